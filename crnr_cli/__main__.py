@@ -1,0 +1,6 @@
+"""`python -m crnr_cli` is `crnr`."""
+
+from crnr_cli.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The command line: one short module a command. Only here are Typer and Rich imported.
+
+Commands import the rest of the package when they run, so that `crnr --help` does not load NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crnr_cli import __version__
+from crnr_cli.cli.build import build
+from crnr_cli.cli.classify import classify
+from crnr_cli.cli.evaluate import evaluate
+from crnr_cli.cli.info import info
+
+app = typer.Typer(
+    name="crnr",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # a bug keeps its plain traceback
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"crnr {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="Example: crnr build gallery/ && crnr classify queries/ -o out.csv && crnr evaluate out.csv"
+)
+def crnr(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Label files by comparing them with a gallery of labelled examples."""
+
+
+app.command(epilog="Example: crnr build gallery/ --pca 100 --lam 0.1")(build)
+app.command(epilog="Example: find queries -name '*.png' | crnr classify - -o out.csv")(classify)
+app.command(epilog="Example: crnr evaluate out.csv --min-accuracy 0.9")(evaluate)
+app.command(epilog="Example: crnr info gallery.h5 --json")(info)
+
+
+def main() -> None:
+    app()

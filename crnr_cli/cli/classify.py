@@ -1,0 +1,56 @@
+"""crnr classify."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crnr_cli.cli import options
+from crnr_cli.cli.console import SKIPPED, boundary, say, shown_progress
+
+
+def classify(
+    sources: options.Sources,
+    gallery: options.GalleryPath = options.GALLERY,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout.")
+    ] = "-",
+    features_key: options.FeaturesKey = None,
+    labels_key: options.LabelsKey = None,
+    null: options.NulSeparated = False,
+    max_pixels: options.MaxPixels = options.MAX_PIXELS,
+    jobs: options.Jobs = None,
+    allow_skipped: options.AllowSkipped = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Label every input by the gallery: one CSV row each, with the residual of every class."""
+    with boundary():
+        from crnr_cli.features import Keys
+        from crnr_cli.jobs.classify import QueryOptions
+        from crnr_cli.jobs.classify import classify as run
+
+        with shown_progress(quiet) as progress:
+            report = run(
+                sources,
+                gallery,
+                sys.stdout.buffer if output == "-" else Path(output),
+                QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs),
+                progress,
+            )
+        if not quiet:
+            if report.ignored:
+                say(f"note: {report.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
+            answered = report.statuses["ok"]
+            say(
+                f"{answered} of {report.n_queries} inputs labelled" + ("" if output == "-" else f": {output}")
+            )
+            reasons = [
+                f"{count} {status}" for status, count in report.statuses.most_common() if status != "ok"
+            ]
+            if reasons:
+                say(f"without an answer: {', '.join(reasons)} (see the column status)", style="yellow")
+        if report.skipped and not allow_skipped:
+            raise typer.Exit(SKIPPED)

@@ -1,0 +1,227 @@
+"""crnr evaluate."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crnr_cli.cli import options
+from crnr_cli.cli.console import GATE_MISSED, boundary, print_json, say, shown_progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from crnr_cli.jobs.evaluate import EvaluateReport
+    from crnr_cli.metrics import Average, Scores
+
+
+def evaluate(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="CSVs that `crnr classify` wrote (- is one on stdin), or labelled queries to classify now.",
+        ),
+    ],
+    gallery: options.GalleryPath = options.GALLERY,
+    errors: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every mistake to this CSV.")
+    ] = None,
+    confusion: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the confusion matrix to this CSV.")
+    ] = None,
+    min_accuracy: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Exit 4 if fewer than this share is right.")
+    ] = None,
+    min_f1: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Exit 4 if the macro F1 is below this.")
+    ] = None,
+    features_key: options.FeaturesKey = None,
+    labels_key: options.LabelsKey = None,
+    null: options.NulSeparated = False,
+    max_pixels: options.MaxPixels = options.MAX_PIXELS,
+    jobs: options.Jobs = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Score predictions against the truth: accuracy, precision, recall, F1 and what was mistaken for what."""
+    with boundary():
+        from crnr_cli.features import Keys
+        from crnr_cli.jobs.classify import QueryOptions
+        from crnr_cli.jobs.evaluate import evaluate as run
+
+        with shown_progress(quiet) as progress:
+            query_options = QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs)
+            report = run(sources, gallery, query_options, progress)
+        if errors:
+            _write_csv(
+                errors,
+                ["path", "truth", "label", "margin"],
+                ([row.path, row.truth, row.label, row.margin] for row in report.mistakes),
+            )
+        if confusion:
+            names = [score.name for score in report.scores.classes]
+            counts = report.scores.confusion.tolist()
+            _write_csv(
+                confusion,
+                ["truth \\ label", *names],
+                ([name, *row] for name, row in zip(names, counts, strict=True)),
+            )
+        if json:
+            print_json(_record(report))
+        else:
+            _show(report)
+        if _gate_missed("accuracy", report.accuracy_with_failures, min_accuracy) | _gate_missed(
+            "macro F1", report.scores.macro.f1, min_f1
+        ):
+            raise typer.Exit(GATE_MISSED)
+
+
+def _gate_missed(name: str, value: float | None, least: float | None) -> bool:
+    if least is None or (value is not None and value >= least):
+        return False
+    say(f"{name} {_number(value)} is below {least:g}", style="red")
+    return True
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    from crnr_cli.files import replacing
+
+    with (
+        replacing(path) as part,
+        part.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def _record(report: EvaluateReport) -> dict[str, Any]:
+    scores = report.scores
+    return {
+        "n": scores.n,
+        "correct": scores.correct,
+        "accuracy": scores.accuracy,
+        "interval": scores.interval,
+        "n_with_failures": report.n_with_failures,
+        "accuracy_with_failures": report.accuracy_with_failures,
+        "interval_with_failures": report.interval_with_failures,
+        "macro": asdict(scores.macro),
+        "weighted": asdict(scores.weighted),
+        "without_truth": report.without_truth,
+        "failed": dict(report.failed),
+        "classes": [asdict(score) for score in scores.classes],
+        "confusion": scores.confusion.tolist(),
+    }
+
+
+def _show(report: EvaluateReport) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    scores = report.scores
+    console.print(_summary(report))
+    console.print(_class_table(scores))
+    matrix = _confusion_table(scores)
+    # 0 to the console means as wide as it likes: measure the whole before deciding what to show.
+    if console.measure(matrix, options=console.options.update(max_width=10_000)).maximum <= console.width:
+        console.print(matrix)
+    else:
+        console.print(_confused_pairs(scores))
+
+
+def _summary(report: EvaluateReport) -> Table:
+    from rich.table import Table
+
+    scores = report.scores
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row(
+        "accuracy", _share(scores.accuracy, scores.interval), f"{scores.correct} of {scores.n} classified"
+    )
+    if report.failed:
+        table.add_row(
+            "accuracy, failures counted as wrong",
+            _share(report.accuracy_with_failures, report.interval_with_failures),
+            f"{scores.correct} of {report.n_with_failures}",
+        )
+    table.add_row("macro F1", _number(scores.macro.f1), "every class counts the same")
+    if report.failed:
+        reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
+        table.add_row("without an answer", str(sum(report.failed.values())), reasons)
+    if report.without_truth:
+        table.add_row("without a true class", str(report.without_truth), "not scored")
+    return table
+
+
+def _class_table(scores: Scores) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    table.add_column("class")
+    for column in ("precision", "recall", "F1", "support"):
+        table.add_column(column, justify="right")
+    for score in scores.classes:
+        table.add_row(
+            Text(score.name),
+            *(_number(value) for value in (score.precision, score.recall, score.f1)),
+            str(score.support),
+        )
+    table.add_section()
+    for name, average in (("macro", scores.macro), ("weighted", scores.weighted)):
+        table.add_row(name, *_averages(average), str(scores.n))
+    return table
+
+
+def _averages(average: Average) -> list[str]:
+    return [_number(value) for value in (average.precision, average.recall, average.f1)]
+
+
+def _confusion_table(scores: Scores) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="confusion: rows are truth, columns are labels", title_justify="left")
+    table.add_column("truth")
+    for score in scores.classes:
+        table.add_column(Text(score.name), justify="right", no_wrap=True)
+    for i, (score, counts) in enumerate(zip(scores.classes, scores.confusion.tolist(), strict=True)):
+        cells = [
+            Text(str(count) if count else "·", style="green" if i == j else "red" if count else "dim")
+            for j, count in enumerate(counts)
+        ]
+        table.add_row(Text(score.name), *cells)
+    return table
+
+
+def _confused_pairs(scores: Scores) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from crnr_cli.metrics import most_confused
+
+    pairs = most_confused(scores)
+    table = Table(
+        title=f"most confused, {min(10, len(pairs))} of {len(pairs)} kinds of mistake; "
+        "the full matrix: --confusion FILE",
+        title_justify="left",
+    )
+    for column in ("truth", "taken for"):
+        table.add_column(column)
+    table.add_column("times", justify="right")
+    for truth, label, count in pairs[:10]:
+        table.add_row(Text(truth), Text(label), str(count))
+    return table
+
+
+def _share(value: float | None, interval: tuple[float, float] | None) -> str:
+    return f"{_number(value)}  (95 % {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.4f}"

@@ -1,0 +1,48 @@
+"""A process that reads pictures for another: a decoder that crashes or hangs takes only this one along.
+
+Its argument is the form, as JSON. It says "ready"; then a line on stdin is a JSON list of paths, and every
+path is answered by a line of JSON, followed by as many bytes of pixels as that line says. It ends with its
+stdin.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from dataclasses import asdict
+
+from PIL import Image
+
+from crnr_cli.errors import SampleError
+from crnr_cli.images import Form, read_pixels
+
+READY = b"ready\n"
+
+
+def answer(path: str, form: Form) -> bytes:
+    try:
+        pixels = asdict(read_pixels(path, form))
+    except SampleError as e:
+        return json.dumps({"status": e.status, "detail": e.detail}).encode() + b"\n"
+    data: bytes = pixels.pop("data")
+    return json.dumps({**pixels, "bytes": len(data)}).encode() + b"\n" + data
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes our stdin
+    Image.MAX_IMAGE_PIXELS = None  # the form's max_pixels rules, and answers with a status
+    options = json.loads(sys.argv[1])
+    size = options.pop("size")
+    form = Form(size=tuple(size) if size else None, **options)
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
+    for line in sys.stdin.buffer:
+        for path in json.loads(line):
+            # Out at once: if the next picture kills this process, this answer must not die with it.
+            sys.stdout.buffer.write(answer(path, form))
+            sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""The gallery file: save, load, check. docs/gallery-format.md describes it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from crnr_cli import __version__
+from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.methods import METHODS, Method, Samples, State, make_method
+from crnr_cli.recipe import Recipe
+from crnr_cli.solvers import Array
+
+FORMAT = "crnr-gallery"
+VERSION = 1
+
+_MAX_DEPTH = 2
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """All that classify needs. The pictures it was made from may be gone."""
+
+    samples: Samples
+    names: list[str]  # of the samples: paths, or file#row
+    hashes: list[str]  # SHA-256 of each sample's content
+    classes: list[str]  # in name order
+    recipe: Recipe
+    method: Method
+    state: State
+    crnr_version: str = __version__
+
+    @property
+    def dtype(self) -> str:
+        return str(self.samples.vectors.dtype)
+
+    @property
+    def factor(self) -> str | None:
+        """How the method's state is held, where there is a choice."""
+        if "H" in self.state:
+            return "dense"
+        return "low-rank" if "E" in self.state else None
+
+    def residuals(self, vectors: Array) -> Array:
+        """(m, K) for m unit rows."""
+        return self.method.residuals(self.samples, self.state, vectors)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """A file's arrays and attributes by path; what the checksum covers."""
+
+    arrays: dict[str, Array]
+    attributes: dict[str, dict[str, Any]]
+
+    def sha256(self) -> str:
+        digest = hashlib.sha256()
+        for path, values in sorted(self.attributes.items()):
+            for key, value in sorted(values.items()):
+                if (path, key) != ("/", "sha256"):
+                    _update(digest.update, f"{path}@{key}", np.asarray(value))
+        for path, array in sorted(self.arrays.items()):
+            _update(digest.update, path, array)
+        return digest.hexdigest()
+
+
+def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
+    update(f"{path}\0{array.dtype.str}\0{array.shape}\0".encode())
+    update(np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b"")
+
+
+def save_gallery(gallery: Gallery, path: Path) -> None:
+    """Write to a path that is not a gallery yet; `files.replacing` makes it appear at once."""
+    content = _to_content(gallery)
+    content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
+    # HDF5's own lock would quarrel with the one that files.replacing holds.
+    with h5py.File(path, "w", locking=False) as file:
+        for name, array in content.arrays.items():
+            file.create_dataset(name, data=array)
+        for group, values in content.attributes.items():
+            file.require_group(group).attrs.update(values)
+
+
+def load_gallery(path: Path) -> Gallery:
+    """Read and check a whole gallery; anything wrong with it is a GalleryError that names the file."""
+    if not path.exists():
+        raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
+    content = _read(path)
+    root = content.attributes["/"]
+    stored = root.get("sha256", b"")
+    if not isinstance(stored, bytes) or stored.decode("ascii", "replace") != content.sha256():
+        raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
+    try:
+        return _from_content(content)
+    except (KeyError, ValueError, TypeError, UsageError) as e:
+        raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
+
+
+def _to_content(gallery: Gallery) -> _Content:
+    recipe = gallery.recipe
+    width, height = recipe.size or (0, 0)
+    arrays = {
+        "samples/vectors": gallery.samples.vectors,
+        "samples/class": np.repeat(
+            np.arange(gallery.samples.n_classes, dtype=np.int32), np.diff(gallery.samples.edges)
+        ),
+        "samples/names": _to_bytes(gallery.names),
+        "samples/sha256": _to_bytes(gallery.hashes),
+        "classes/names": _to_bytes(gallery.classes),
+        **{f"state/{key}": array for key, array in gallery.state.items()},
+    }
+    if recipe.pca is not None:
+        arrays["recipe/pca"] = recipe.pca
+    parameters = {
+        key: np.bytes_(value) if isinstance(value, str) else value
+        for key, value in asdict(gallery.method).items()  # type: ignore[call-overload]
+    }
+    root = {
+        "format": np.bytes_(FORMAT),
+        "version": VERSION,
+        "crnr_version": np.bytes_(gallery.crnr_version),
+        "method": np.bytes_(gallery.method.name),
+        **parameters,
+    }
+    about = {
+        "kind": np.bytes_(recipe.kind),
+        "n_inputs": recipe.n_inputs,
+        "width": width,
+        "height": height,
+        "color": recipe.color,
+    }
+    return _Content(arrays, {"/": root, "recipe": about})
+
+
+def _from_content(content: _Content) -> Gallery:
+    arrays, root, about = content.arrays, content.attributes["/"], content.attributes["recipe"]
+    name = root["method"].decode()
+    known = METHODS[name].parameter_names() if name in METHODS else ()
+    method = make_method(name, {key: _plain(root[key]) for key in known})
+    classes = _to_texts(arrays["classes/names"])
+    class_index = arrays["samples/class"]
+    if sorted(set(class_index.tolist())) != list(range(len(classes))):
+        raise ValueError("samples and classes do not fit together")
+    kind = about["kind"].decode()
+    if kind not in ("pictures", "features"):
+        raise ValueError(f"samples are of an unknown kind, {kind}")
+    gallery = Gallery(
+        samples=Samples.of(arrays["samples/vectors"], class_index),
+        names=_to_texts(arrays["samples/names"]),
+        hashes=_to_texts(arrays["samples/sha256"]),
+        classes=classes,
+        recipe=Recipe(
+            kind="pictures" if kind == "pictures" else "features",
+            n_inputs=int(about["n_inputs"]),
+            size=(int(about["width"]), int(about["height"])) if about["width"] else None,
+            color=bool(about["color"]),
+            pca=arrays.get("recipe/pca"),
+        ),
+        method=method,
+        state={path.removeprefix("state/"): a for path, a in arrays.items() if path.startswith("state/")},
+        crnr_version=root["crnr_version"].decode(),
+    )
+    n, d = gallery.samples.vectors.shape
+    if (
+        not len(gallery.names) == len(gallery.hashes) == len(class_index) == n
+        or gallery.recipe.n_outputs != d
+    ):
+        raise ValueError("its parts are of different sizes")
+    return gallery
+
+
+def _read(path: Path) -> _Content:
+    """Everything in the file, after a look at all that it declares; nothing is followed before that."""
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            kind, version = file.attrs.get("format"), file.attrs.get("version")
+            if kind != FORMAT.encode():
+                raise GalleryError(f"{path}: not a crnr gallery")
+            if not isinstance(version, np.integer) or version > VERSION:
+                raise GalleryError(
+                    f"{path}: gallery format {version}, and this crnr ({__version__}) reads up to {VERSION}; "
+                    "please upgrade crnr"
+                )
+            content = _Content({}, {})
+            _collect(file, "/", 0, path.stat().st_size, content)
+            content.arrays.update({name: _read_array(dataset) for name, dataset in content.arrays.items()})
+            return content
+    except GalleryError as e:
+        raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as e:
+        raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
+
+
+def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) -> int:
+    """Note attributes and (still unread) datasets; returns what is left of the file's size."""
+    content.attributes[path] = {key: group.attrs[key] for key in group.attrs}
+    for name in group:
+        where = name if path == "/" else f"{path}/{name}"
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise GalleryError(f"{where} is a link to elsewhere")
+        item = group[name]
+        if isinstance(item, h5py.Dataset):
+            budget -= _checked_size(item, where)
+            if budget < 0:
+                raise GalleryError(f"{where} declares more data than the file holds")
+            content.arrays[where] = item
+        elif isinstance(item, h5py.Group) and depth < _MAX_DEPTH:
+            budget = _collect(item, where, depth + 1, budget, content)
+        else:
+            raise GalleryError(f"{where} has no place in a gallery")
+    return budget
+
+
+def _checked_size(dataset: Any, where: str) -> int:
+    plain = dataset.id.get_create_plist()
+    if plain.get_layout() != h5py.h5d.CONTIGUOUS or plain.get_nfilters() or plain.get_external_count():
+        raise GalleryError(f"{where} is not stored plainly")
+    if dataset.dtype.kind not in "fiuS" or dataset.dtype.hasobject:
+        raise GalleryError(f"{where} is of type {dataset.dtype}")
+    size: int = math.prod(dataset.shape) * dataset.dtype.itemsize
+    return size
+
+
+def _read_array(dataset: Any) -> Array:
+    array: Array = dataset[()]
+    return array
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as the Python value it was."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _to_bytes(texts: list[str]) -> Array:
+    return np.array([os.fsencode(text) for text in texts], dtype=bytes)
+
+
+def _to_texts(array: Array) -> list[str]:
+    return [os.fsdecode(value) for value in array.tolist()]
+
+
+def describe(gallery: Gallery) -> dict[str, Any]:
+    """What is in a gallery and how it was made, as plain values."""
+    recipe = gallery.recipe
+    counts = np.diff(gallery.samples.edges).tolist()
+    return {
+        "format_version": VERSION,
+        "crnr_version": gallery.crnr_version,
+        "n_classes": len(gallery.classes),
+        "n_samples": len(gallery.names),
+        "dimension": int(gallery.samples.vectors.shape[1]),
+        "dtype": gallery.dtype,
+        "method": gallery.method.name,
+        "parameters": asdict(gallery.method),  # type: ignore[call-overload]
+        "factor": gallery.factor,
+        "made_from": recipe.kind,
+        "n_inputs": recipe.n_inputs,
+        "size": list(recipe.size) if recipe.size else None,
+        "color": recipe.color,
+        "pca": None if recipe.pca is None else int(recipe.pca.shape[1]),
+        "classes": dict(zip(gallery.classes, counts, strict=True)),
+    }

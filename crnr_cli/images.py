@@ -1,0 +1,146 @@
+"""One image file becomes one array of pixels as a person sees them.
+
+This module runs in decoder processes, which start often: it imports Pillow and nothing heavier.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+from crnr_cli.errors import SampleError
+
+# By content, not by name. EPS would run Ghostscript; the rest nobody asked for.
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+
+_ORIENTATION_TAG = 0x0112
+_AS_SEEN = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What pixels to make of a picture: its own size if `size` is None."""
+
+    size: tuple[int, int] | None  # width, height
+    color: bool = False
+    max_pixels: int = 89_478_485
+    with_hash: bool = False
+    header_only: bool = False  # width and height as seen, and no pixels
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Row by row, `bands` numbers a pixel; bytes, or float32 for pictures of more than 8 bits."""
+
+    width: int
+    height: int
+    bands: int
+    is_float: bool
+    sha256: str  # of the file; empty unless asked for
+    data: bytes
+
+
+def read_pixels(path: str, form: Form) -> Pixels:
+    """Decode fully, turn upright, put on white, and bring to the form."""
+    with _opened(path, form) as image:
+        orientation = _orientation(image)
+        if form.header_only:
+            width, height = image.size[::-1] if orientation >= 5 else image.size
+            return Pixels(width, height, 0, False, "", b"")
+        if form.size is not None:
+            width, height = form.size
+            # JPEG can be decoded at a half, quarter or eighth, never smaller than asked for.
+            image.draft(
+                "RGB" if form.color else "L", (height, width) if orientation >= 5 else (width, height)
+            )
+        image.load()
+        seen = image.transpose(_AS_SEEN[orientation]) if orientation in _AS_SEEN else image
+        seen = _to_mode(seen, form.color)
+        if form.size is not None and seen.size != form.size:
+            seen = _resize(seen, form.size)
+        return Pixels(
+            width=seen.width,
+            height=seen.height,
+            bands=3 if form.color else 1,
+            is_float=seen.mode == "F",
+            sha256=_sha256(path) if form.with_hash else "",
+            data=_bytes(seen, form.color),
+        )
+
+
+@contextmanager
+def _opened(path: str, form: Form) -> Iterator[Image.Image]:
+    """Open a regular file as a picture; whatever goes wrong with it becomes one status."""
+    try:
+        about = Path(path).stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise SampleError("not_regular", "not a regular file")
+        if about.st_size == 0:
+            raise SampleError("empty_file", "the file is empty")
+        with Path(path).open("rb") as file, Image.open(file, formats=FORMATS) as image:
+            width, height = image.size
+            if width * height > form.max_pixels:
+                raise SampleError("too_large", f"{width} x {height} pixels, at most {form.max_pixels}")
+            yield image
+    except SampleError:
+        raise
+    except FileNotFoundError as e:
+        raise SampleError("vanished", "no such file") from e
+    except PermissionError as e:
+        raise SampleError("unreadable", "permission denied") from e
+    except UnidentifiedImageError as e:
+        raise SampleError("not_image", "not a picture of a known format") from e
+    except Exception as e:  # a decoder may fail with any exception; its words go to the user
+        words = str(e) or type(e).__name__
+        if "truncated" in words.lower():
+            raise SampleError("truncated", words) from e
+        raise SampleError("decode_error", words) from e
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION_TAG, 1))
+    except Exception:  # a broken EXIF block is no reason to lose the picture
+        return 1
+
+
+def _to_mode(image: Image.Image, color: bool) -> Image.Image:
+    """8-bit grey or RGB on white, or F for grey of more than 8 bits: plain convert() would clip it."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;"):
+        return image.convert("F")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    target = "RGB" if color else "L"
+    return image if image.mode == target else image.convert(target)
+
+
+def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return image.resize(size, Image.Resampling.BILINEAR)
+
+
+def _bytes(image: Image.Image, color: bool) -> bytes:
+    if image.mode == "F" and color:
+        grey = image.tobytes()
+        return b"".join(grey[i : i + 4] * 3 for i in range(0, len(grey), 4))
+    return image.tobytes()
+
+
+def _sha256(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

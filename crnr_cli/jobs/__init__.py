@@ -1,0 +1,1 @@
+"""Build, classify, evaluate, ... as plain functions that return values and never print or exit."""

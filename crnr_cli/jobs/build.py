@@ -1,0 +1,240 @@
+"""Build: a labelled source becomes a gallery file."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from crnr_cli.decoding import available_cores, decode
+from crnr_cli.errors import DataError, SampleError
+from crnr_cli.features import Keys
+from crnr_cli.files import check_output, replacing
+from crnr_cli.gallery import Gallery, save_gallery
+from crnr_cli.images import Form, Pixels
+from crnr_cli.jobs.progress import Progress, silent
+from crnr_cli.loading import RawBatch, raw_batches
+from crnr_cli.methods import Method, Samples, make_method
+from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.solvers import Array
+from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
+
+LARGEST_NATIVE = 64  # pictures that share a size up to this keep it
+DEFAULT_SIZE = (32, 32)
+BATCH = 1024
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    method: str = "crnr"
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    size: tuple[int, int] | None = None
+    color: bool = False
+    pca: int | None = None
+    dtype: str = "float32"
+    max_pixels: int = Form.max_pixels
+    keys: Keys = field(default_factory=Keys)
+    nul_separated: bool = False
+    jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A sample that has no place in the gallery, and why."""
+
+    name: str
+    error: SampleError
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    gallery: Gallery
+    seconds: float
+    file_bytes: int
+    left_out: list[LeftOut]
+    notes: list[str]  # what the user should know
+
+    @property
+    def skipped(self) -> int:
+        """Left out, though meant to be samples."""
+        return sum(not is_unclaimed(left.name, left.error.status) for left in self.left_out)
+
+
+@dataclass
+class LabelledVectors:
+    """A labelled source as vectors, in its order: what the gallery, or a test of it, is made of."""
+
+    recipe: Recipe
+    names: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    hashes: list[str] = field(default_factory=list)
+    vectors: Array = field(default_factory=lambda: np.empty((0, 0)))
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def build(
+    names: Sequence[str], output: Path, options: BuildOptions, progress: Progress = silent
+) -> BuildReport:
+    """Read the source, fit the method, and write the gallery at once."""
+    started = time.perf_counter()
+    check_output(output)
+    method = make_method(options.method, options.parameters)
+    source = open_source(names, options.keys, nul_separated=options.nul_separated)
+    labelled = read_labelled(source, options, progress)
+    progress("fitting", 0, 1)
+    gallery = make_gallery(labelled, method)
+    progress("fitting", 1, 1)
+    with replacing(output) as part:
+        save_gallery(gallery, part)
+        file_bytes = part.stat().st_size
+    return BuildReport(
+        gallery=gallery,
+        seconds=time.perf_counter() - started,
+        file_bytes=file_bytes,
+        left_out=labelled.left_out,
+        notes=labelled.notes,
+    )
+
+
+def read_labelled(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
+    """Read all samples of a source, fit the recipe on them, and apply it."""
+    jobs = options.jobs or available_cores()
+    recipe, notes = _recipe_before_pca(source, options, jobs, progress)
+    labelled = LabelledVectors(recipe, notes=notes)
+    kept: list[Array] = []
+    done = 0
+    form = recipe.form(options.max_pixels, with_hash=True)
+    for batch in raw_batches(source, form, BATCH, jobs):
+        good, vectors = _screen(batch, labelled, options.dtype)
+        # With PCA to come the raw values are needed once more; without it the unit vectors are all.
+        kept.append(batch.values[good] if options.pca else vectors[good])
+        done += len(batch.names)
+        progress("reading", done, len(source))
+    labelled.vectors = np.concatenate(kept)
+    _refuse_non_finite(labelled, source)
+    if not len(labelled.vectors):
+        raise DataError("no sample of the gallery can be used; " + _first_reasons(labelled.left_out))
+    if options.pca:
+        labelled.recipe = replace(recipe, pca=principal_axes(labelled.vectors, options.pca))
+        _project(labelled, options.dtype)
+    return labelled
+
+
+def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
+    """Sort the samples by class, in name order, and fit."""
+    classes = sorted(set(labelled.labels))
+    _refuse_lookalikes(classes)
+    position = {name: i for i, name in enumerate(classes)}
+    class_index = np.array([position[label] for label in labelled.labels])
+    order = np.argsort(class_index, kind="stable")
+    samples = Samples.of(labelled.vectors[order], class_index[order])
+    if len(classes) == 1:
+        labelled.notes.append(f"only one class, {classes[0]}: classify will refuse this gallery")
+    return Gallery(
+        samples=samples,
+        names=[labelled.names[i] for i in order],
+        hashes=[labelled.hashes[i] for i in order],
+        classes=classes,
+        recipe=labelled.recipe,
+        method=method,
+        state=method.fit(samples),
+    )
+
+
+def _recipe_before_pca(
+    source: Source, options: BuildOptions, jobs: int, progress: Progress
+) -> tuple[Recipe, list[str]]:
+    notes: list[str] = []
+    if isinstance(source, Features):
+        if any(file.labels is None for file in source.files):
+            raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
+        return Recipe("features", source.n_features), notes
+    if source.ignored:
+        notes.append(f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
+    notes += [f"class {name}: nothing in it, left out" for name in source.empty_folders]
+    size = options.size
+    if size is None:
+        sizes = _sizes(source, options.max_pixels, jobs, progress)
+        if len(sizes) == 1 and max(next(iter(sizes))) <= LARGEST_NATIVE:
+            size = next(iter(sizes))
+        else:
+            size = DEFAULT_SIZE
+            why = "differ in size" if len(sizes) > 1 else f"are larger than {LARGEST_NATIVE}x{LARGEST_NATIVE}"
+            notes.append(f"pictures {why}: all brought to {size[0]}x{size[1]}; --size chooses another size")
+    bands = 3 if options.color else 1
+    return Recipe("pictures", size[0] * size[1] * bands, size, options.color), notes
+
+
+def _sizes(source: Pictures, max_pixels: int, jobs: int, progress: Progress) -> set[tuple[int, int]]:
+    """The sizes that the readable pictures have, from their headers."""
+    paths = [file.path for file in source.files if file.error is None]
+    sizes: set[tuple[int, int]] = set()
+    headers = decode(paths, Form(None, max_pixels=max_pixels, header_only=True), jobs)
+    for done, answer in enumerate(headers, start=1):
+        if isinstance(answer, Pixels):
+            sizes.add((answer.width, answer.height))
+        progress("measuring", done, len(paths))
+    return sizes
+
+
+def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[list[int], Array]:
+    """Note the names of good samples and the reasons of bad ones; the rows of the good, and all vectors."""
+    vectors, faults = labelled.recipe.unit_vectors(batch.values, dtype)
+    good: list[int] = []
+    row = -1
+    for name, folders, error, content_hash in zip(
+        batch.names, batch.labels, batch.errors, batch.hashes, strict=True
+    ):
+        if error is None:
+            row += 1
+            error = faults[row]
+        if not error and not folders:
+            error = SampleError("no_class", "not in a class folder")
+        if error:
+            labelled.left_out.append(LeftOut(name, error))
+            continue
+        if not folders[0]:
+            raise DataError(f"{name}: its label is empty")
+        good.append(row)
+        labelled.names.append(name)
+        labelled.labels.append(folders[0])
+        labelled.hashes.append(content_hash or hashlib.sha256(batch.values[row].tobytes()).hexdigest())
+    return good, vectors
+
+
+def _project(labelled: LabelledVectors, dtype: str) -> None:
+    """Replace raw values by unit vectors in the space of the recipe's axes."""
+    projected = []
+    for start in range(0, len(labelled.vectors), BATCH):
+        vectors, errors = labelled.recipe.unit_vectors(labelled.vectors[start : start + BATCH], dtype)
+        for row, error in enumerate(errors, start=start):
+            if error:
+                raise DataError(f"{labelled.names[row]}: nothing is left of it after PCA; remove it")
+        projected.append(vectors)
+    labelled.vectors = np.concatenate(projected)
+
+
+def _refuse_non_finite(labelled: LabelledVectors, source: Source) -> None:
+    bad = [left.name for left in labelled.left_out if left.error.status == "non_finite"]
+    if bad and isinstance(source, Features):
+        shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
+        raise DataError(f"{len(bad)} rows hold NaN or infinity: {shown}; mend or remove them")
+
+
+def _refuse_lookalikes(classes: Sequence[str]) -> None:
+    """Two names that a disk, or a reader, may take for one."""
+    seen: dict[str, str] = {}
+    for name in classes:
+        other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        if other != name:
+            raise DataError(f"classes {other!r} and {name!r} differ only in case or Unicode form; rename one")
+
+
+def _first_reasons(left_out: Sequence[LeftOut]) -> str:
+    return "; ".join(f"{left.name}: {left.error}" for left in left_out[:3])

@@ -1,0 +1,143 @@
+"""Classify: a source becomes a stream of answers, and these a CSV."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from crnr_cli.decoding import available_cores
+from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError
+from crnr_cli.features import Keys
+from crnr_cli.files import check_output, replacing
+from crnr_cli.gallery import Gallery, load_gallery
+from crnr_cli.images import Form
+from crnr_cli.jobs.progress import Progress, silent
+from crnr_cli.loading import RawBatch, raw_batches
+from crnr_cli.results import Answers, CsvWriter
+from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
+
+
+@dataclass(frozen=True)
+class QueryOptions:
+    keys: Keys = field(default_factory=Keys)
+    nul_separated: bool = False
+    max_pixels: int = Form.max_pixels
+    jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class ClassifyReport:
+    n_queries: int
+    statuses: Counter[str]  # how many queries ended how
+    skipped: int  # without an answer, though they were meant to have one
+    ignored: int  # system files passed over
+
+
+def classify(
+    names: Sequence[str],
+    gallery_path: Path,
+    output: Path | BinaryIO,
+    options: QueryOptions,
+    progress: Progress = silent,
+) -> ClassifyReport:
+    """Write the CSV to a path, where it appears whole, or to an open stream as it comes."""
+    if isinstance(output, Path):
+        _check_place(output, names)
+    gallery = load_gallery(gallery_path)
+    source = open_queries(names, gallery, options)
+    if isinstance(output, Path):
+        with replacing(output) as part, part.open("wb") as file:
+            return _write(gallery, source, file, options, progress)
+    return _write(gallery, source, output, options, progress)
+
+
+def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) -> Source:
+    """List the queries and refuse, before any work, those the gallery cannot answer."""
+    if len(gallery.classes) < 2:
+        raise GalleryError(f"the gallery has one class, {gallery.classes[0]}: every answer would be the same")
+    source = open_source(names, options.keys, nul_separated=options.nul_separated)
+    kind = "features" if isinstance(source, Features) else "pictures"
+    if kind != gallery.recipe.kind:
+        raise DataError(f"the gallery was built from {gallery.recipe.kind}, and these queries are {kind}")
+    if isinstance(source, Features) and source.n_features != gallery.recipe.n_inputs:
+        raise DataError(
+            f"{source.files[0].path}: {source.n_features} features a sample, and the gallery was built from "
+            f"{gallery.recipe.n_inputs}; use the same features for both"
+        )
+    return source
+
+
+def answer(
+    gallery: Gallery, source: Source, options: QueryOptions, progress: Progress = silent
+) -> Iterator[Answers]:
+    """The answers to all queries, in fixed batches of the listing."""
+    form = gallery.recipe.form(options.max_pixels)
+    jobs = options.jobs or available_cores()
+    named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
+    done = 0
+    progress("classifying", 0, len(source))
+    for batch in raw_batches(source, form, _batch_size(gallery), jobs):
+        vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
+        errors = _merged(batch.errors, faults)
+        good = [fault is None for fault in faults]
+        yield Answers(
+            paths=batch.names,
+            truths=_truths(batch, named_as, isinstance(source, Features)),
+            errors=errors,
+            residuals=gallery.residuals(vectors[good]),
+        )
+        done += len(batch.names)
+        progress("classifying", done, len(source))
+
+
+def _write(
+    gallery: Gallery, source: Source, file: BinaryIO, options: QueryOptions, progress: Progress
+) -> ClassifyReport:
+    writer = CsvWriter(file, gallery.classes, gallery.dtype)
+    statuses: Counter[str] = Counter()
+    skipped = 0
+    for answers in answer(gallery, source, options, progress):
+        for row in writer.write(answers):
+            statuses[row.status] += 1
+            skipped += row.label is None and not is_unclaimed(row.path, row.status)
+        file.flush()
+    ignored = source.ignored if isinstance(source, Pictures) else 0
+    return ClassifyReport(len(source), statuses, skipped, ignored)
+
+
+def _check_place(output: Path, names: Sequence[str]) -> None:
+    check_output(output)
+    place = output.resolve()
+    for name in names:
+        if name != "-" and Path(name).is_dir() and place.is_relative_to(Path(name).resolve()):
+            raise OutputError(f"{output}: lies inside the queries {name}; write it somewhere else")
+
+
+def _batch_size(gallery: Gallery) -> int:
+    """Queries coded at once: some 32 MB an array of state, and products large enough to be fast."""
+    return max(64, min(512, 2**23 // len(gallery.names)))
+
+
+def _merged(
+    errors: Sequence[SampleError | None], faults: Sequence[SampleError | None]
+) -> list[SampleError | None]:
+    """Faults found in the vectors of those samples that could be read."""
+    found = iter(faults)
+    return [error or next(found) for error in errors]
+
+
+def _truths(batch: RawBatch, named_as: dict[str, str], labelled: bool) -> list[str | None]:
+    """The true class where it is known: a file's label, or the first folder that is called as a class."""
+    if labelled:
+        return [labels[0] if labels else None for labels in batch.labels]
+    return [
+        next(
+            (named_as[n] for folder in folders if (n := unicodedata.normalize("NFC", folder)) in named_as),
+            None,
+        )
+        for folders in batch.labels
+    ]

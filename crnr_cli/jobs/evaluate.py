@@ -1,0 +1,86 @@
+"""Evaluate: predictions with known truth become scores."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.gallery import load_gallery
+from crnr_cli.jobs.classify import QueryOptions, answer, open_queries
+from crnr_cli.jobs.progress import Progress, silent
+from crnr_cli.metrics import Scores, score, wilson
+from crnr_cli.results import OK, Prediction, parse_predictions, predictions, read_predictions
+from crnr_cli.sources import is_unclaimed
+
+
+@dataclass(frozen=True)
+class EvaluateReport:
+    scores: Scores  # of the rows with truth and label
+    rows: list[Prediction]
+    without_truth: int
+    failed: Counter[str]  # rows without an answer, by status
+
+    @property
+    def mistakes(self) -> list[Prediction]:
+        """Wrong answers, the most confident first."""
+        wrong = [row for row in self.rows if row.truth and row.label and row.truth != row.label]
+        return sorted(wrong, key=lambda row: -(row.margin or 0.0))
+
+    @property
+    def n_with_failures(self) -> int:
+        """Rows that have a truth, answered or not."""
+        return self.scores.n + sum(1 for row in self.rows if row.truth and not row.label)
+
+    @property
+    def accuracy_with_failures(self) -> float | None:
+        """Counting a row without an answer as wrong."""
+        return self.scores.correct / self.n_with_failures if self.n_with_failures else None
+
+    @property
+    def interval_with_failures(self) -> tuple[float, float] | None:
+        return wilson(self.scores.correct, self.n_with_failures) if self.n_with_failures else None
+
+
+def evaluate(
+    names: Sequence[str], gallery_path: Path, options: QueryOptions, progress: Progress = silent
+) -> EvaluateReport:
+    """Score predictions CSVs (`-` is one on stdin), or classify a labelled source and score that."""
+    tables = [name for name in names if name == "-" or name.lower().endswith(".csv")]
+    if tables and len(tables) < len(names):
+        raise UsageError("give predictions CSVs or labelled queries, not both at once")
+    if tables:
+        return evaluate_rows([row for name in tables for row in _read(name)], ", ".join(names))
+    gallery = load_gallery(gallery_path)
+    source = open_queries(names, gallery, options)
+    rows: list[Prediction] = []
+    for answers in answer(gallery, source, options, progress):
+        rows += predictions(answers, gallery.classes)
+    return evaluate_rows(rows, ", ".join(names))
+
+
+def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
+    # A file among the pictures that never claimed to be one is no query.
+    rows = [row for row in rows if row.label or not is_unclaimed(row.path, row.status)]
+    if not any(row.truth for row in rows):
+        raise DataError(
+            f"{name}: no row has a true class to compare with; put the queries into folders "
+            "named as the gallery's classes"
+        )
+    known = [(row.truth, row.label) for row in rows if row.truth and row.label]
+    return EvaluateReport(
+        scores=score([truth for truth, _ in known], [label for _, label in known]),
+        rows=rows,
+        without_truth=sum(1 for row in rows if not row.truth),
+        failed=Counter(row.status for row in rows if row.status != OK),
+    )
+
+
+def _read(name: str) -> list[Prediction]:
+    if name != "-":
+        return read_predictions(Path(name))
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")  # type: ignore[union-attr]
+    return parse_predictions(sys.stdin, "stdin")

@@ -1,0 +1,75 @@
+"""A listing becomes raw vectors, batch by batch: pictures through the decoders, features by slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from crnr_cli.decoding import decode
+from crnr_cli.errors import SampleError
+from crnr_cli.images import Form, Pixels
+from crnr_cli.solvers import Array
+from crnr_cli.sources import Features, PictureFile, Pictures, Source
+
+
+@dataclass(frozen=True)
+class RawBatch:
+    """Some consecutive samples of a listing. `values` has a row for each of them without an error."""
+
+    names: list[str]
+    labels: list[tuple[str, ...]]  # names that may be the class, the best first
+    values: Array
+    errors: list[SampleError | None]
+    hashes: list[str]  # of the file's content; empty unless the form asks for it
+
+
+def raw_batches(source: Source, form: Form | None, batch_size: int, jobs: int) -> Iterator[RawBatch]:
+    """Fixed batches of the listing, in its order. `form` is for pictures."""
+    if isinstance(source, Features):
+        return _feature_batches(source, batch_size)
+    assert form is not None
+    return _picture_batches(source, form, batch_size, jobs)
+
+
+def _feature_batches(source: Features, batch_size: int) -> Iterator[RawBatch]:
+    for file in source.files:
+        for start in range(0, len(file), batch_size):
+            stop = min(start + batch_size, len(file))
+            labels = (
+                [(label,) for label in file.labels[start:stop]]
+                if file.labels is not None
+                else [()] * (stop - start)
+            )
+            yield RawBatch(
+                names=file.names[start:stop],
+                labels=list(labels),
+                values=file.rows(start, stop),
+                errors=[None] * (stop - start),
+                hashes=[""] * (stop - start),
+            )
+
+
+def _picture_batches(source: Pictures, form: Form, batch_size: int, jobs: int) -> Iterator[RawBatch]:
+    decoded = decode([file.path for file in source.files if file.error is None], form, jobs)
+    try:
+        for start in range(0, len(source), batch_size):
+            yield _picture_batch(source.files[start : start + batch_size], decoded)
+    finally:
+        decoded.close()
+
+
+def _picture_batch(files: list[PictureFile], decoded: Iterator[Pixels | SampleError]) -> RawBatch:
+    fresh = islice(decoded, sum(file.error is None for file in files))
+    answers = [file.error or next(fresh) for file in files]
+    pixels = [answer for answer in answers if isinstance(answer, Pixels)]
+    rows = [np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in pixels]
+    return RawBatch(
+        names=[file.path for file in files],
+        labels=[file.folders for file in files],
+        values=np.array(rows) if rows else np.empty((0, 1)),
+        errors=[answer if isinstance(answer, SampleError) else None for answer in answers],
+        hashes=[answer.sha256 if isinstance(answer, Pixels) else "" for answer in answers],
+    )

@@ -1,0 +1,80 @@
+"""How a sample becomes a unit vector: fitted on the gallery, stored in it, applied to queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import eigh
+
+from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.images import Form
+from crnr_cli.solvers import Array
+
+
+@dataclass(frozen=True)
+class Recipe:
+    kind: Literal["pictures", "features"]
+    n_inputs: int  # numbers a sample before PCA
+    size: tuple[int, int] | None = None  # width and height that pictures are brought to
+    color: bool = False
+    pca: Array | None = None  # (n_inputs, d): the axes that samples are projected on
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_inputs if self.pca is None else int(self.pca.shape[1])
+
+    def form(self, max_pixels: int, *, with_hash: bool = False) -> Form:
+        """What the decoder is asked for."""
+        return Form(self.size, self.color, max_pixels, with_hash)
+
+    def unit_vectors(self, raw: Array, dtype: str) -> tuple[Array, list[SampleError | None]]:
+        """(m, d) unit rows, and for every row why it has none; such a row is all zero."""
+        errors: list[SampleError | None] = [None] * len(raw)
+        values = raw.astype(np.float64)
+        finite = np.isfinite(values).all(axis=1)
+        for row in np.flatnonzero(~finite):
+            errors[row] = SampleError("non_finite", "holds NaN or infinity")
+        values[~finite] = 0
+        # Scaled before the norm, so that values of 1e200 or 1e-200 neither overflow nor vanish.
+        largest = np.abs(values).max(axis=1, keepdims=True)
+        np.divide(values, largest, out=values, where=largest > 0)
+        blank = largest[:, 0] == 0
+        if self.kind == "pictures" and self.n_inputs > 1:
+            blank |= np.ptp(values, axis=1) == 0
+        if self.pca is not None:
+            values = values @ self.pca
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        blank |= norms[:, 0] == 0
+        for row in np.flatnonzero(blank & finite):
+            errors[row] = SampleError("zero_norm", "nothing to compare: all values are zero or one colour")
+        np.divide(values, norms, out=values, where=norms > 0)
+        values[blank] = 0
+        return values.astype(dtype), errors
+
+
+def principal_axes(raw: Array, count: int) -> Array:
+    """(n_inputs, count): the leading eigenvectors of the covariance of the centred samples.
+
+    The samples themselves are projected without subtracting the mean, as the method's authors do.
+    """
+    n, n_inputs = raw.shape
+    most = min(n - 1, n_inputs)
+    if not 1 <= count <= most:
+        raise UsageError(
+            f"--pca {count}: {n} samples of {n_inputs} numbers have 1 to {most} principal components"
+        )
+    values = raw.astype(np.float64)
+    values /= np.abs(values).max() or 1.0
+    values -= values.mean(axis=0)
+    if n_inputs <= n:
+        leading = [n_inputs - count, n_inputs - 1]
+        _, axes = eigh(values.T @ values, subset_by_index=leading)
+    else:
+        # The same axes from the smaller matrix: if G u = s u for G = A A', then A'u is an axis of A'A.
+        variances, weights = eigh(values @ values.T, subset_by_index=[n - count, n - 1])
+        if variances[0] <= n * np.finfo(float).eps * variances[-1]:
+            raise DataError(f"--pca {count}: the samples span fewer dimensions; ask for fewer components")
+        axes = (values.T @ weights) / np.sqrt(variances)
+    return np.ascontiguousarray(axes[:, ::-1])

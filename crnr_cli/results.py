@@ -1,0 +1,146 @@
+"""The predictions CSV: write, read. One row an input; docs/csv.md describes the columns."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+import numpy as np
+
+from crnr_cli.errors import DataError, SampleError
+from crnr_cli.solvers import Array
+
+COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
+OK = "ok"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A batch of queries with their answers. `residuals` has a row for each query without an error."""
+
+    paths: list[str]
+    truths: list[str | None]
+    errors: list[SampleError | None]
+    residuals: Array  # (m, K)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One row of the CSV, but for the residuals of the classes."""
+
+    path: str
+    truth: str | None
+    label: str | None  # None where there is no answer
+    residual: float | None
+    runner_up: str | None
+    margin: float | None
+    status: str
+
+
+def predictions(answers: Answers, classes: Sequence[str]) -> Iterator[Prediction]:
+    """Who won each query, and by how much. Ties go to the first class in name order."""
+    rows = np.arange(len(answers.residuals))
+    order = np.argsort(answers.residuals, axis=1, kind="stable")[:, :2]
+    best, second = answers.residuals[rows, order[:, 0]], answers.residuals[rows, order[:, 1]]
+    winners = zip(order.tolist(), best.tolist(), margins(best, second).tolist(), strict=True)
+    for path, truth, error in zip(answers.paths, answers.truths, answers.errors, strict=True):
+        if error is not None:
+            yield Prediction(path, truth, None, None, None, None, error.status)
+        else:
+            (first, next_best), residual, margin = next(winners)
+            yield Prediction(path, truth, classes[first], residual, classes[next_best], margin, OK)
+
+
+def margins(best: Array, second: Array) -> Array:
+    """1 - best/second: 0 is a tie, 1 a perfect match."""
+    best, second = best.astype(np.float64), second.astype(np.float64)
+    return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
+
+
+class CsvWriter:
+    """Rows as RFC 4180 with LF, floats in as many digits as bring them back."""
+
+    def __init__(self, file: BinaryIO, classes: Sequence[str], dtype: str) -> None:
+        self._file, self._classes = file, classes
+        self._float = "%.9g" if dtype == "float32" else "%r"
+        self._residuals = "".join(f",{self._float}" for _ in classes)
+        self._write([",".join([*COLUMNS, *(_field(f"residual:{name}") for name in classes)])])
+
+    def write(self, answers: Answers) -> list[Prediction]:
+        """Append a batch; returns what was written."""
+        residuals = iter(answers.residuals.tolist())
+        rows = list(predictions(answers, self._classes))
+        lines = []
+        for row in rows:
+            head = f"{_field(row.path)},{_field(row.truth)},{_field(row.label)}"
+            if row.residual is None:
+                lines.append(f"{head},,,,{_field(row.status)}" + "," * len(self._classes))
+            else:
+                residual, margin = self._float % row.residual, self._float % row.margin
+                answer = f"{residual},{_field(row.runner_up)},{margin},{row.status}"
+                lines.append(f"{head},{answer}{self._residuals % tuple(next(residuals))}")
+        self._write(lines)
+        return rows
+
+    def _write(self, lines: list[str]) -> None:
+        if lines:
+            # Names that are not UTF-8 go out as the bytes they came in.
+            self._file.write(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
+
+
+def _field(text: str | None) -> str:
+    if text is None:
+        return ""
+    if any(sign in text for sign in ',"\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def read_predictions(path: Path) -> list[Prediction]:
+    """The rows of a CSV that classify wrote, or of any other with the columns truth and label."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return parse_predictions(file, str(path))
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+
+
+def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
+    reader = csv.reader(file, strict=True)
+    try:
+        header = next(reader, [])
+        missing = [column for column in ("truth", "label") if column not in header]
+        if missing:
+            raise DataError(
+                f"{name}: no column {' or '.join(missing)}; is it a CSV that `crnr classify` wrote?"
+            )
+        where = {column: header.index(column) for column in COLUMNS if column in header}
+        return [_prediction(row, where, name, reader.line_num, len(header)) for row in reader if row]
+    except (csv.Error, UnicodeError) as e:
+        raise DataError(f"{name}, line {reader.line_num}: not readable as CSV ({e})") from e
+
+
+def _prediction(row: list[str], where: dict[str, int], name: str, line: int, width: int) -> Prediction:
+    if len(row) != width:
+        raise DataError(
+            f"{name}, line {line}: {len(row)} fields where the header has {width}; is the file cut?"
+        )
+    values = {column: row[index] or None for column, index in where.items()}
+    try:
+        residual, margin = (
+            float(text) if (text := values.get(column)) else None for column in ("residual", "margin")
+        )
+    except ValueError as e:
+        raise DataError(f"{name}, line {line}: {e}") from e
+    return Prediction(
+        path=values.get("path") or "",
+        truth=values["truth"],
+        label=values["label"],
+        residual=residual,
+        runner_up=values.get("runner_up"),
+        margin=margin,
+        status=values.get("status") or (OK if values["label"] else "no_label"),
+    )

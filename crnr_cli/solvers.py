@@ -1,0 +1,262 @@
+"""The mathematics: ADMM for CRNRC in its one-state form. No files, no labels, no printing.
+
+Notation, as in the paper: X (d x n) holds the gallery, one unit column a sample, each class a run of
+neighbouring columns from edges[i] to edges[i + 1]; Y (d x m) holds m queries; c (n x m) their codes,
+the minimisers of
+
+    ||y - X c||^2 + lam * sum_i ||y - X_i c_i||^2     subject to c >= 0.
+
+With P = (X'X + lam blockdiag(X_i'X_i) + mu/2 I)^-1 and H = (mu/2) P, ADMM's splitting variable z and
+scaled multiplier u live in one array v = c - u, as z = max(v, 0) and u = max(-v, 0) at the next step:
+
+    c_1     = (1 + lam) P X'y          v_1     = c_1
+    c_(t+1) = c_1 + H |v_t|            v_(t+1) = c_(t+1) + min(v_t, 0)
+
+H is held either as it is (dense) or as a block-diagonal matrix less a product of rank d (low rank).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
+
+Array = npt.NDArray[Any]
+FactorForm = Literal["dense", "low-rank"]
+
+# Classes are joined into diagonal blocks of at least this many samples: enough for one matrix product to
+# outweigh the call that starts it, few enough for the zeros between small classes to cost little.
+BLOCK_SAMPLES = 128
+
+
+@dataclass(frozen=True)
+class DenseFactor:
+    """H and M = (1 + lam) P X', for a gallery with few samples against its dimension."""
+
+    H: Array  # (n, n)
+    M: Array  # (n, d)
+
+    def first_code(self, Y: Array) -> Array:
+        return self.M @ Y
+
+    def product(self, A: Array, out: Array) -> None:
+        """out = H A."""
+        np.matmul(self.H, A, out=out)
+
+
+@dataclass(frozen=True)
+class LowRankFactor:
+    """H = B - E E', for a gallery with many samples against its dimension.
+
+    With D = lam blockdiag(X_i'X_i) + mu/2 I and S = I + X D^-1 X' = L L', B = (mu/2) D^-1,
+    E = sqrt(mu/2) D^-1 X' L^-T and c_1 = E (W y) for W = (1 + lam) sqrt(2/mu) L^-1.
+    """
+
+    E: Array  # (n, d)
+    W: Array  # (d, d)
+    block_edges: Array  # where each diagonal block of B starts, and n
+    squares: Array  # the blocks of at most 2d samples, one after the other, each row by row
+    talls: Array  # (samples in blocks of more than 2d, d): rows G_i', for B_i = I - G_i' G_i
+
+    def first_code(self, Y: Array) -> Array:
+        c1: Array = self.E @ (self.W @ Y)
+        return c1
+
+    def product(self, A: Array, out: Array) -> None:
+        """out = B A - E (E'A), a block of rows at a time so that the difference is taken in cache."""
+        EtA = self.E.T @ A
+        for rows, block in self._blocks():
+            np.matmul(self.E[rows], EtA, out=out[rows])
+            if block is None:
+                BA = A[rows]
+            elif block.shape[0] == block.shape[1]:
+                BA = block @ A[rows]
+            else:
+                BA = A[rows] - block @ (block.T @ A[rows])
+            np.subtract(BA, out[rows], out=out[rows])
+
+    def _blocks(self) -> Iterator[tuple[slice, Array | None]]:
+        """Each block's rows, with its square, its G', or None where B is the identity (lam = 0)."""
+        d = self.E.shape[1]
+        identity = not self.squares.size and not self.talls.size
+        square = tall = 0
+        for start, stop in pairwise(self.block_edges.tolist()):
+            size = stop - start
+            if identity:
+                yield slice(start, stop), None
+            elif size > 2 * d:
+                yield slice(start, stop), self.talls[tall : tall + size]
+                tall += size
+            else:
+                yield slice(start, stop), self.squares[square : square + size * size].reshape(size, size)
+                square += size * size
+
+
+Factor = DenseFactor | LowRankFactor
+
+
+@dataclass(frozen=True)
+class Code:
+    """How every query was coded, and how its iterations ended."""
+
+    c: Array  # (n, m), the iterate of the linear solve: what the residuals are taken from
+    z: Array  # (n, m), its non-negative twin
+    steps: Array  # (m,), iterations taken
+    converged: Array  # (m,), whether tol was reached
+
+
+def join_classes(edges: Array, d: int, lam: float) -> Array:
+    """Edges of the diagonal blocks: neighbouring small classes joined, tall classes alone."""
+    joined = [0]
+    for start, stop in pairwise(edges.tolist()):
+        tall = lam > 0 and stop - start > 2 * d
+        if tall and joined[-1] != start:
+            joined.append(start)
+        if tall or stop - joined[-1] >= BLOCK_SAMPLES:
+            joined.append(stop)
+    if joined[-1] != edges[-1]:
+        joined.append(int(edges[-1]))
+    return np.array(joined, dtype=np.int64)
+
+
+def multiplications(form: FactorForm, edges: Array, d: int, lam: float, iterations: int) -> float:
+    """Multiply-adds to code one query with a factor of this form."""
+    n = float(edges[-1])
+    if form == "dense":
+        return n * d + (iterations - 1) * n * n
+    sizes = np.diff(join_classes(edges, d, lam)).astype(float)
+    blocks = np.where(sizes > 2 * d, 2 * d * sizes, sizes * sizes).sum() if lam > 0 else 0.0
+    return n * d + d * d + (iterations - 1) * (2 * n * d + float(blocks))
+
+
+def cheaper_form(edges: Array, d: int, lam: float, iterations: int) -> FactorForm:
+    dense = multiplications("dense", edges, d, lam, iterations)
+    low_rank = multiplications("low-rank", edges, d, lam, iterations)
+    return "dense" if dense <= low_rank else "low-rank"
+
+
+def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFactor:
+    """Computed in float64, kept in the type of X."""
+    X64 = X.astype(np.float64)
+    Q = X64.T @ X64
+    for start, stop in pairwise(edges.tolist()):
+        Q[start:stop, start:stop] *= 1 + lam
+    Q[np.diag_indices_from(Q)] += mu / 2
+    P = inverse(Q)
+    M = (1 + lam) * (P @ X64.T)
+    P *= mu / 2
+    return DenseFactor(P.astype(X.dtype), M.astype(X.dtype))
+
+
+def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
+    """Computed in float64 a block at a time, kept in the type of X."""
+    d, n = X.shape
+    block_edges = join_classes(edges, d, lam)
+    squares: list[Array] = []
+    talls: list[Array] = []
+    S = np.eye(d)
+    E = np.empty((n, d), X.dtype)
+    for start, stop in pairwise(block_edges.tolist()):
+        Xb = X[:, start:stop].astype(np.float64)
+        if lam == 0:
+            BXt = Xb.T
+        elif stop - start > 2 * d:
+            # B_i = I - X_i' (mu/(2 lam) I + X_i X_i')^-1 X_i = I - G'G
+            G = solve_triangular(cholesky(Xb @ Xb.T + mu / (2 * lam) * np.eye(d), lower=True), Xb, lower=True)
+            talls.append(G.T.astype(X.dtype))
+            BXt = Xb.T - G.T @ (G @ Xb.T)
+        else:
+            B = _square_block(Xb, edges[(edges >= start) & (edges <= stop)] - start, lam, mu)
+            squares.append(B.ravel().astype(X.dtype))
+            BXt = B @ Xb.T
+        S += (2 / mu) * (Xb @ BXt)
+        E[start:stop] = BXt
+    L = cholesky(S, lower=True)
+    scaled_inverse = np.sqrt(2 / mu) * solve_triangular(L, np.eye(d), lower=True)
+    for start, stop in pairwise(block_edges.tolist()):
+        E[start:stop] = E[start:stop].astype(np.float64) @ scaled_inverse.T
+    return LowRankFactor(
+        E=E,
+        W=((1 + lam) * scaled_inverse).astype(X.dtype),
+        block_edges=block_edges,
+        squares=np.concatenate([np.empty(0, X.dtype), *squares]),
+        talls=np.concatenate([np.empty((0, d), X.dtype), *talls]),
+    )
+
+
+def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
+    """B for a few whole classes: (mu/2) (lam blockdiag(X_i'X_i) + mu/2 I)^-1."""
+    D = np.zeros((Xb.shape[1], Xb.shape[1]))
+    for start, stop in pairwise(edges.tolist()):
+        Xi = Xb[:, start:stop]
+        D[start:stop, start:stop] = lam * (Xi.T @ Xi)
+    D[np.diag_indices_from(D)] += mu / 2
+    return (mu / 2) * inverse(D)
+
+
+def inverse(Q: Array) -> Array:
+    """The inverse of a symmetric positive definite matrix, symmetric to the last bit."""
+    lower, info = dpotrf(Q, lower=1)
+    if info == 0:
+        lower, info = dpotri(lower, lower=1)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"matrix is not positive definite (LAPACK info {info})")
+    full: Array = np.tril(lower) + np.tril(lower, -1).T
+    return full
+
+
+def admm_steps(factor: Factor, Y: Array) -> Iterator[tuple[Array, Array]]:
+    """(c_t, v_t) for t = 1, 2, ...; both arrays are written over by the next step."""
+    c1 = factor.first_code(Y)
+    v = c1.copy()
+    yield c1, v
+    c, abs_v = np.empty_like(c1), np.empty_like(c1)
+    while True:
+        factor.product(np.abs(v, out=abs_v), out=c)
+        c += c1
+        np.minimum(v, 0, out=v)
+        v += c
+        yield c, v
+
+
+def admm(factor: Factor, Y: Array, iterations: int, tol: float = 0.0) -> Code:
+    """Code every column of Y. A query whose z - c and last changes of z and c are all shorter than
+    tol keeps its answer from then on, so that it never depends on its batch."""
+    if tol > 0:
+        return _admm_until(factor, Y, iterations, tol)
+    c, v = next(islice(admm_steps(factor, Y), iterations - 1, None))
+    m = Y.shape[1]
+    return Code(c, np.maximum(v, 0), np.full(m, iterations), np.zeros(m, dtype=bool))
+
+
+def _admm_until(factor: Factor, Y: Array, iterations: int, tol: float) -> Code:
+    m = Y.shape[1]
+    final_c = final_z = last_c = last_z = np.zeros_like(factor.first_code(Y))
+    steps, converged = np.full(m, iterations), np.zeros(m, dtype=bool)
+    for t, (c, v) in enumerate(islice(admm_steps(factor, Y), iterations), start=1):
+        z = np.maximum(v, 0)
+        final_c, final_z = np.where(converged, final_c, c), np.where(converged, final_z, z)
+        gaps = [np.linalg.norm(gap, axis=0) for gap in (z - c, z - last_z, c - last_c)]
+        arrived = ~converged & (np.max(gaps, axis=0) < tol)
+        steps[arrived] = t
+        converged |= arrived
+        if converged.all():
+            break
+        last_c, last_z = c.copy(), z
+    return Code(final_c, final_z, steps, converged)
+
+
+def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
+    """r_i = ||y - X_i c_i|| for every class and query, (K x m)."""
+    r = np.empty((len(edges) - 1, Y.shape[1]), Y.dtype)
+    for i, (start, stop) in enumerate(pairwise(edges.tolist())):
+        R = X[:, start:stop] @ c[start:stop]
+        R -= Y
+        np.einsum("dm,dm->m", R, R, out=r[i])
+    return np.sqrt(r, out=r)

@@ -1,0 +1,165 @@
+"""What the user named becomes an ordered listing of named samples: picture files, or rows of features."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.features import SUFFIXES as FEATURE_SUFFIXES
+from crnr_cli.features import FeatureFile, Keys
+
+# What operating systems and tools leave behind; never a sample, never a class.
+_JUNK = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
+_PICTURE_SUFFIXES = {
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".gif",
+    ".bmp",
+    ".tif",
+    ".tiff",
+    ".webp",
+    ".ppm",
+    ".pgm",
+    ".pbm",
+}
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """One file of a listing. `folders` are the names that may be its class, the best first."""
+
+    path: str
+    folders: tuple[str, ...]
+    error: SampleError | None = None  # known from the listing already: not to be opened
+
+
+@dataclass
+class Pictures:
+    files: list[PictureFile] = field(default_factory=list)
+    ignored: int = 0  # system files passed over by rule
+    empty_folders: list[str] = field(default_factory=list)  # first-level folders with nothing in them
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+@dataclass(frozen=True)
+class Features:
+    files: list[FeatureFile]
+
+    def __len__(self) -> int:
+        return sum(len(file) for file in self.files)
+
+    @property
+    def n_features(self) -> int:
+        return self.files[0].n_features
+
+
+Source = Pictures | Features
+
+
+def is_unclaimed(path: str, status: str) -> bool:
+    """A README among the pictures: it is no picture, and its name never said so."""
+    return status == "not_image" and Path(path).suffix.lower() not in _PICTURE_SUFFIXES
+
+
+def open_source(names: Sequence[str], keys: Keys, *, nul_separated: bool = False) -> Source:
+    """List all that `names` stand for: folders, picture files, feature files, or `-` for a list on stdin."""
+    paths = [Path(name) for name in names if name != "-"]
+    for path in paths:
+        if not os.path.lexists(path):
+            raise DataError(f"{path}: no such file or folder")
+    feature_files = [path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and path.is_file()]
+    if feature_files and len(feature_files) < len(names):
+        raise UsageError("give pictures or feature files, not both at once")
+    source = _features(feature_files, keys) if feature_files else _pictures(names, nul_separated)
+    if not len(source):
+        raise DataError(f"nothing to do in {', '.join(names)}: no files found there")
+    return source
+
+
+def _features(paths: list[Path], keys: Keys) -> Features:
+    files = [FeatureFile.open(path, keys) for path in paths]
+    for file in files[1:]:
+        if file.n_features != files[0].n_features:
+            raise DataError(
+                f"{file.path}: {file.n_features} features a sample, "
+                f"but {files[0].path} has {files[0].n_features}"
+            )
+    return Features(files)
+
+
+def _pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
+    pictures = Pictures()
+    for name in names:
+        if name == "-":
+            pictures.files += map(_named_file, _stdin_list(nul_separated))
+        elif Path(name).is_dir():
+            _walk(Path(name), pictures)
+        else:
+            pictures.files.append(_named_file(name))
+    return pictures
+
+
+def _named_file(path: str) -> PictureFile:
+    """A file named by itself: its class, if any, is the nearest folder that is called as one."""
+    return PictureFile(path, tuple(reversed(Path(path).parts[:-1])))
+
+
+def _stdin_list(nul_separated: bool) -> Iterator[str]:
+    separator = b"\0" if nul_separated else b"\n"
+    for line in sys.stdin.buffer.read().split(separator):
+        if line:
+            yield os.fsdecode(line)
+
+
+def _walk(root: Path, pictures: Pictures) -> None:
+    """All files under a folder in a fixed order; the first folder below the root is the class."""
+    for entry in _entries(root, root, pictures):
+        before = len(pictures.files)
+        if entry.is_dir():
+            _descend(entry, root, {os.path.realpath(root)}, pictures)
+            if len(pictures.files) == before:
+                pictures.empty_folders.append(entry.name)
+        else:
+            pictures.files.append(_walked_file(entry, root))
+
+
+def _descend(folder: Path, root: Path, above: set[str], pictures: Pictures) -> None:
+    real = os.path.realpath(folder)
+    if real in above:  # a link back up: its files are listed already
+        return
+    for entry in _entries(folder, root, pictures):
+        if entry.is_dir():
+            _descend(entry, root, above | {real}, pictures)
+        else:
+            pictures.files.append(_walked_file(entry, root))
+
+
+def _entries(folder: Path, root: Path, pictures: Pictures) -> list[Path]:
+    """What is in a folder, sorted, without what systems leave behind."""
+    try:
+        found = sorted(folder.iterdir())
+    except OSError as e:
+        error = SampleError("unreadable", e.strerror or str(e))
+        pictures.files.append(PictureFile(str(folder), folder.relative_to(root).parts, error))
+        return []
+    kept = [entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in _JUNK]
+    pictures.ignored += len(found) - len(kept)
+    return kept
+
+
+def _walked_file(path: Path, root: Path) -> PictureFile:
+    folders = path.relative_to(root).parts[:-1]
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except OSError:  # a dangling link, or gone since it was listed
+        return PictureFile(str(path), folders, SampleError("vanished", "no such file"))
+    error = None if regular else SampleError("not_regular", "not a regular file")
+    return PictureFile(str(path), folders, error)
