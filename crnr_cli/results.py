@@ -25,6 +25,7 @@ class Answers:
     truths: list[str | None]
     errors: list[SampleError | None]
     residuals: Array  # (m, K)
+    signed: bool = False  # residuals are minus scores, and can be below 0
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def predictions(answers: Answers, classes: Sequence[str]) -> Iterator[Prediction
     rows = np.arange(len(answers.residuals))
     order = np.argsort(answers.residuals, axis=1, kind="stable")[:, :2]
     best, second = answers.residuals[rows, order[:, 0]], answers.residuals[rows, order[:, 1]]
-    winners = zip(order.tolist(), best.tolist(), margins(best, second).tolist(), strict=True)
+    winners = zip(order.tolist(), best.tolist(), margins(best, second, answers.signed).tolist(), strict=True)
     for path, truth, error in zip(answers.paths, answers.truths, answers.errors, strict=True):
         if error is not None:
             yield Prediction(path, truth, None, None, None, None, error.status)
@@ -54,9 +55,16 @@ def predictions(answers: Answers, classes: Sequence[str]) -> Iterator[Prediction
             yield Prediction(path, truth, classes[first], residual, classes[next_best], margin, OK)
 
 
-def margins(best: Array, second: Array) -> Array:
-    """1 - best/second: 0 is a tie, 1 a perfect match."""
+def margins(best: Array, second: Array, signed: bool = False) -> Array:
+    """1 - best/second: 0 is a tie, 1 a perfect match.
+
+    Where residuals are minus scores, a ratio says nothing, and the margin is 1 - exp(best - second): again 0
+    for a tie and towards 1 the farther the two are apart. For softmax with three classes or more that is
+    1 less the ratio of the two probabilities.
+    """
     best, second = best.astype(np.float64), second.astype(np.float64)
+    if signed:
+        return np.asarray(-np.expm1(best - second))
     return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
 
 

@@ -1,4 +1,5 @@
-"""The mathematics: ADMM for CRNRC in its one-state form. No files, no labels, no printing.
+"""The mathematics: ADMM for CRNRC in its one-state form, ridge codes, subspaces. No files, no labels, no
+printing.
 
 Notation, as in the paper: X (d x n) holds the gallery, one unit column a sample, each class a run of
 neighbouring columns from edges[i] to edges[i + 1]; Y (d x m) holds m queries; c (n x m) their codes,
@@ -17,14 +18,14 @@ H is held either as it is (dense) or as a block-diagonal matrix less a product o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky, solve_triangular, svd
 from scipy.linalg.lapack import dpotrf, dpotri
 
 Array = npt.NDArray[Any]
@@ -101,6 +102,11 @@ class LowRankFactor:
 Factor = DenseFactor | LowRankFactor
 
 
+def factor_of(arrays: Mapping[str, Array]) -> Factor:
+    """The factor that has these arrays."""
+    return DenseFactor(**arrays) if "H" in arrays else LowRankFactor(**arrays)
+
+
 @dataclass(frozen=True)
 class Code:
     """How every query was coded, and how its iterations ended."""
@@ -116,7 +122,8 @@ def join_classes(edges: Array, d: int, lam: float) -> Array:
     joined = [0]
     for start, stop in pairwise(edges.tolist()):
         tall = lam > 0 and stop - start > 2 * d
-        if tall and joined[-1] != start:
+        # More than 2d samples in a block say that it is one tall class, so no joined block may have them.
+        if lam > 0 and stop - joined[-1] > 2 * d and joined[-1] != start:
             joined.append(start)
         if tall or stop - joined[-1] >= BLOCK_SAMPLES:
             joined.append(stop)
@@ -259,4 +266,42 @@ def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
         R = X[:, start:stop] @ c[start:stop]
         R -= Y
         np.einsum("dm,dm->m", R, R, out=r[i])
+    return np.sqrt(r, out=r)
+
+
+def projection(X: Array, edges: Array, lam: float, ridge: float) -> Array:
+    """(X'X + lam blockdiag(X_i'X_i) + ridge I)^-1 X', (n x d): the first step of an ADMM with mu = 2 ridge.
+
+    Computed in float64, without an n x n matrix where n > d; kept in the type of X.
+    """
+    d, n = X.shape
+    factorize = factorize_dense if n <= d else factorize_low_rank
+    factor = factorize(X.astype(np.float64), edges, lam, 2 * ridge)
+    return (factor.first_code(np.eye(d)) / (1 + lam)).astype(X.dtype)
+
+
+def class_bases(X: Array, edges: Array) -> tuple[Array, Array]:
+    """Orthonormal columns that span each class, and the edges between the classes.
+
+    Directions that the rounding of X alone may have made do not count: singular values up to the largest
+    times eps times the longer side of X_i, as in numpy.linalg.matrix_rank.
+    """
+    d = X.shape[0]
+    bases: list[Array] = []
+    for start, stop in pairwise(edges.tolist()):
+        U, s, _ = svd(X[:, start:stop].astype(np.float64), full_matrices=False)
+        smallest = s[0] * max(d, stop - start) * np.finfo(X.dtype).eps
+        bases.append(U[:, s > smallest].astype(X.dtype))
+    return np.concatenate(bases, axis=1), np.cumsum([0, *(U.shape[1] for U in bases)])
+
+
+def subspace_residuals(bases: Array, edges: Array, Y: Array) -> Array:
+    """||y - U_i U_i'y|| for every class and query, (K x m)."""
+    r = np.zeros((len(edges) - 1, Y.shape[1]), Y.dtype)
+    for i, (start, stop) in enumerate(pairwise(edges.tolist())):
+        if stop - start < len(Y):  # a class that spans the whole space leaves nothing, not even rounding
+            U = bases[:, start:stop]
+            R = U @ (U.T @ Y)
+            R -= Y
+            np.einsum("dm,dm->m", R, R, out=r[i])
     return np.sqrt(r, out=r)

@@ -23,18 +23,41 @@ def build(
     output: Annotated[
         Path, typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write.")
     ] = options.GALLERY,
-    method: Annotated[str, typer.Option(help="crnr or nrc.")] = "crnr",
+    method: Annotated[
+        str, typer.Option(help="crnr, nrc, crc, nsc, src, croc, procrc, nn, svm or softmax.")
+    ] = "crnr",
     lam: Annotated[
-        float | None, typer.Option(help="Weight of the class residuals.", show_default="0.01")
+        float | None,
+        typer.Option(
+            help="Weight of the class residuals (crnr), the ridge (crc, croc, procrc) or the l1 norm (src).",
+            show_default="0.01 for crnr, else 0.001",
+        ),
     ] = None,
-    mu: Annotated[float | None, typer.Option(help="ADMM penalty.", show_default="0.1")] = None,
-    iterations: Annotated[int | None, typer.Option(help="ADMM steps.", show_default="5")] = None,
+    mu: Annotated[float | None, typer.Option(help="ADMM penalty (crnr, nrc).", show_default="0.1")] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(help="ADMM steps (crnr, nrc), at most (src).", show_default="5; 2000 for src"),
+    ] = None,
     tol: Annotated[
         float | None,
-        typer.Option(help="Stop a query's ADMM steps early below this.", show_default="0: never"),
+        typer.Option(
+            help="Stop a query's steps early below this (crnr, nrc); its duality gap (src).",
+            show_default="0: never; 1e-6 for src",
+        ),
     ] = None,
     factor: Annotated[
-        str | None, typer.Option(help="dense or low-rank.", show_default="the cheaper one")
+        str | None, typer.Option(help="dense or low-rank (crnr, nrc).", show_default="the cheaper one")
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="Pull of each class's part to the whole (procrc).", show_default="0.001"),
+    ] = None,
+    weight: Annotated[
+        float | None, typer.Option(help="Share of the collaborative residual (croc).", show_default="0.1")
+    ] = None,
+    c: Annotated[
+        float | None,
+        typer.Option("--c", help="Inverse regularization (svm, softmax).", show_default="1; 100 for softmax"),
     ] = None,
     size: Annotated[
         str | None,
@@ -51,6 +74,7 @@ def build(
     dtype: Annotated[str, typer.Option(help="float32, or float64 for agreement to 1e-10.")] = "float32",
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
@@ -68,7 +92,16 @@ def build(
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.build import build as run
 
-        given = {"lam": lam, "mu": mu, "iterations": iterations, "tol": tol, "factor": factor}
+        given = {
+            "lam": lam,
+            "mu": mu,
+            "iterations": iterations,
+            "tol": tol,
+            "factor": factor,
+            "gamma": gamma,
+            "weight": weight,
+            "c": c,
+        }
         with shown_progress(quiet) as progress:
             report = run(
                 sources,
@@ -81,7 +114,7 @@ def build(
                     pca=pca,
                     dtype=dtype,
                     max_pixels=max_pixels,
-                    keys=Keys(features_key, labels_key),
+                    keys=Keys(features_key, labels_key, samples),
                     nul_separated=null,
                     jobs=jobs,
                 ),

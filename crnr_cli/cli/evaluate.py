@@ -43,6 +43,7 @@ def evaluate(
     ] = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
@@ -56,7 +57,7 @@ def evaluate(
         from crnr_cli.jobs.evaluate import evaluate as run
 
         with shown_progress(quiet) as progress:
-            query_options = QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs)
+            query_options = QueryOptions(Keys(features_key, labels_key, samples), null, max_pixels, jobs)
             report = run(sources, gallery, query_options, progress)
         if errors:
             _write_csv(

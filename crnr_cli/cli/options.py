@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+
+class Axis(StrEnum):
+    rows = "rows"
+    columns = "columns"
+
+
 Sources = Annotated[
     list[str],
     typer.Argument(
-        metavar="SOURCE...", help="Folders, pictures, .h5 or .npz files, or - for a list of files on stdin."
+        metavar="SOURCE...",
+        help="Folders, pictures, .h5, .npz or .mat files, or - for a list of files on stdin.",
     ),
 ]
 GalleryPath = Annotated[
@@ -21,6 +29,14 @@ FeaturesKey = Annotated[
 ]
 LabelsKey = Annotated[
     str | None, typer.Option(metavar="NAME", help="Dataset that holds the labels.", show_default="labels")
+]
+SampleAxis = Annotated[
+    Axis | None,
+    typer.Option(
+        "--samples",
+        help="Whether the samples are the rows or the columns of the features.",
+        show_default="rows; in .mat as the number of labels tells",
+    ),
 ]
 NulSeparated = Annotated[bool, typer.Option("-0", "--null", help="The list on stdin is separated by NUL.")]
 MaxPixels = Annotated[int, typer.Option(min=1, help="Pictures with more pixels than this are not decoded.")]

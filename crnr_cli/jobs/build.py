@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.decoding import available_cores, decode
-from crnr_cli.errors import DataError, SampleError
+from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.features import Keys
 from crnr_cli.files import check_output, replacing
 from crnr_cli.gallery import Gallery, save_gallery
@@ -85,6 +85,8 @@ def build(
     started = time.perf_counter()
     check_output(output)
     method = make_method(options.method, options.parameters)
+    if reason := method.unavailable():
+        raise UsageError(reason)
     source = open_source(names, options.keys, nul_separated=options.nul_separated)
     labelled = read_labelled(source, options, progress)
     progress("fitting", 0, 1)

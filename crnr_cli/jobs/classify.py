@@ -89,6 +89,7 @@ def answer(
             truths=_truths(batch, named_as, isinstance(source, Features)),
             errors=errors,
             residuals=gallery.residuals(vectors[good]),
+            signed=gallery.method.signed,
         )
         done += len(batch.names)
         progress("classifying", done, len(source))
