@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import bdtr
 
 from crnr_cli.solvers import Array
 
@@ -72,12 +73,19 @@ def score(truths: Sequence[str], labels: Sequence[str]) -> Scores:
     )
 
 
-def wilson(successes: int, n: int) -> tuple[float, float]:
+def wilson(successes: float, n: int) -> tuple[float, float]:
     """The 95 % Wilson score interval of a share: it never leaves 0 to 1, unlike share +- 2 deviations."""
     share, z2 = successes / n, _Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """The two-sided p value of McNemar's exact test: two methods answered the same queries, and so many were
+    right by one of them alone. The chance of a split at least as uneven if both were equally good."""
+    n = only_first + only_second
+    return min(1.0, 2 * float(bdtr(min(only_first, only_second), n, 0.5)))
 
 
 def most_confused(scores: Scores) -> list[tuple[str, str, int]]:

@@ -11,13 +11,6 @@ from crnr_cli.cli import options
 from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out
 
 
-def _parse_size(text: str) -> tuple[int, int]:
-    parts = text.lower().split("x")
-    if len(parts) not in (1, 2) or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise typer.BadParameter(f"{text!r} is not a size; write 32 or 32x24")
-    return int(parts[0]), int(parts[-1])
-
-
 def build(
     sources: options.Sources,
     output: Annotated[
@@ -59,19 +52,10 @@ def build(
         float | None,
         typer.Option("--c", help="Inverse regularization (svm, softmax).", show_default="1; 100 for softmax"),
     ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WxH",
-            help="Bring pictures to this size.",
-            show_default="their own if all share one of at most 64x64, else 32x32",
-        ),
-    ] = None,
-    color: Annotated[bool, typer.Option("--color", help="Use colour, not grey values.")] = False,
-    pca: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="Project on K principal components.")
-    ] = None,
-    dtype: Annotated[str, typer.Option(help="float32, or float64 for agreement to 1e-10.")] = "float32",
+    size: options.Size = None,
+    color: options.Color = False,
+    pca: options.Pca = None,
+    dtype: options.Dtype = options.Precision.float32,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     samples: options.SampleAxis = None,
@@ -83,9 +67,7 @@ def build(
     json: options.Json = False,
 ) -> None:
     """Make a gallery file from labelled examples: a folder of pictures a class, or a file of features."""
-    target_size = _parse_size(size) if size else None
-    if dtype not in ("float32", "float64"):
-        raise typer.BadParameter(f"--dtype must be float32 or float64, not {dtype}")
+    target_size = options.parse_size(size)
     with boundary():
         from crnr_cli.features import Keys
         from crnr_cli.gallery import describe
@@ -112,7 +94,7 @@ def build(
                     size=target_size,
                     color=color,
                     pca=pca,
-                    dtype=dtype,
+                    dtype=dtype.value,
                     max_pixels=max_pixels,
                     keys=Keys(features_key, labels_key, samples),
                     nul_separated=null,

@@ -14,6 +14,11 @@ class Axis(StrEnum):
     columns = "columns"
 
 
+class Precision(StrEnum):
+    float32 = "float32"
+    float64 = "float64"
+
+
 Sources = Annotated[
     list[str],
     typer.Argument(
@@ -30,6 +35,17 @@ FeaturesKey = Annotated[
 LabelsKey = Annotated[
     str | None, typer.Option(metavar="NAME", help="Dataset that holds the labels.", show_default="labels")
 ]
+Size = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WxH",
+        help="Bring pictures to this size.",
+        show_default="their own if all share one of at most 64x64, else 32x32",
+    ),
+]
+Color = Annotated[bool, typer.Option("--color", help="Use colour, not grey values.")]
+Pca = Annotated[int | None, typer.Option(min=1, metavar="K", help="Project on K principal components.")]
+Dtype = Annotated[Precision, typer.Option(help="float64 is for agreement to 1e-10.")]
 SampleAxis = Annotated[
     Axis | None,
     typer.Option(
@@ -49,3 +65,12 @@ AllowSkipped = Annotated[bool, typer.Option(help="Exit 0 even if some inputs wer
 
 MAX_PIXELS = 89_478_485
 GALLERY = Path("gallery.h5")
+
+
+def parse_size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) not in (1, 2) or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise typer.BadParameter(f"{text!r} is not a size; write 32 or 32x24")
+    return int(parts[0]), int(parts[-1])

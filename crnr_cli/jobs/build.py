@@ -106,36 +106,69 @@ def build(
 
 def read_labelled(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
     """Read all samples of a source, fit the recipe on them, and apply it."""
-    jobs = options.jobs or available_cores()
-    recipe, notes = _recipe_before_pca(source, options, jobs, progress)
+    if not options.pca:
+        return _read_gallery(source, options, progress, raw=False)
+    labelled = read_raw(source, options, progress)
+    labelled.recipe = replace(labelled.recipe, pca=principal_axes(labelled.vectors, options.pca))
+    labelled.vectors = unit_rows(labelled.recipe, labelled.vectors, labelled.names, options.dtype)
+    return labelled
+
+
+def read_raw(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
+    """Read all samples of a source, their values as they are, for a recipe still to be fitted on them."""
+    return _read_gallery(source, options, progress, raw=True)
+
+
+def read_with(
+    recipe: Recipe, source: Source, options: BuildOptions, progress: Progress = silent
+) -> LabelledVectors:
+    """Read labelled samples by the recipe of a gallery, to test it with."""
+    labelled = LabelledVectors(recipe)
+    _read(source, labelled, options, progress, raw=False)
+    return labelled
+
+
+def _read_gallery(source: Source, options: BuildOptions, progress: Progress, raw: bool) -> LabelledVectors:
+    recipe, notes = _recipe_before_pca(source, options, options.jobs or available_cores(), progress)
     labelled = LabelledVectors(recipe, notes=notes)
+    _read(source, labelled, options, progress, raw)
+    _refuse_non_finite(labelled, source)
+    if not labelled.names:
+        raise DataError("no sample of the gallery can be used; " + _first_reasons(labelled.left_out))
+    return labelled
+
+
+def _read(
+    source: Source, labelled: LabelledVectors, options: BuildOptions, progress: Progress, raw: bool
+) -> None:
+    """Fill in the good samples, as unit vectors or raw values, and the reasons of the others."""
     kept: list[Array] = []
     done = 0
-    form = recipe.form(options.max_pixels, with_hash=True)
-    for batch in raw_batches(source, form, BATCH, jobs):
+    form = labelled.recipe.form(options.max_pixels, with_hash=True)
+    for batch in raw_batches(source, form, BATCH, options.jobs or available_cores()):
         good, vectors = _screen(batch, labelled, options.dtype)
-        # With PCA to come the raw values are needed once more; without it the unit vectors are all.
-        kept.append(batch.values[good] if options.pca else vectors[good])
+        if good:
+            kept.append(batch.values[good] if raw else vectors[good])
         done += len(batch.names)
         progress("reading", done, len(source))
-    labelled.vectors = np.concatenate(kept)
-    _refuse_non_finite(labelled, source)
-    if not len(labelled.vectors):
-        raise DataError("no sample of the gallery can be used; " + _first_reasons(labelled.left_out))
-    if options.pca:
-        labelled.recipe = replace(recipe, pca=principal_axes(labelled.vectors, options.pca))
-        _project(labelled, options.dtype)
-    return labelled
+    if kept:
+        labelled.vectors = np.concatenate(kept)
+
+
+def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
+    """The classes in name order, the order that sorts the samples by them, and the class index so sorted."""
+    classes = sorted(set(labels))
+    _refuse_lookalikes(classes)
+    position = {name: i for i, name in enumerate(classes)}
+    class_index = np.array([position[label] for label in labels])
+    order = np.argsort(class_index, kind="stable")
+    return classes, order, class_index[order]
 
 
 def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     """Sort the samples by class, in name order, and fit."""
-    classes = sorted(set(labelled.labels))
-    _refuse_lookalikes(classes)
-    position = {name: i for i, name in enumerate(classes)}
-    class_index = np.array([position[label] for label in labelled.labels])
-    order = np.argsort(class_index, kind="stable")
-    samples = Samples.of(labelled.vectors[order], class_index[order])
+    classes, order, class_index = sort_by_class(labelled.labels)
+    samples = Samples.of(labelled.vectors[order], class_index)
     if len(classes) == 1:
         labelled.notes.append(f"only one class, {classes[0]}: classify will refuse this gallery")
     return Gallery(
@@ -210,16 +243,16 @@ def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[lis
     return good, vectors
 
 
-def _project(labelled: LabelledVectors, dtype: str) -> None:
-    """Replace raw values by unit vectors in the space of the recipe's axes."""
-    projected = []
-    for start in range(0, len(labelled.vectors), BATCH):
-        vectors, errors = labelled.recipe.unit_vectors(labelled.vectors[start : start + BATCH], dtype)
+def unit_rows(recipe: Recipe, raw: Array, names: Sequence[str], dtype: str) -> Array:
+    """Unit vectors of raw values, in the space of the recipe's axes."""
+    rows = []
+    for start in range(0, len(raw), BATCH):
+        vectors, errors = recipe.unit_vectors(raw[start : start + BATCH], dtype)
         for row, error in enumerate(errors, start=start):
             if error:
-                raise DataError(f"{labelled.names[row]}: nothing is left of it after PCA; remove it")
-        projected.append(vectors)
-    labelled.vectors = np.concatenate(projected)
+                raise DataError(f"{names[row]}: nothing is left of it after PCA; remove it")
+        rows.append(vectors)
+    return np.concatenate(rows)
 
 
 def _refuse_non_finite(labelled: LabelledVectors, source: Source) -> None:

@@ -17,6 +17,7 @@ from crnr_cli.gallery import Gallery, load_gallery
 from crnr_cli.images import Form
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
+from crnr_cli.recipe import Recipe
 from crnr_cli.results import Answers, CsvWriter
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
 
@@ -60,15 +61,20 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
     if len(gallery.classes) < 2:
         raise GalleryError(f"the gallery has one class, {gallery.classes[0]}: every answer would be the same")
     source = open_source(names, options.keys, nul_separated=options.nul_separated)
+    refuse_misfit(source, gallery.recipe)
+    return source
+
+
+def refuse_misfit(source: Source, recipe: Recipe) -> None:
+    """Queries must be of the kind, and the dimension, that the gallery was built from."""
     kind = "features" if isinstance(source, Features) else "pictures"
-    if kind != gallery.recipe.kind:
-        raise DataError(f"the gallery was built from {gallery.recipe.kind}, and these queries are {kind}")
-    if isinstance(source, Features) and source.n_features != gallery.recipe.n_inputs:
+    if kind != recipe.kind:
+        raise DataError(f"the gallery was built from {recipe.kind}, and these queries are {kind}")
+    if isinstance(source, Features) and source.n_features != recipe.n_inputs:
         raise DataError(
             f"{source.files[0].path}: {source.n_features} features a sample, and the gallery was built from "
-            f"{gallery.recipe.n_inputs}; use the same features for both"
+            f"{recipe.n_inputs}; use the same features for both"
         )
-    return source
 
 
 def answer(
@@ -80,7 +86,7 @@ def answer(
     named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
     done = 0
     progress("classifying", 0, len(source))
-    for batch in raw_batches(source, form, _batch_size(gallery), jobs):
+    for batch in raw_batches(source, form, batch_size(len(gallery.names)), jobs):
         vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
         errors = _merged(batch.errors, faults)
         good = [fault is None for fault in faults]
@@ -118,9 +124,9 @@ def _check_place(output: Path, names: Sequence[str]) -> None:
             raise OutputError(f"{output}: lies inside the queries {name}; write it somewhere else")
 
 
-def _batch_size(gallery: Gallery) -> int:
+def batch_size(n_samples: int) -> int:
     """Queries coded at once: some 32 MB an array of state, and products large enough to be fast."""
-    return max(64, min(512, 2**23 // len(gallery.names)))
+    return max(64, min(512, 2**23 // n_samples))
 
 
 def _merged(
