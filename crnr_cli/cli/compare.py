@@ -200,7 +200,7 @@ def _table(report: CompareReport) -> Table:
         table.add_row(
             result.method.name,
             number(scores.accuracy),
-            "{:.3f} to {:.3f}".format(*result.interval),
+            "{:.3f}-{:.3f}".format(*result.interval),
             number(scores.macro.f1),
             f"{result.build_seconds:.2f}",
             f"{result.query_ms:.3f}",
