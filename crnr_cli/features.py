@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from crnr_cli.errors import DataError
-from crnr_cli.matlab import Turned, from_hdf5, read_matlab
+from crnr_cli.matlab import from_hdf5, read_matlab, turned
 from crnr_cli.solvers import Array
 
 SUFFIXES = {".h5", ".hdf5", ".npz", ".mat"}
@@ -46,7 +46,7 @@ class FeatureFile:
         if keys.labels is not None or "labels" in arrays:
             labels = _texts(path, arrays[_key(path, arrays, "labels", keys.labels)])
         if _sample_axis(path, values.shape, labels, keys.samples) == "columns":
-            values = Turned(values)
+            values = turned(values)
         if labels is not None and len(labels) != len(values):
             raise DataError(f"{path}: {len(values)} rows of features but {len(labels)} labels")
         names = [f"{path}#{row}" for row in range(len(values))]

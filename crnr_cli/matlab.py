@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
 import numpy as np
-from scipy.io import loadmat, whosmat
 
 from crnr_cli.errors import DataError
+from crnr_cli.matlab_process import REFUSED, refuse_odd_cells, refuse_odd_class
 from crnr_cli.solvers import Array
-
-_NUMBERS = {
-    *("double", "single", "logical"),
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-}
-_TEXT = {"char", "cell"}
-_MOST_DEFLATED = 1032  # zlib packs at most this many bytes into one
 
 
 @dataclass(frozen=True)
@@ -48,33 +47,46 @@ class Turned:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> Array:
-        turned: Array = self.values[..., rows].T
-        return turned
+        columns: Array = self.values[..., rows]
+        return columns.T
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.asarray(self[:], dtype=dtype)
 
 
+def turned(values: Any) -> Any:
+    return values.values if isinstance(values, Turned) else Turned(values)
+
+
 def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     """All variables of a file up to v7; those `wanted` as arrays, the rest only listed."""
-    try:
-        listed = {name: (shape, kind) for name, shape, kind in whosmat(str(path))}
-    except Exception as e:  # the parser fails on a broken file with any exception; its words go to the user
-        raise DataError(f"{path}: not a readable .mat file ({e})") from e
-    most = _MOST_DEFLATED * path.stat().st_size
-    for name in wanted & listed.keys():
-        shape, kind = listed[name]
-        _refuse_odd(path, name, kind)
-        if np.prod([float(side) for side in shape]) > most:
-            raise DataError(f"{path}: {name} declares more data than the file holds")
-    try:
-        loaded = loadmat(str(path), variable_names=list(wanted & listed.keys()))
-    except Exception as e:
-        raise DataError(f"{path}: not a readable .mat file ({e})") from e
-    return {
-        name: _plain(path, name, loaded[name]) if name in loaded else Unread(shape)
-        for name, (shape, _) in listed.items()
-    }
+    # -P: the folder we are called in may hold a stranger's json.py.
+    command = [sys.executable, "-P", "-m", "crnr_cli.matlab_process", str(path), *sorted(wanted)]
+    with (
+        tempfile.TemporaryFile() as words,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words) as process,
+    ):
+        assert process.stdout is not None
+        # A plain read method: NumPy would ask a pipe for its position.
+        stream = SimpleNamespace(read=process.stdout.read)
+        try:
+            header = json.loads(process.stdout.readline())
+            variables: dict[str, Any] = {
+                name: Unread(tuple(shape)) for name, shape in header["shapes"].items()
+            }
+            for name in header["arrays"]:
+                variables[name] = np.lib.format.read_array(stream, allow_pickle=False)
+        except (ValueError, EOFError) as e:
+            words.seek(0)
+            raise DataError(_last_words(path, process.wait(), os.fsdecode(words.read()))) from e
+    return variables
+
+
+def _last_words(path: Path, code: int, said: str) -> str:
+    if code == REFUSED:
+        return said
+    reason = f"its parser crashed with signal {-code}" if code < 0 else said
+    return f"{path}: not a readable .mat file ({reason})"
 
 
 def from_hdf5(path: Path, datasets: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
@@ -88,7 +100,7 @@ def from_hdf5(path: Path, datasets: Mapping[str, Any], wanted: Collection[str]) 
 
 def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
     kind = _class_of(dataset)
-    _refuse_odd(path, name, kind)
+    refuse_odd_class(path, name, kind)
     if "MATLAB_empty" in dataset.attrs:
         raise DataError(f"{path}: {name} is empty")
     if kind == "char":
@@ -96,7 +108,7 @@ def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
     if kind == "cell":
         cells = [dataset.file[reference] for reference in np.ravel(dataset[()])]
         if any(_class_of(cell) != "char" for cell in cells):
-            raise DataError(f"{path}: {name} is a cell array of more than text")
+            refuse_odd_cells(path, name)
         return np.array(["".join(_joined(cell)) if _holds(cell) else "" for cell in cells])
     return Turned(dataset)
 
@@ -114,21 +126,3 @@ def _joined(characters: Any) -> Array:
     """The rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
     units = np.atleast_2d(characters[()]).T.astype("<u2")
     return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in units])
-
-
-def _refuse_odd(path: Path, name: str, kind: str) -> None:
-    if kind not in _NUMBERS | _TEXT:
-        remedy = f"full({name})" if kind == "sparse" else "it as a plain matrix"
-        raise DataError(f"{path}: {name} is of the MATLAB class {kind}, not numbers or text; save {remedy}")
-
-
-def _plain(path: Path, name: str, array: Array) -> Array:
-    """Cells of text as text; matrices of characters are an array of their rows already."""
-    if array.dtype.kind == "U":
-        return np.array([text.rstrip() for text in array.ravel().tolist()])
-    if array.dtype != object:
-        return array
-    texts = [cell for cell in array.ravel() if isinstance(cell, np.ndarray) and cell.dtype.kind == "U"]
-    if len(texts) < array.size or any(text.size > 1 for text in texts):
-        raise DataError(f"{path}: {name} is a cell array of more than text")
-    return np.array(["".join(text.ravel().tolist()) for text in texts])
