@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from crnr_cli.errors import DataError
-from crnr_cli.matlab_process import REFUSED, refuse_odd_cells, refuse_odd_class
+from crnr_cli.matlab_process import REFUSED, odd_cells, refuse_odd_class
 from crnr_cli.solvers import Array
 
 
@@ -103,14 +103,17 @@ def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
     refuse_odd_class(path, name, kind)
     if "MATLAB_empty" in dataset.attrs:
         raise DataError(f"{path}: {name} is empty")
-    if kind == "char":
-        return _joined(dataset)
-    if kind == "cell":
+    if kind not in ("char", "cell"):
+        return Turned(dataset)
+    try:
+        if kind == "char":
+            return _joined(dataset)
         cells = [dataset.file[reference] for reference in np.ravel(dataset[()])]
-        if any(_class_of(cell) != "char" for cell in cells):
-            refuse_odd_cells(path, name)
-        return np.array(["".join(_joined(cell)) if _holds(cell) else "" for cell in cells])
-    return Turned(dataset)
+        if all(_class_of(cell) == "char" for cell in cells):
+            return np.array(["" if "MATLAB_empty" in cell.attrs else _joined(cell)[0] for cell in cells])
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as e:
+        raise DataError(f"{path}: {name} is not readable as text ({e})") from e
+    raise odd_cells(path, name)
 
 
 def _class_of(item: Any) -> str:
@@ -118,11 +121,9 @@ def _class_of(item: Any) -> str:
     return kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
 
 
-def _holds(cell: Any) -> bool:
-    return "MATLAB_empty" not in cell.attrs
-
-
 def _joined(characters: Any) -> Array:
     """The rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
+    if characters.dtype != np.uint16:
+        raise TypeError(f"characters of type {characters.dtype}")
     units = np.atleast_2d(characters[()]).T.astype("<u2")
     return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in units])

@@ -53,8 +53,8 @@ def refuse_odd_class(path: Path, name: str, kind: str) -> None:
         raise DataError(f"{path}: {name} is of the MATLAB class {kind}, not numbers or text; save {remedy}")
 
 
-def refuse_odd_cells(path: Path, name: str) -> NoReturn:
-    raise DataError(f"{path}: {name} is a cell array of more than text; save one text or number a sample")
+def odd_cells(path: Path, name: str) -> DataError:
+    return DataError(f"{path}: {name} is a cell array of more than text; save one text or number a sample")
 
 
 def _plain(path: Path, name: str, array: Array) -> Array:
@@ -65,7 +65,7 @@ def _plain(path: Path, name: str, array: Array) -> Array:
         return array
     texts = [cell for cell in array.ravel() if isinstance(cell, np.ndarray) and cell.dtype.kind == "U"]
     if len(texts) < array.size or any(text.size > 1 for text in texts):
-        refuse_odd_cells(path, name)
+        raise odd_cells(path, name)
     return np.array(["".join(text.ravel().tolist()) for text in texts])
 
 

@@ -17,6 +17,7 @@ from crnr_cli.cli import app
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.methods import METHODS, Samples, make_method, parse_parameter
 from crnr_cli.recipe import Recipe
+from crnr_cli.results import margins
 from crnr_cli.solvers import Array
 
 # Fewer samples than dimensions, and more.
@@ -280,3 +281,15 @@ def test_parameters_are_read_by_their_type():
     assert parse_parameter("crnr", "factor", "dense") == "dense"
     with pytest.raises(UsageError, match=r"crnr.iterations: '1.5' is not a number"):
         parse_parameter("crnr", "iterations", "1.5")
+
+
+def test_margin_of_a_score_is_the_ratio_of_probabilities():
+    """For softmax; and ties are 0 whatever the sign."""
+    samples, queries, _ = problem(m=50, spread=1.0)
+    classifier = LogisticRegression(C=100.0, max_iter=2000)
+    classifier.fit(samples.vectors, np.repeat(np.arange(len(SIZES)), SIZES))
+    second, best = np.sort(classifier.predict_proba(queries), axis=1)[:, -2:].T
+    least = np.sort(run("softmax", samples, queries), axis=1)
+    assert least.min() < 0
+    np.testing.assert_allclose(margins(least[:, 0], least[:, 1], signed=True), 1 - second / best, atol=1e-9)
+    assert margins(least[:, 0], least[:, 0], signed=True).tolist() == [0.0] * 50
