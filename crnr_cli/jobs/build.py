@@ -106,40 +106,38 @@ def build(
 
 def read_labelled(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
     """Read all samples of a source, fit the recipe on them, and apply it."""
-    if not options.pca:
-        return _read_gallery(source, options, progress, raw=False)
-    labelled = read_raw(source, options, progress)
-    labelled.recipe = replace(labelled.recipe, pca=principal_axes(labelled.vectors, options.pca))
-    labelled.vectors = unit_rows(labelled.recipe, labelled.vectors, labelled.names, options.dtype)
+    # With PCA to come the raw values are needed once more; without it the unit vectors are all.
+    labelled = read_samples(source, options, progress, raw=options.pca is not None)
+    if options.pca:
+        axes = principal_axes(labelled.vectors, options.pca)
+        apply_recipe(labelled, replace(labelled.recipe, pca=axes), options.dtype)
     return labelled
 
 
-def read_raw(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
-    """Read all samples of a source, their values as they are, for a recipe still to be fitted on them."""
-    return _read_gallery(source, options, progress, raw=True)
-
-
-def read_with(
-    recipe: Recipe, source: Source, options: BuildOptions, progress: Progress = silent
+def read_samples(
+    source: Source, options: BuildOptions, progress: Progress = silent, *, raw: bool
 ) -> LabelledVectors:
-    """Read labelled samples by the recipe of a gallery, to test it with."""
-    labelled = LabelledVectors(recipe)
-    _read(source, labelled, options, progress, raw=False)
-    return labelled
-
-
-def _read_gallery(source: Source, options: BuildOptions, progress: Progress, raw: bool) -> LabelledVectors:
+    """All samples that can be used: their raw values, or their unit vectors without PCA."""
     recipe, notes = _recipe_before_pca(source, options, options.jobs or available_cores(), progress)
     labelled = LabelledVectors(recipe, notes=notes)
-    _read(source, labelled, options, progress, raw)
+    _read(labelled, source, options, progress, raw=raw)
     _refuse_non_finite(labelled, source)
     if not labelled.names:
         raise DataError("no sample of the gallery can be used; " + _first_reasons(labelled.left_out))
     return labelled
 
 
+def read_by_recipe(
+    recipe: Recipe, source: Source, options: BuildOptions, progress: Progress = silent
+) -> LabelledVectors:
+    """Read labelled samples by the recipe of a gallery that there is."""
+    labelled = LabelledVectors(recipe)
+    _read(labelled, source, options, progress, raw=False)
+    return labelled
+
+
 def _read(
-    source: Source, labelled: LabelledVectors, options: BuildOptions, progress: Progress, raw: bool
+    labelled: LabelledVectors, source: Source, options: BuildOptions, progress: Progress, *, raw: bool
 ) -> None:
     """Fill in the good samples, as unit vectors or raw values, and the reasons of the others."""
     kept: list[Array] = []
@@ -153,6 +151,18 @@ def _read(
         progress("reading", done, len(source))
     if kept:
         labelled.vectors = np.concatenate(kept)
+
+
+def apply_recipe(labelled: LabelledVectors, recipe: Recipe, dtype: str) -> None:
+    """Replace raw values by the recipe's unit vectors."""
+    applied = []
+    for start in range(0, len(labelled.vectors), BATCH):
+        vectors, errors = recipe.unit_vectors(labelled.vectors[start : start + BATCH], dtype)
+        for row, error in enumerate(errors, start=start):
+            if error:
+                raise DataError(f"{labelled.names[row]}: nothing is left of it after PCA; remove it")
+        applied.append(vectors)
+    labelled.vectors, labelled.recipe = np.concatenate(applied), recipe
 
 
 def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
@@ -241,18 +251,6 @@ def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[lis
         labelled.labels.append(folders[0])
         labelled.hashes.append(content_hash or hashlib.sha256(batch.values[row].tobytes()).hexdigest())
     return good, vectors
-
-
-def unit_rows(recipe: Recipe, raw: Array, names: Sequence[str], dtype: str) -> Array:
-    """Unit vectors of raw values, in the space of the recipe's axes."""
-    rows = []
-    for start in range(0, len(raw), BATCH):
-        vectors, errors = recipe.unit_vectors(raw[start : start + BATCH], dtype)
-        for row, error in enumerate(errors, start=start):
-            if error:
-                raise DataError(f"{names[row]}: nothing is left of it after PCA; remove it")
-        rows.append(vectors)
-    return np.concatenate(rows)
 
 
 def _refuse_non_finite(labelled: LabelledVectors, source: Source) -> None:

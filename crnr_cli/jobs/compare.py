@@ -14,11 +14,11 @@ from crnr_cli.jobs.build import (
     BuildOptions,
     LabelledVectors,
     LeftOut,
+    apply_recipe,
+    read_by_recipe,
     read_labelled,
-    read_raw,
-    read_with,
+    read_samples,
     sort_by_class,
-    unit_rows,
 )
 from crnr_cli.jobs.classify import batch_size, refuse_misfit
 from crnr_cli.jobs.progress import Progress, silent
@@ -152,14 +152,14 @@ def _read(
     if options.test is None:
         if not 0 < options.holdout < 1:
             raise UsageError(f"--holdout must lie between 0 and 1, not {options.holdout:g}")
-        gallery = read_raw(source, reading, progress)
+        gallery = read_samples(source, reading, progress, raw=True)
         _refuse_one_class(gallery)
         return gallery, None, options.draws
     test_source = open_source(options.test, options.test_keys, nul_separated=reading.nul_separated)
     gallery = read_labelled(source, reading, progress)
     _refuse_one_class(gallery)
     refuse_misfit(test_source, gallery.recipe)
-    test = read_with(gallery.recipe, test_source, reading, progress)
+    test = read_by_recipe(gallery.recipe, test_source, reading, progress)
     if not test.labels:
         raise DataError(f"{', '.join(options.test)}: no sample to test with has a true class")
     return gallery, test, 1
@@ -180,16 +180,16 @@ def _drawn(gallery: LabelledVectors, options: CompareOptions) -> Iterator[_Trial
     """Trials on random parts of the gallery. PCA is fitted on each trial's own gallery, never on its test."""
     classes, order, class_index = sort_by_class(gallery.labels)
     raw = gallery.vectors[order]
-    names = [gallery.names[i] for i in order]
     for draw in range(options.draws):
         held = held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]))
         recipe = gallery.recipe
         if options.reading.pca:
             recipe = replace(recipe, pca=principal_axes(raw[~held], options.reading.pca))
-        vectors = unit_rows(recipe, raw, names, options.reading.dtype)
+        drawn = replace(gallery, names=[gallery.names[i] for i in order], vectors=raw)
+        apply_recipe(drawn, recipe, options.reading.dtype)
+        samples = Samples.of(drawn.vectors[~held], class_index[~held])
         truths = [classes[i] for i in class_index[held]]
-        samples = Samples.of(vectors[~held], class_index[~held])
-        yield _Trial(samples, classes, vectors[held], truths, np.flatnonzero(held))
+        yield _Trial(samples, classes, drawn.vectors[held], truths, np.flatnonzero(held))
 
 
 def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Array:
