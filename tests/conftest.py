@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# Small problems on many test processes: threads of BLAS would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from pathlib import Path
 
 import numpy as np
