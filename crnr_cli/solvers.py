@@ -13,6 +13,7 @@ scaled multiplier u live in one array v = c - u, as z = max(v, 0) and u = max(-v
     c_(t+1) = c_1 + H |v_t|            v_(t+1) = c_(t+1) + min(v_t, 0)
 
 H is held either as it is (dense) or as a block-diagonal matrix less a product of rank d (low rank).
+SciPy is imported where a factor is made, and only there: classify never does, and starts the faster.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cholesky, solve_triangular
-from scipy.linalg.lapack import dpotrf, dpotri
 
 Array = npt.NDArray[Any]
 FactorForm = Literal["dense", "low-rank"]
@@ -143,6 +142,17 @@ def cheaper_form(edges: Array, d: int, lam: float, iterations: int) -> FactorFor
     return "dense" if dense <= low_rank else "low-rank"
 
 
+def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
+    """About what making a factor takes at its peak, beside the samples."""
+    n = int(edges[-1])
+    if form == "dense":
+        return n * n * (3 * 8 + itemsize) + n * d * (2 * 8 + itemsize)
+    block_edges, is_tall = join_classes(edges, d)
+    sizes = np.diff(block_edges)
+    blocks = int(np.where(is_tall, d * sizes, sizes * sizes).sum())
+    return n * d * itemsize + 2 * blocks * itemsize + 4 * 8 * (int(sizes.max()) * d + d * d)
+
+
 def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFactor:
     """Computed in float64, kept in the type of X."""
     X64 = X.astype(np.float64)
@@ -158,6 +168,8 @@ def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFacto
 
 def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
     """Computed in float64 a block at a time, kept in the type of X."""
+    from scipy.linalg import cholesky, solve_triangular
+
     d, n = X.shape
     block_edges, is_tall = join_classes(edges, d)
     squares: list[Array] = []
@@ -205,6 +217,8 @@ def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
 
 def inverse(Q: Array) -> Array:
     """The inverse of a symmetric positive definite matrix, symmetric to the last bit."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
     lower, info = dpotrf(Q, lower=1)
     if info == 0:
         lower, info = dpotri(lower, lower=1)

@@ -11,7 +11,8 @@ from conftest import picture
 
 from crnr_cli import decoding
 from crnr_cli.errors import SampleError
-from crnr_cli.images import Form, Pixels, read_pixels
+from crnr_cli.images import read_pixels
+from crnr_cli.pixels import Form, Pixels
 
 
 def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from conftest import picture
 from PIL import Image
 
 from crnr_cli.errors import SampleError
-from crnr_cli.images import Form, read_pixels
+from crnr_cli.images import read_pixels
+from crnr_cli.pixels import Form
 
 NATIVE = Form(None)
 

@@ -16,8 +16,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts and path.stem != "__main__"]
 # From the ground up; a module may import those before it.
 LAYERS = [
-    "errors", "files", "images", "solvers", "decoder_process", "decoding", "recipe", "features", "sources",
-    "loading", "methods", "gallery", "results", "metrics", "jobs", "cli",
+    "errors", "cores", "memory", "files", "pixels", "images", "solvers", "decoder_process", "decoding",
+    "recipe", "features", "sources", "loading", "methods", "gallery", "results", "metrics", "jobs", "cli",
 ]  # fmt: skip
 
 
@@ -46,9 +46,15 @@ def test_imports_point_one_way(path: Path) -> None:
     assert {name for name in ours if name in LAYERS} <= set(allowed)
 
 
-def test_help_does_not_load_numpy() -> None:
-    code = (
-        "import sys, crnr_cli.cli; print([m for m in ('numpy', 'h5py', 'scipy', 'PIL') if m in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        pytest.param("crnr_cli.cli", "numpy h5py scipy PIL rich", id="crnr --help"),
+        pytest.param("crnr_cli.jobs.classify", "scipy PIL rich", id="classify, which never factorizes"),
+        pytest.param("crnr_cli.decoder_process", "numpy h5py scipy typer rich", id="a decoder process"),
+    ],
+)
+def test_what_starts_often_starts_light(module: str, heavy: str) -> None:
+    code = f"import sys, {module}; print([name for name in {heavy.split()} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -10,6 +10,8 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import SKIPPED, boundary, say, shown_progress
+from crnr_cli.cores import use_cores
+from crnr_cli.decoding import early_decoder
 
 
 def classify(
@@ -27,7 +29,8 @@ def classify(
     quiet: options.Quiet = False,
 ) -> None:
     """Label every input by the gallery: one CSV row each, with the residual of every class."""
-    with boundary():
+    with boundary(), early_decoder():
+        use_cores(jobs)
         from crnr_cli.features import Keys
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.classify import classify as run

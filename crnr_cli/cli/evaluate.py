@@ -12,6 +12,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import GATE_MISSED, boundary, print_json, say, shown_progress
+from crnr_cli.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,6 +52,7 @@ def evaluate(
 ) -> None:
     """Score predictions against the truth: accuracy, precision, recall, F1 and what was mistaken for what."""
     with boundary():
+        use_cores(jobs)
         from crnr_cli.features import Keys
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.evaluate import evaluate as run
