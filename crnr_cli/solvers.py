@@ -271,9 +271,9 @@ def _admm_until(factor: Factor, Y: Array, iterations: int, tol: float) -> Code:
 
 def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
     """r_i = ||y - X_i c_i|| for every class and query, (K x m)."""
-    r = np.empty((len(edges) - 1, Y.shape[1]), Y.dtype)
+    r, R = np.empty((len(edges) - 1, Y.shape[1]), Y.dtype), np.empty_like(Y)
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
-        R = X[:, start:stop] @ c[start:stop]
+        np.matmul(X[:, start:stop], c[start:stop], out=R)
         R -= Y
         np.einsum("dm,dm->m", R, R, out=r[i])
     return np.sqrt(r, out=r)

@@ -72,6 +72,26 @@ def test_a_query_without_answer_has_one_row_with_its_status() -> None:
     ]
 
 
+def test_top_writes_only_the_best_classes() -> None:
+    file = io.BytesIO()
+    residuals = np.array([[0.5, 0.25, 0.75], [0.5, 0.5, 0.25]])
+    batch = answers(["x", "bad", "y"], residuals, errors=[None, SampleError("truncated"), None])
+    CsvWriter(file, ["a", "b,c", "d"], "float64", top=2).write(batch)
+    header, *rows = parsed(file.getvalue())
+    assert header[7:] == ["label_1", "residual_1", "label_2", "residual_2"]
+    assert [row[7:] for row in rows] == [
+        ["b,c", "0.25", "a", "0.5"],
+        ["", "", "", ""],
+        ["d", "0.25", "a", "0.5"],
+    ]
+
+
+def test_top_beyond_the_classes_is_all_of_them() -> None:
+    file = io.BytesIO()
+    CsvWriter(file, ["a", "b"], "float32", top=9).write(answers(["x"], np.array([[0.5, 0.25]])))
+    assert parsed(file.getvalue())[1][7:] == ["b", "0.25", "a", "0.5"]
+
+
 def test_ties_go_to_the_first_name_with_margin_zero() -> None:
     (row,) = predictions(answers(["x"], np.array([[0.3, 0.3, 0.3]])), ["a", "b", "c"])
     assert (row.label, row.runner_up, row.margin) == ("a", "b", 0.0)

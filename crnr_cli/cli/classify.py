@@ -20,6 +20,15 @@ def classify(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout.")
     ] = "-",
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="K",
+            help="Write the K best classes as label_1,residual_1,...",
+            show_default="the residuals of all",
+        ),
+    ] = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     null: options.NulSeparated = False,
@@ -40,7 +49,7 @@ def classify(
                 sources,
                 gallery,
                 sys.stdout.buffer if output == "-" else Path(output),
-                QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs),
+                QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs, top),
                 progress,
             )
         if not quiet:

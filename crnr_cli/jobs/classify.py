@@ -27,6 +27,7 @@ class QueryOptions:
     nul_separated: bool = False
     max_pixels: int = Form.max_pixels
     jobs: int | None = None
+    top: int | None = None  # write only so many best classes, not the residuals of all
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def answer(
     named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
     done = 0
     progress("classifying", 0, len(source))
-    for batch in raw_batches(source, form, _batch_size(gallery), jobs):
+    for batch in raw_batches(source, form, batch_size(len(gallery.names)), jobs):
         vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
         errors = _merged(batch.errors, faults)
         good = [fault is None for fault in faults]
@@ -97,7 +98,7 @@ def answer(
 def _write(
     gallery: Gallery, source: Source, file: BinaryIO, options: QueryOptions, progress: Progress
 ) -> ClassifyReport:
-    writer = CsvWriter(file, gallery.classes, gallery.dtype)
+    writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top)
     statuses: Counter[str] = Counter()
     skipped = 0
     for answers in answer(gallery, source, options, progress):
@@ -117,9 +118,9 @@ def _check_place(output: Path, names: Sequence[str]) -> None:
             raise OutputError(f"{output}: lies inside the queries {name}; write it somewhere else")
 
 
-def _batch_size(gallery: Gallery) -> int:
+def batch_size(n_samples: int) -> int:
     """Queries coded at once: some 32 MB an array of state, and products large enough to be fast."""
-    return max(64, min(512, 2**23 // len(gallery.names)))
+    return max(64, min(512, 2**23 // n_samples))
 
 
 def _merged(
