@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crnr_cli.solvers import Array, Factor, cheaper_form, factorize_dense, factorize_low_rank
+from crnr_cli.solvers import Array, Factor, FactorForm, cheaper_form, factorize_dense, factorize_low_rank
 
 # Of mu/lam in 2 to 500 and a in 1 to 1.85 those that took the fewest steps on faces and digits.
 MU_PER_LAM = 20.0
@@ -32,9 +32,13 @@ class LassoCode:
     gap: Array  # (m,)
 
 
+def factor_form(edges: Array, d: int) -> FactorForm:
+    return cheaper_form(edges, d, lam=0.0, iterations=100)  # many: what counts is the price of a step
+
+
 def factorize(X: Array, edges: Array, lam: float) -> Factor:
-    form = cheaper_form(edges, X.shape[0], 0.0, 1000)
-    return (factorize_dense if form == "dense" else factorize_low_rank)(X, edges, 0.0, MU_PER_LAM * lam)
+    dense = factor_form(edges, X.shape[0]) == "dense"
+    return (factorize_dense if dense else factorize_low_rank)(X, edges, 0.0, MU_PER_LAM * lam)
 
 
 def code(factor: Factor, X: Array, Y: Array, lam: float, iterations: int, tol: float) -> LassoCode:

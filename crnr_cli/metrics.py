@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtr
 
 from crnr_cli.solvers import Array
 
@@ -84,6 +83,8 @@ def wilson(successes: float, n: int) -> tuple[float, float]:
 def mcnemar(only_first: int, only_second: int) -> float:
     """The two-sided p value of McNemar's exact test: two methods answered the same queries, and so many were
     right by one of them alone. The chance of a split at least as uneven if both were equally good."""
+    from scipy.special import bdtr  # slow to import, and only comparisons need it
+
     n = only_first + only_second
     return min(1.0, 2 * float(bdtr(min(only_first, only_second), n, 0.5)))
 

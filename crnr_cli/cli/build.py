@@ -9,6 +9,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out
+from crnr_cli.cores import use_cores
 
 
 def build(
@@ -69,6 +70,7 @@ def build(
     """Make a gallery file from labelled examples: a folder of pictures a class, or a file of features."""
     target_size = options.parse_size(size)
     with boundary():
+        use_cores(jobs)
         from crnr_cli.features import Keys
         from crnr_cli.gallery import describe
         from crnr_cli.jobs.build import BuildOptions

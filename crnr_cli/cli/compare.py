@@ -12,6 +12,7 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out
 from crnr_cli.cli.tables import number, write_csv
+from crnr_cli.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,6 +76,7 @@ def compare(
     if test and drawn:
         raise typer.BadParameter(f"--{next(iter(drawn))} is for a comparison without --test")
     with boundary():
+        use_cores(jobs)
         from crnr_cli.features import Keys
         from crnr_cli.files import check_output
         from crnr_cli.jobs.build import BuildOptions

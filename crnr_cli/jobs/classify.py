@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from crnr_cli.decoding import available_cores
+from crnr_cli.cores import available_cores
 from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError
 from crnr_cli.features import Keys
 from crnr_cli.files import check_output, replacing
 from crnr_cli.gallery import Gallery, load_gallery
-from crnr_cli.images import Form
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
+from crnr_cli.pixels import Form
 from crnr_cli.recipe import Recipe
 from crnr_cli.results import Answers, CsvWriter
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
@@ -28,6 +28,7 @@ class QueryOptions:
     nul_separated: bool = False
     max_pixels: int = Form.max_pixels
     jobs: int | None = None
+    top: int | None = None  # write only so many best classes, not the residuals of all
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def answer(
 def _write(
     gallery: Gallery, source: Source, file: BinaryIO, options: QueryOptions, progress: Progress
 ) -> ClassifyReport:
-    writer = CsvWriter(file, gallery.classes, gallery.dtype)
+    writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top)
     statuses: Counter[str] = Counter()
     skipped = 0
     for answers in answer(gallery, source, options, progress):

@@ -18,6 +18,7 @@ from crnr_cli.jobs.build import (
     read_by_recipe,
     read_labelled,
     read_samples,
+    refuse_unfittable,
     sort_by_class,
 )
 from crnr_cli.jobs.classify import batch_size, refuse_misfit
@@ -206,6 +207,7 @@ def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Arra
 
 
 def _run(method: Method, trial: _Trial, tally: _Tally) -> None:
+    refuse_unfittable(method, trial.samples)
     started = time.perf_counter()
     state = method.fit(trial.samples)
     fitted = time.perf_counter()

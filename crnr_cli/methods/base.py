@@ -52,6 +52,10 @@ class Method(ABC):
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         """(m, K): how far each unit query is from each class; the least wins."""
 
+    def fit_bytes(self, samples: Samples) -> int:
+        """About how much memory `fit` takes at its peak: some arrays in float64 as large as the samples'."""
+        return 3 * 8 * samples.vectors.size
+
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
         return tuple(field.name for field in fields(cls))  # type: ignore[arg-type]

@@ -12,8 +12,17 @@ from crnr_cli.methods.base import CodingMethod, Method, Samples, State
 from crnr_cli.solvers import Array
 
 
+def projection_bytes(samples: Samples) -> int:
+    """What `solvers.projection` takes: a factor in float64, and some arrays as large as the samples."""
+    edges, d = samples.edges, samples.vectors.shape[1]
+    return solvers.factor_bytes(solvers.projection_form(edges, d), edges, d, 8) + 2 * 8 * samples.vectors.size
+
+
 class Projected(CodingMethod):
     """A method whose code is a product of the query by a matrix (n x d) that the gallery fixes."""
+
+    def fit_bytes(self, samples: Samples) -> int:
+        return projection_bytes(samples)
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         c: Array = queries @ state["projection"].T
@@ -94,6 +103,9 @@ class Croc(Method):
     def __post_init__(self) -> None:
         self._require_above_0("lam")
         self._require_at_least_0("weight")
+
+    def fit_bytes(self, samples: Samples) -> int:
+        return projection_bytes(samples)
 
     def fit(self, samples: Samples) -> State:
         return Nsc().fit(samples) | Crc(lam=self.lam).fit(samples)

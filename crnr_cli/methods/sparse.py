@@ -32,6 +32,10 @@ class Src(CodingMethod):
     def fit(self, samples: Samples) -> State:
         return dict(vars(lasso.factorize(samples.vectors.T, samples.edges, self.lam)))
 
+    def fit_bytes(self, samples: Samples) -> int:
+        d, itemsize = samples.vectors.shape[1], samples.vectors.itemsize
+        return solvers.factor_bytes(lasso.factor_form(samples.edges, d), samples.edges, d, itemsize)
+
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         Y = np.ascontiguousarray(queries.T)
         factor = solvers.factor_of(state)
