@@ -17,7 +17,8 @@ CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts
 # From the ground up; a module may import those before it.
 LAYERS = [
     "errors", "cores", "memory", "files", "pixels", "images", "solvers", "lasso", "decoder_process",
-    "decoding", "recipe", "matlab_process", "matlab", "features", "sources", "loading", "methods", "gallery", "results", "metrics", "jobs", "cli",
+    "decoding", "recipe", "matlab_process", "matlab", "features", "sources", "loading", "methods",
+    "gallery", "results", "metrics", "jobs", "cli",
 ]  # fmt: skip
 
 
