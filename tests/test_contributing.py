@@ -15,7 +15,8 @@ import crnr_cli.methods as registry
 from crnr_cli.methods import METHODS, make_method
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-CLASS, LINE = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+(CLASS,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+(ADDED,) = re.findall(r"^\+ {8}(\w+),$", TEXT, flags=re.MULTILINE)
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def centroid(tmp_path, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "centroid", module)
     spec.loader.exec_module(module)
-    added = getattr(module, LINE.strip().removesuffix(","))
+    added = getattr(module, ADDED)
     monkeypatch.setitem(METHODS, added.name, added)
     return added.name
 
@@ -46,8 +47,8 @@ def test_shown_method_is_its_formula(centroid):
     np.testing.assert_allclose(method.residuals(samples, method.fit(samples), queries), expected)
 
 
-def test_the_registry_has_such_lines():
-    """The line is shown with the indent, and in the form, that the others have."""
+def test_the_registry_ends_as_shown():
     source = Path(registry.__file__).read_text(encoding="utf-8")
-    assert re.search(r"^ {8}Crnr,$", source, flags=re.MULTILINE)
-    assert re.fullmatch(r" {8}\w+,\n", LINE)
+    shown = re.search(r"```diff\n(.*?)```", TEXT, flags=re.DOTALL).group(1)
+    unchanged = "".join(line[1:] for line in shown.splitlines(keepends=True) if line.startswith(" "))
+    assert unchanged in source
