@@ -1,3 +1,38 @@
 """crnr: label files by comparing them with a gallery of labelled examples."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crnr_cli.estimators import (
+        CRCClassifier,
+        CRNRClassifier,
+        CROCClassifier,
+        NRCClassifier,
+        NSCClassifier,
+        ProCRCClassifier,
+        SRCClassifier,
+    )
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "CRCClassifier",
+    "CRNRClassifier",
+    "CROCClassifier",
+    "NRCClassifier",
+    "NSCClassifier",
+    "ProCRCClassifier",
+    "SRCClassifier",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the estimators, and scikit-learn with them, when one is asked for: `crnr --help` is to be quick."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from crnr_cli import estimators
+
+    return getattr(estimators, name)

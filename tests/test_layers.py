@@ -18,7 +18,7 @@ CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts
 LAYERS = [
     "errors", "cores", "memory", "files", "pixels", "images", "solvers", "lasso", "decoder_process",
     "decoding", "recipe", "matlab_process", "matlab", "features", "sources", "loading", "methods",
-    "gallery", "results", "metrics", "jobs", "cli",
+    "gallery", "results", "metrics", "jobs", "estimators", "cli",
 ]  # fmt: skip
 
 

@@ -1,0 +1,237 @@
+"""The methods as estimators of scikit-learn, which share gallery files with the command line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as e:
+    raise ImportError("the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'") from e
+
+from crnr_cli.errors import CrnrError
+from crnr_cli.files import replacing
+from crnr_cli.gallery import load_gallery, save_gallery
+from crnr_cli.jobs.build import LabelledVectors, make_gallery
+from crnr_cli.jobs.classify import batch_size
+from crnr_cli.methods import make_method
+from crnr_cli.methods.nonnegative import Crnr, Nrc
+from crnr_cli.methods.ridge import Crc, Croc, Procrc
+from crnr_cli.methods.sparse import Src
+from crnr_cli.recipe import Recipe
+from crnr_cli.solvers import Array
+
+
+class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """What all of them share. Every row is brought to unit length, so a row of zeros has no answer: an error.
+
+    There is no `predict_proba`: residuals are distances and not probabilities. Where these are needed,
+    scikit-learn's `CalibratedClassifierCV` learns them from `decision_function`.
+
+    After `fit` or `from_gallery`: `classes_`, `n_features_in_`, `feature_names_in_` where the data has names,
+    and `gallery_`, what a gallery file holds.
+    """
+
+    method: ClassVar[str]
+    # With weights of either sign a class is all that its samples span. In the plane two samples span all.
+    by_span: ClassVar[bool] = False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = self.by_span  # on scikit-learn's own trials, which are in the plane
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Keep the samples and factorize. Float32 stays so, everything else becomes float64."""
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        names = _texts(self.classes_)
+        recipe = Recipe("features", X.shape[1])
+        with _as_value_error():
+            self.gallery_ = make_gallery(
+                LabelledVectors(
+                    recipe,
+                    names=[f"row {i}" for i in range(len(X))],
+                    labels=[names[i] for i in index],
+                    hashes=[hashlib.sha256(row.tobytes()).hexdigest() for row in X],
+                    vectors=_unit_vectors(recipe, X, str(X.dtype)),
+                ),
+                make_method(self.method, self.get_params()),
+            )
+        # A gallery has its classes in the order of their names: 10 before 9.
+        self._columns = [self.gallery_.classes.index(name) for name in names]
+        return self
+
+    def residuals(self, X: Any) -> Array:
+        """(m, K): how far every row is from every class of `classes_`; the least wins."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        gallery = self.gallery_
+        vectors = _unit_vectors(gallery.recipe, X, gallery.dtype)
+        step = batch_size(len(gallery.names))
+        parts = [gallery.residuals(vectors[start : start + step]) for start in range(0, len(vectors), step)]
+        return np.concatenate(parts)[:, self._columns]
+
+    def decision_function(self, X: Any) -> Array:
+        """Minus the residuals; with two classes, as everywhere in scikit-learn, one value above 0 for the
+        second of them: the residual of the first less that of the second."""
+        residuals = self.residuals(X)
+        return residuals[:, 0] - residuals[:, 1] if residuals.shape[1] == 2 else -residuals
+
+    def predict(self, X: Any) -> Array:
+        """The class with the least residual; of equal ones the first."""
+        winners = self.residuals(X).argmin(axis=1)
+        labels: Array = self.classes_[winners]
+        return labels
+
+    def save(self, path: str | Path) -> None:
+        """Write a gallery that `crnr classify` reads. Classes are names there: 3 becomes "3"."""
+        check_is_fitted(self)
+        with _as_value_error(), replacing(Path(path)) as part:
+            save_gallery(self.gallery_, part)
+
+    @classmethod
+    def from_gallery(cls, path: str | Path) -> Self:
+        """The fitted estimator that a gallery of this method stands for, its classes being names.
+
+        Rows are what the gallery was made from before PCA: its features, the outputs of its extractor, or
+        the pixels of its pictures.
+        """
+        with _as_value_error():
+            gallery = load_gallery(Path(path))
+        if gallery.method.name != cls.method:
+            raise ValueError(
+                f"{path}: a gallery of the method {gallery.method.name}, and this is {cls.method}"
+            )
+        estimator = cls(**vars(gallery.method))
+        estimator.gallery_ = gallery
+        estimator.classes_ = np.array(gallery.classes)
+        estimator.n_features_in_ = gallery.recipe.n_inputs
+        estimator._columns = list(range(len(gallery.classes)))
+        return estimator
+
+
+@contextmanager
+def _as_value_error() -> Iterator[None]:
+    """What is wrong with a value is a ValueError to users of scikit-learn."""
+    try:
+        yield
+    except CrnrError as e:
+        raise ValueError(str(e)) from e
+
+
+def _texts(classes: Array) -> list[str]:
+    texts = [label.decode() if isinstance(label, bytes) else str(label) for label in classes.tolist()]
+    if "" in texts:
+        raise ValueError("a label is an empty text; give it a name")
+    return texts
+
+
+def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
+    vectors, errors = recipe.unit_vectors(X, dtype)
+    bad = [row for row, error in enumerate(errors) if error]
+    if bad:
+        raise ValueError(f"{len(bad)} rows cannot be used, the first is {bad[0]}: {errors[bad[0]]}")
+    return vectors
+
+
+class CRNRClassifier(GalleryClassifier):
+    """Class-specific residual constraint non-negative representation."""
+
+    method = Crnr.name
+
+    def __init__(
+        self,
+        *,
+        lam: float = Crnr.lam,
+        mu: float = Crnr.mu,
+        iterations: int = Crnr.iterations,
+        tol: float = Crnr.tol,
+        factor: str = Crnr.factor,
+    ) -> None:
+        self.lam = lam
+        self.mu = mu
+        self.iterations = iterations
+        self.tol = tol
+        self.factor = factor
+
+
+class NRCClassifier(GalleryClassifier):
+    """Non-negative representation."""
+
+    method = Nrc.name
+
+    def __init__(
+        self,
+        *,
+        mu: float = Nrc.mu,
+        iterations: int = Nrc.iterations,
+        tol: float = Nrc.tol,
+        factor: str = Nrc.factor,
+    ) -> None:
+        self.mu = mu
+        self.iterations = iterations
+        self.tol = tol
+        self.factor = factor
+
+
+class CRCClassifier(GalleryClassifier):
+    """Collaborative representation."""
+
+    method = Crc.name
+    by_span = True
+
+    def __init__(self, *, lam: float = Crc.lam) -> None:
+        self.lam = lam
+
+
+class SRCClassifier(GalleryClassifier):
+    """Sparse representation."""
+
+    method = Src.name
+    by_span = True
+
+    def __init__(
+        self, *, lam: float = Src.lam, tol: float = Src.tol, iterations: int = Src.iterations
+    ) -> None:
+        self.lam = lam
+        self.tol = tol
+        self.iterations = iterations
+
+
+class NSCClassifier(GalleryClassifier):
+    """Nearest subspace."""
+
+    method = "nsc"
+    by_span = True
+
+
+class CROCClassifier(GalleryClassifier):
+    """Collaborative representation optimized classifier."""
+
+    method = Croc.name
+    by_span = True
+
+    def __init__(self, *, lam: float = Croc.lam, weight: float = Croc.weight) -> None:
+        self.lam = lam
+        self.weight = weight
+
+
+class ProCRCClassifier(GalleryClassifier):
+    """Probabilistic collaborative representation."""
+
+    method = Procrc.name
+    by_span = True
+
+    def __init__(self, *, lam: float = Procrc.lam, gamma: float = Procrc.gamma) -> None:
+        self.lam = lam
+        self.gamma = gamma

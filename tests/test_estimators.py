@@ -1,0 +1,182 @@
+"""The estimators: scikit-learn's own checks, the tools they are used with, and galleries shared with crnr."""
+
+from __future__ import annotations
+
+import csv
+import pickle
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Crnr
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import crnr_cli
+from crnr_cli.estimators import GalleryClassifier
+from crnr_cli.methods import METHODS, Samples
+
+ESTIMATORS: list[type[GalleryClassifier]] = [
+    getattr(crnr_cli, name) for name in crnr_cli.__all__ if name.endswith("Classifier")
+]
+each = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+
+
+def _cannot_be_met(estimator: Any) -> dict[str, str]:
+    return {
+        "check_estimators_dtypes": "its whole numbers have a row of zeros, which has no direction; "
+        "test_every_type_of_numbers is the same without that row"
+    }
+
+
+@parametrize_with_checks([estimator() for estimator in ESTIMATORS], expected_failed_checks=_cannot_be_met)
+def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Any, Any, Any, Any]:
+    """Training and test parts, 200 and 300 of 8x8 pixels."""
+    X, y = load_digits(return_X_y=True)
+    return X[:200], y[:200], X[200:500], y[200:500]
+
+
+def test_one_for_every_method_that_scikit_learn_has_not() -> None:
+    assert {e.method for e in ESTIMATORS} == set(METHODS) - {"nn", "svm", "softmax"}
+    for estimator in ESTIMATORS:
+        assert estimator().get_params() == vars(METHODS[estimator.method]())
+
+
+@each
+def test_the_method_decides(estimator: type[GalleryClassifier], digits: Any) -> None:
+    """The same labels as the method gives on unit vectors, and the residuals of each class."""
+    X, y, queries, truths = digits
+    fitted = estimator().fit(X, y)
+    order = np.argsort(y, kind="stable")
+    unit = X[order] / np.linalg.norm(X[order], axis=1, keepdims=True)
+    samples = Samples.of(unit, y[order])
+    method = METHODS[estimator.method]()
+    expected = method.residuals(
+        samples, method.fit(samples), queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    )
+    np.testing.assert_allclose(fitted.residuals(queries), expected, atol=1e-9)
+    np.testing.assert_array_equal(fitted.decision_function(queries), -fitted.residuals(queries))
+    np.testing.assert_array_equal(fitted.predict(queries), expected.argmin(axis=1))
+    assert fitted.score(queries, truths) > 0.85
+
+
+@each
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8", ">f8", "float16"])
+def test_every_type_of_numbers(estimator: type[GalleryClassifier], dtype: str, digits: Any) -> None:
+    X, y, queries, truths = digits
+    fitted = estimator().fit(X.astype(dtype), y)
+    assert fitted.gallery_.dtype == ("float32" if dtype == "float32" else "float64")
+    assert fitted.score(queries.astype(dtype), truths) > 0.85
+
+
+def test_two_classes_have_one_value(digits: Any) -> None:
+    X, y, queries, _ = digits
+    fitted = crnr_cli.CRNRClassifier().fit(X[y < 2], y[y < 2])
+    residuals, values = fitted.residuals(queries), fitted.decision_function(queries)
+    assert values.shape == (len(queries),)
+    np.testing.assert_array_equal(values > 0, residuals[:, 1] < residuals[:, 0])
+
+
+def test_classes_keep_their_order(digits: Any) -> None:
+    """As numbers 9 comes before 10, as names of a gallery after it."""
+    X, y, queries, _ = digits
+    shifted = crnr_cli.CRNRClassifier().fit(X, y + 5)
+    assert shifted.classes_.tolist() == list(range(5, 15))
+    assert shifted.gallery_.classes[:2] == ["10", "11"]
+    expected = crnr_cli.CRNRClassifier().fit(X, y)
+    np.testing.assert_array_equal(shifted.predict(queries), expected.predict(queries) + 5)
+
+
+def test_works_with_the_tools_of_scikit_learn(digits: Any) -> None:
+    X, y, queries, truths = digits
+    pipeline = make_pipeline(PCA(30), crnr_cli.CRNRClassifier())
+    search = GridSearchCV(pipeline, {"crnrclassifier__lam": [1e-3, 0.1]}, cv=3).fit(X, y)
+    assert search.score(queries, truths) > 0.85
+    assert cross_val_score(crnr_cli.CRCClassifier(lam=0.01), X, y, cv=3).min() > 0.8
+    assert clone(crnr_cli.CRNRClassifier(lam=0.5)).lam == 0.5
+    again = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(again.predict(queries), search.predict(queries))
+
+
+def test_probabilities_only_by_calibration(digits: Any) -> None:
+    X, y, queries, _ = digits
+    assert not hasattr(crnr_cli.CRNRClassifier(), "predict_proba")
+    calibrated = CalibratedClassifierCV(crnr_cli.CRNRClassifier(), cv=3).fit(X, y)
+    np.testing.assert_allclose(calibrated.predict_proba(queries).sum(axis=1), 1)
+
+
+@each
+def test_a_notebook_and_the_command_line_share_a_gallery(
+    estimator: type[GalleryClassifier], digits: Any, crnr: Crnr, tmp_path: Path
+) -> None:
+    X, y, queries, truths = digits
+    fitted = estimator().fit(X, y)
+    fitted.save("g.h5")
+    np.savez(tmp_path / "q.npz", features=queries, labels=truths)
+    answered = crnr("classify", "q.npz", "-g", "g.h5")
+    assert answered.exit_code == 0, answered.stderr
+    rows = list(csv.DictReader(StringIO(answered.stdout)))
+    assert [int(row["label"]) for row in rows] == fitted.predict(queries).tolist()
+    residuals = [[float(row[f"residual:{name}"]) for name in range(10)] for row in rows]
+    np.testing.assert_allclose(residuals, fitted.residuals(queries), atol=1e-12)
+    opened = estimator.from_gallery("g.h5")
+    assert opened.get_params() == fitted.get_params()
+    assert opened.n_features_in_ == 64
+    np.testing.assert_array_equal(opened.predict(queries), fitted.predict(queries).astype(str))
+
+
+def test_opens_a_gallery_that_build_made(digits: Any, crnr: Crnr, tmp_path: Path) -> None:
+    X, y, queries, truths = digits
+    np.savez(tmp_path / "g.npz", features=X, labels=y)
+    built = crnr("build", "g.npz", "-o", "g.h5", "--lam", "0.1", "--pca", "40", "--dtype", "float64")
+    assert built.exit_code == 0, built.stderr
+    opened = crnr_cli.CRNRClassifier.from_gallery("g.h5")
+    assert opened.lam == 0.1
+    assert opened.n_features_in_ == 64
+    assert opened.score(queries, truths.astype(str)) > 0.85
+    with pytest.raises(ValueError, match=r"^g\.h5: a gallery of the method crnr, and this is crc$"):
+        crnr_cli.CRCClassifier.from_gallery("g.h5")
+
+
+def test_what_cannot_be_used_is_a_value_error(digits: Any, tmp_path: Path) -> None:
+    X, y, queries, _ = digits
+    with pytest.raises(ValueError, match="crnr: lam must be 0 or more, not -1"):
+        crnr_cli.CRNRClassifier(lam=-1).fit(X, y)
+    with pytest.raises(ValueError, match="a label is an empty text"):
+        crnr_cli.CRNRClassifier().fit(X, np.where(y == 0, "", y.astype(str)))
+    fitted = crnr_cli.CRNRClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="1 rows cannot be used, the first is 2: nothing to compare"):
+        fitted.predict(np.where(np.arange(len(queries))[:, None] == 2, 0, queries))
+    with pytest.raises(ValueError, match="there is no directory"):
+        fitted.save(tmp_path / "missing" / "g.h5")
+    with pytest.raises(ValueError, match="no such gallery"):
+        crnr_cli.CRNRClassifier.from_gallery(tmp_path / "g.h5")
+
+
+def test_the_package_alone_is_light() -> None:
+    code = "import sys, crnr_cli; print('numpy' in sys.modules, hasattr(crnr_cli, 'nothing'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+
+
+def test_a_missing_scikit_learn_is_named() -> None:
+    code = "import sys; sys.modules['sklearn'] = None; import crnr_cli; crnr_cli.CRNRClassifier"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "ImportError: the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'\n"
+    )
