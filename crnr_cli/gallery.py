@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import numpy as np
 
 from crnr_cli import __version__, memory
 from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.extraction import Extraction
 from crnr_cli.methods import METHODS, Method, Samples, State, make_method
 from crnr_cli.recipe import Recipe
 from crnr_cli.solvers import Array
@@ -99,7 +101,7 @@ def load_gallery(path: Path) -> Gallery:
     if not isinstance(stored, bytes) or stored.decode("ascii", "replace") != content.sha256():
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
-        return _from_content(content)
+        return _from_content(content, path.parent)
     except (KeyError, ValueError, TypeError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
@@ -137,10 +139,12 @@ def _to_content(gallery: Gallery) -> _Content:
         "height": height,
         "color": recipe.color,
     }
+    if recipe.extraction:
+        about["extractor"] = np.bytes_(recipe.extraction.to_json())
     return _Content(arrays, {"/": root, "recipe": about})
 
 
-def _from_content(content: _Content) -> Gallery:
+def _from_content(content: _Content, folder: Path) -> Gallery:
     arrays, root, about = content.arrays, content.attributes["/"], content.attributes["recipe"]
     name = root["method"].decode()
     known = METHODS[name].parameter_names() if name in METHODS else ()
@@ -163,6 +167,9 @@ def _from_content(content: _Content) -> Gallery:
             size=(int(about["width"]), int(about["height"])) if about["width"] else None,
             color=bool(about["color"]),
             pca=arrays.get("recipe/pca"),
+            extraction=Extraction.from_json(about["extractor"].decode(), folder)
+            if "extractor" in about
+            else None,
         ),
         method=method,
         state={path.removeprefix("state/"): a for path, a in arrays.items() if path.startswith("state/")},
@@ -172,6 +179,7 @@ def _from_content(content: _Content) -> Gallery:
     if (
         not len(gallery.names) == len(gallery.hashes) == len(class_index) == n
         or gallery.recipe.n_outputs != d
+        or (gallery.recipe.extraction and gallery.recipe.extraction.n_outputs != gallery.recipe.n_inputs)
     ):
         raise ValueError("its parts are of different sizes")
     return gallery
@@ -253,6 +261,10 @@ def _to_texts(array: Array) -> list[str]:
     return [os.fsdecode(value) for value in array.tolist()]
 
 
+def _described(extraction: Extraction | None) -> dict[str, Any] | None:
+    return None if extraction is None else json.loads(extraction.to_json())
+
+
 def describe(gallery: Gallery) -> dict[str, Any]:
     """What is in a gallery and how it was made, as plain values."""
     recipe = gallery.recipe
@@ -271,6 +283,7 @@ def describe(gallery: Gallery) -> dict[str, Any]:
         "n_inputs": recipe.n_inputs,
         "size": list(recipe.size) if recipe.size else None,
         "color": recipe.color,
+        "extractor": _described(recipe.extraction),
         "pca": None if recipe.pca is None else int(recipe.pca.shape[1]),
         "classes": dict(zip(gallery.classes, counts, strict=True)),
     }

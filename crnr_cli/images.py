@@ -6,6 +6,7 @@ This module runs in decoder processes, which start often: it imports Pillow and 
 from __future__ import annotations
 
 import hashlib
+import math
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,15 +41,21 @@ def read_pixels(path: str, form: Form) -> Pixels:
             return Pixels(width, height, 0, False, "", b"")
         if form.size is not None:
             width, height = form.size
+            if form.crop:
+                width, height = math.ceil(width / form.crop), math.ceil(height / form.crop)
             # JPEG can be decoded at a half, quarter or eighth, never smaller than asked for.
             image.draft(
                 "RGB" if form.color else "L", (height, width) if orientation >= 5 else (width, height)
             )
         image.load()
         seen = image.transpose(_AS_SEEN[orientation]) if orientation in _AS_SEEN else image
+        if form.eight_bit:
+            seen = _to_eight_bits(seen)
         seen = _to_mode(seen, form.color)
+        if form.size is not None and form.crop:
+            seen = _central_part(seen, form.size, form.crop)
         if form.size is not None and seen.size != form.size:
-            seen = _resize(seen, form.size)
+            seen = seen.resize(form.size, Image.Resampling[form.filter.upper()])
         return Pixels(
             width=seen.width,
             height=seen.height,
@@ -107,8 +114,25 @@ def _to_mode(image: Image.Image, color: bool) -> Image.Image:
     return image if image.mode == target else image.convert(target)
 
 
-def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    return image.resize(size, Image.Resampling.BILINEAR)
+def _to_eight_bits(image: Image.Image) -> Image.Image:
+    """Grey of 16 bits by its range; floats as 0 to 1 if none is above, else as 0 to 255."""
+    if image.mode == "F":
+        _, largest = image.getextrema()
+        scale = 255.0 if isinstance(largest, float) and largest <= 1 else 1.0
+    elif image.mode == "I" or image.mode.startswith("I;"):
+        scale = 1 / 257
+    else:
+        return image
+    # Rounded, as the conversion cuts off what is behind the point.
+    return image.convert("F").point(lambda value: value * scale + 0.5).convert("L")
+
+
+def _central_part(image: Image.Image, size: tuple[int, int], share: float) -> Image.Image:
+    """The largest part of the shape of `size` in the middle, times `share`."""
+    scale = share * min(image.width / size[0], image.height / size[1])
+    width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
 def _bytes(image: Image.Image, color: bool) -> bytes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from crnr_cli.decoding import decode
 from crnr_cli.errors import SampleError
+from crnr_cli.extractor import Extractor
 from crnr_cli.pixels import Form, Pixels
 from crnr_cli.solvers import Array
 from crnr_cli.sources import Features, PictureFile, Pictures, Source
@@ -53,23 +54,42 @@ def _feature_batches(source: Features, batch_size: int) -> Iterator[RawBatch]:
 
 
 def _picture_batches(source: Pictures, form: Form, batch_size: int, jobs: int) -> Iterator[RawBatch]:
+    extractor = Extractor(form.extraction, jobs) if form.extraction else None
+    form = replace(form, extraction=None)
     decoded = decode([file.path for file in source.files if file.error is None], form, jobs)
     try:
         for start in range(0, len(source), batch_size):
-            yield _picture_batch(source.files[start : start + batch_size], decoded)
+            yield _picture_batch(source.files[start : start + batch_size], decoded, extractor)
     finally:
         decoded.close()
 
 
-def _picture_batch(files: list[PictureFile], decoded: Iterator[Pixels | SampleError]) -> RawBatch:
+def _picture_batch(
+    files: list[PictureFile], decoded: Iterator[Pixels | SampleError], extractor: Extractor | None
+) -> RawBatch:
     fresh = islice(decoded, sum(file.error is None for file in files))
     answers = [file.error or next(fresh) for file in files]
+    if extractor:
+        answers = [_refused_if_blank(answer) for answer in answers]
     pixels = [answer for answer in answers if isinstance(answer, Pixels)]
-    rows = [np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in pixels]
+    rows = (
+        extractor.vectors([p.data for p in pixels])
+        if extractor
+        else [np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in pixels]
+    )
     return RawBatch(
         names=[file.path for file in files],
         labels=[file.folders for file in files],
-        values=np.array(rows) if rows else np.empty((0, 1)),
+        values=np.array(rows) if len(rows) else np.empty((0, 1)),
         errors=[answer if isinstance(answer, SampleError) else None for answer in answers],
         hashes=[answer.sha256 if isinstance(answer, Pixels) else "" for answer in answers],
     )
+
+
+def _refused_if_blank(answer: Pixels | SampleError) -> Pixels | SampleError:
+    """A network has features for a picture of one colour too, but there is nothing in it to compare."""
+    if isinstance(answer, Pixels) and answer.data == answer.data[: answer.bands] * (
+        answer.width * answer.height
+    ):
+        return SampleError("zero_norm", "nothing to compare: all of one colour")
+    return answer

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from crnr_cli.extraction import Extraction
+
 
 @dataclass(frozen=True)
 class Form:
@@ -14,6 +16,10 @@ class Form:
     max_pixels: int = 89_478_485
     with_hash: bool = False
     header_only: bool = False  # width and height as seen, and no pixels
+    crop: float = 0.0  # largest central part of the shape of `size`, times this; 0 is the whole picture
+    filter: str = "bilinear"  # what Pillow calls it, for the resize
+    eight_bit: bool = False  # bring pictures of more bits to bytes of 0 to 255
+    extraction: Extraction | None = None  # what is made of the pixels; nothing to a decoder
 
 
 @dataclass(frozen=True)

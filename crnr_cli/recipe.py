@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.extraction import Extraction
 from crnr_cli.pixels import Form
 from crnr_cli.solvers import Array
 
@@ -19,6 +20,7 @@ class Recipe:
     size: tuple[int, int] | None = None  # width and height that pictures are brought to
     color: bool = False
     pca: Array | None = None  # (n_inputs, d): the axes that samples are projected on
+    extraction: Extraction | None = None  # by which pictures become their n_inputs numbers; None: pixels
 
     @property
     def n_outputs(self) -> int:
@@ -26,7 +28,18 @@ class Recipe:
 
     def form(self, max_pixels: int, *, with_hash: bool = False) -> Form:
         """What the decoder is asked for."""
-        return Form(self.size, self.color, max_pixels, with_hash)
+        if (how := self.extraction) is None:
+            return Form(self.size, self.color, max_pixels, with_hash)
+        return Form(
+            how.size,
+            how.bands == 3,
+            max_pixels,
+            with_hash,
+            crop=how.crop,
+            filter=how.filter,
+            eight_bit=True,
+            extraction=how,
+        )
 
     def unit_vectors(self, raw: Array, dtype: str) -> tuple[Array, list[SampleError | None]]:
         """(m, d) unit rows, and for every row why it has none; such a row is all zero."""

@@ -56,6 +56,16 @@ def build(
     size: options.Size = None,
     color: options.Color = False,
     pca: options.Pca = None,
+    extractor: options.Extractor = None,
+    extractor_preset: options.Preset = None,
+    crop: options.Crop = None,
+    filter: options.Filter = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    channels: options.Channels = None,
+    layout: options.Layout = None,
+    extractor_output: options.ModelOutput = None,
+    pool: options.Pool = "none",
     dtype: options.Dtype = options.Precision.float32,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
@@ -71,6 +81,18 @@ def build(
     target_size = options.parse_size(size)
     with boundary():
         use_cores(jobs)
+        network = options.extractor_options(
+            extractor,
+            preset=extractor_preset,
+            crop=crop,
+            filter=filter,
+            mean=mean,
+            std=std,
+            channels=channels,
+            layout=layout,
+            output=extractor_output,
+            pool=pool,
+        )
         from crnr_cli.features import Keys
         from crnr_cli.gallery import describe
         from crnr_cli.jobs.build import BuildOptions
@@ -101,6 +123,7 @@ def build(
                     keys=Keys(features_key, labels_key, samples),
                     nul_separated=null,
                     jobs=jobs,
+                    extractor=network,
                 ),
                 progress,
             )

@@ -29,6 +29,7 @@ def classify(
             show_default="the residuals of all",
         ),
     ] = None,
+    extractor: options.MovedExtractor = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     samples: options.SampleAxis = None,
@@ -50,7 +51,7 @@ def classify(
                 sources,
                 gallery,
                 sys.stdout.buffer if output == "-" else Path(output),
-                QueryOptions(Keys(features_key, labels_key, samples), null, max_pixels, jobs, top),
+                QueryOptions(Keys(features_key, labels_key, samples), null, max_pixels, jobs, top, extractor),
                 progress,
             )
         if not quiet:

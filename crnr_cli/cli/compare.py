@@ -48,6 +48,16 @@ def compare(
     size: options.Size = None,
     color: options.Color = False,
     pca: options.Pca = None,
+    extractor: options.Extractor = None,
+    extractor_preset: options.Preset = None,
+    crop: options.Crop = None,
+    filter: options.Filter = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    channels: options.Channels = None,
+    layout: options.Layout = None,
+    extractor_output: options.ModelOutput = None,
+    pool: options.Pool = "none",
     dtype: options.Dtype = options.Precision.float32,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
@@ -77,6 +87,18 @@ def compare(
         raise typer.BadParameter(f"--{next(iter(drawn))} is for a comparison without --test")
     with boundary():
         use_cores(jobs)
+        network = options.extractor_options(
+            extractor,
+            preset=extractor_preset,
+            crop=crop,
+            filter=filter,
+            mean=mean,
+            std=std,
+            channels=channels,
+            layout=layout,
+            output=extractor_output,
+            pool=pool,
+        )
         from crnr_cli.features import Keys
         from crnr_cli.files import check_output
         from crnr_cli.jobs.build import BuildOptions
@@ -98,6 +120,7 @@ def compare(
                         keys=Keys(features_key, labels_key, samples),
                         nul_separated=null,
                         jobs=jobs,
+                        extractor=network,
                     ),
                     methods=[name.strip() for name in methods.split(",")] if methods else None,
                     settings=_parse_settings(settings or []),

@@ -41,6 +41,7 @@ def evaluate(
     min_f1: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit 4 if the macro F1 is below this.")
     ] = None,
+    extractor: options.MovedExtractor = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     samples: options.SampleAxis = None,
@@ -58,7 +59,9 @@ def evaluate(
         from crnr_cli.jobs.evaluate import evaluate as run
 
         with shown_progress(quiet) as progress:
-            query_options = QueryOptions(Keys(features_key, labels_key, samples), null, max_pixels, jobs)
+            query_options = QueryOptions(
+                Keys(features_key, labels_key, samples), null, max_pixels, jobs, extractor=extractor
+            )
             report = run(sources, gallery, query_options, progress)
         if errors:
             write_csv(

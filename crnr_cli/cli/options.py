@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from crnr_cli.extraction import CHANNELS, FILTERS, LAYOUTS, PRESETS, ExtractorOptions
+
 
 class Axis(StrEnum):
     rows = "rows"
@@ -63,6 +65,66 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no note
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 AllowSkipped = Annotated[bool, typer.Option(help="Exit 0 even if some inputs were skipped.")]
 
+Extractor = Annotated[
+    Path | None,
+    typer.Option(metavar="MODEL.onnx", help="Compare features that this network makes of pictures."),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--extractor-preset",
+        metavar="NAME",
+        help=f"How the network wants its pictures: {', '.join(PRESETS)}.",
+        show_default="imagenet, but efficientnet-lite if the model is called so",
+    ),
+]
+Crop = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Central part of a picture that the network sees; 0 is all of it, squeezed.",
+        show_default="the preset's",
+    ),
+]
+Filter = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"Resize by {', '.join(FILTERS)}.", show_default="the preset's"),
+]
+Mean = Annotated[
+    str | None,
+    typer.Option(
+        metavar="X[,Y,Z]", help="Taken from the values of 0 to 255, by channel.", show_default="the preset's"
+    ),
+]
+Std = Annotated[
+    str | None,
+    typer.Option(metavar="X[,Y,Z]", help="They are then divided by this.", show_default="the preset's"),
+]
+Channels = Annotated[
+    str | None,
+    typer.Option(metavar="ORDER", help=f"{', '.join(CHANNELS)}.", show_default="rgb, or grey if it has one"),
+]
+Layout = Annotated[
+    str | None,
+    typer.Option(metavar="ORDER", help=f"{', '.join(LAYOUTS)}.", show_default="by the model's shape"),
+]
+ModelOutput = Annotated[
+    str | None,
+    typer.Option("--extractor-output", metavar="NAME", help="Which of several outputs of the network."),
+]
+Pool = Annotated[
+    str, typer.Option(metavar="HOW", help="avg: the mean of a network's maps, where they are no vectors.")
+]
+MovedExtractor = Annotated[
+    Path | None,
+    typer.Option(
+        "--extractor",
+        metavar="MODEL.onnx",
+        help="Where the gallery's network is now.",
+        show_default="where it was, or beside the gallery",
+    ),
+]
+
 MAX_PIXELS = 89_478_485
 GALLERY = Path("gallery.h5")
 
@@ -74,3 +136,47 @@ def parse_size(text: str | None) -> tuple[int, int] | None:
     if len(parts) not in (1, 2) or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise typer.BadParameter(f"{text!r} is not a size; write 32 or 32x24")
     return int(parts[0]), int(parts[-1])
+
+
+def extractor_options(
+    model: Path | None,
+    *,
+    preset: str | None,
+    crop: float | None,
+    filter: str | None,
+    mean: str | None,
+    std: str | None,
+    channels: str | None,
+    layout: str | None,
+    output: str | None,
+    pool: str,
+) -> ExtractorOptions | None:
+    """What was said of an extractor, None if there is none."""
+    given = (preset, crop, filter, mean, std, channels, layout, output)
+    if model is None:
+        if pool != "none" or any(value is not None for value in given):
+            raise typer.BadParameter(
+                "how pictures are prepared for a network goes with --extractor MODEL.onnx"
+            )
+        return None
+    return ExtractorOptions(
+        model=model,
+        preset=preset,
+        crop=crop,
+        filter=filter,
+        mean=_parse_numbers("--mean", mean),
+        std=_parse_numbers("--std", std),
+        channels=channels,
+        layout=layout,
+        output=output,
+        pool=pool,
+    )
+
+
+def _parse_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as e:
+        raise typer.BadParameter(f"{option} {text}: write a number, or three with commas") from e

@@ -15,6 +15,9 @@ from crnr_cli import memory
 from crnr_cli.cores import available_cores
 from crnr_cli.decoding import decode
 from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.extraction import ExtractorOptions
+from crnr_cli.extractor import BATCH as EXTRACTOR_BATCH
+from crnr_cli.extractor import make_extraction
 from crnr_cli.features import Keys
 from crnr_cli.files import check_output, replacing
 from crnr_cli.gallery import Gallery, save_gallery
@@ -29,6 +32,10 @@ from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_sour
 LARGEST_NATIVE = 64  # pictures that share a size up to this keep it
 DEFAULT_SIZE = (32, 32)
 BATCH = 1024
+WEAK_PIXELS = (
+    "raw pixels are weak on photographs: on 12 kinds of flowers they are right in 26 of 100 cases, features "
+    "of a network in 94; use such features with --extractor MODEL.onnx"
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class BuildOptions:
     keys: Keys = field(default_factory=Keys)
     nul_separated: bool = False
     jobs: int | None = None
+    extractor: ExtractorOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,8 @@ def _read(
     kept: list[Array] = []
     done = 0
     form = labelled.recipe.form(options.max_pixels, with_hash=True)
-    for batch in raw_batches(source, form, BATCH, options.jobs or available_cores()):
+    batch_size = EXTRACTOR_BATCH if form.extraction else BATCH
+    for batch in raw_batches(source, form, batch_size, options.jobs or available_cores()):
         good, vectors = _screen(batch, labelled, options.dtype)
         if good:
             kept.append(batch.values[good] if raw else vectors[good])
@@ -203,10 +212,14 @@ def _recipe_before_pca(
     if isinstance(source, Features):
         if any(file.labels is None for file in source.files):
             raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
+        if options.extractor:
+            raise UsageError("--extractor is for pictures, and these are features already")
         return Recipe("features", source.n_features), notes
     if source.ignored:
         notes.append(f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
     notes += [f"class {name}: nothing in it, left out" for name in source.empty_folders]
+    if options.extractor:
+        return _recipe_by_extractor(options.extractor, options, jobs, notes), notes
     size = options.size
     if size is None:
         sizes = _sizes(source, options.max_pixels, jobs, progress)
@@ -216,8 +229,23 @@ def _recipe_before_pca(
             size = DEFAULT_SIZE
             why = "differ in size" if len(sizes) > 1 else f"are larger than {LARGEST_NATIVE}x{LARGEST_NATIVE}"
             notes.append(f"pictures {why}: all brought to {size[0]}x{size[1]}; --size chooses another size")
+            if any(max(found) > LARGEST_NATIVE for found in sizes):
+                notes.append(WEAK_PIXELS)
     bands = 3 if options.color else 1
     return Recipe("pictures", size[0] * size[1] * bands, size, options.color), notes
+
+
+def _recipe_by_extractor(
+    extractor: ExtractorOptions, options: BuildOptions, jobs: int, notes: list[str]
+) -> Recipe:
+    if options.color:
+        raise UsageError("--color goes without --extractor: the model knows its channels, see --channels")
+    how = make_extraction(replace(extractor, size=options.size), jobs)
+    if extractor.preset is None:
+        notes.append(
+            f"pictures prepared as {extractor.preset_name} is; --extractor-preset chooses another way"
+        )
+    return Recipe("pictures", how.n_outputs, how.size, how.bands == 3, extraction=how)
 
 
 def _sizes(source: Pictures, max_pixels: int, jobs: int, progress: Progress) -> set[tuple[int, int]]:

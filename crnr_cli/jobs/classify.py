@@ -5,12 +5,14 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from crnr_cli.cores import available_cores
-from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError
+from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError, UsageError
+from crnr_cli.extractor import BATCH as EXTRACTOR_BATCH
+from crnr_cli.extractor import Extractor
 from crnr_cli.features import Keys
 from crnr_cli.files import check_output, replacing
 from crnr_cli.gallery import Gallery, load_gallery
@@ -29,6 +31,7 @@ class QueryOptions:
     max_pixels: int = Form.max_pixels
     jobs: int | None = None
     top: int | None = None  # write only so many best classes, not the residuals of all
+    extractor: Path | None = None  # where the gallery's model is now
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,23 @@ def classify(
     """Write the CSV to a path, where it appears whole, or to an open stream as it comes."""
     if isinstance(output, Path):
         _check_place(output, names)
-    gallery = load_gallery(gallery_path)
+    gallery = open_gallery(gallery_path, options)
     source = open_queries(names, gallery, options)
     if isinstance(output, Path):
         with replacing(output) as part, part.open("wb") as file:
             return _write(gallery, source, file, options, progress)
     return _write(gallery, source, output, options, progress)
+
+
+def open_gallery(path: Path, options: QueryOptions) -> Gallery:
+    """Load a gallery, and note where its extractor is said to be."""
+    gallery = load_gallery(path)
+    if options.extractor is None:
+        return gallery
+    how = gallery.recipe.extraction
+    if how is None:
+        raise UsageError(f"--extractor: {path} was built without one")
+    return replace(gallery, recipe=replace(gallery.recipe, extraction=how.found_at(options.extractor)))
 
 
 def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) -> Source:
@@ -63,6 +77,8 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
         raise GalleryError(f"the gallery has one class, {gallery.classes[0]}: every answer would be the same")
     source = open_source(names, options.keys, nul_separated=options.nul_separated)
     refuse_misfit(source, gallery.recipe)
+    if gallery.recipe.extraction:  # a model that is lost or another one is told of before anything is written
+        Extractor(gallery.recipe.extraction, options.jobs or available_cores())
     return source
 
 
@@ -87,7 +103,7 @@ def answer(
     named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
     done = 0
     progress("classifying", 0, len(source))
-    for batch in raw_batches(source, form, batch_size(len(gallery.names)), jobs):
+    for batch in raw_batches(source, form, _queries_at_once(gallery), jobs):
         vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
         errors = _merged(batch.errors, faults)
         good = [fault is None for fault in faults]
@@ -128,6 +144,11 @@ def _check_place(output: Path, names: Sequence[str]) -> None:
 def batch_size(n_samples: int) -> int:
     """Queries coded at once: some 32 MB an array of state, and products large enough to be fast."""
     return max(64, min(512, 2**23 // n_samples))
+
+
+def _queries_at_once(gallery: Gallery) -> int:
+    n = batch_size(len(gallery.names))
+    return min(n, EXTRACTOR_BATCH) if gallery.recipe.extraction else n
 
 
 def _merged(

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery import load_gallery
-from crnr_cli.jobs.classify import QueryOptions, answer, open_queries
+from crnr_cli.jobs.classify import QueryOptions, answer, open_gallery, open_queries
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.metrics import Scores, score, wilson
 from crnr_cli.results import OK, Prediction, parse_predictions, predictions, read_predictions
@@ -54,7 +53,7 @@ def evaluate(
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
     if tables:
         return evaluate_rows([row for name in tables for row in _read(name)], ", ".join(names))
-    gallery = load_gallery(gallery_path)
+    gallery = open_gallery(gallery_path, options)
     source = open_queries(names, gallery, options)
     rows: list[Prediction] = []
     for answers in answer(gallery, source, options, progress):
