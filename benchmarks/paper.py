@@ -260,8 +260,9 @@ MNIST_SETTINGS: dict[str, dict[str, float]] = {
     "src": {"lam": 1e-3},
 }
 MNIST_NOTES = {
-    "nsc": "at 500 a class the samples of a class nearly span the space, and what exact least squares leaves of "
-    "a query is mostly noise; the paper's higher figure suggests a ridge that it does not mention",
+    "nsc": "at 500 a class the samples of a class nearly span the space, and exact least squares leaves "
+    "mostly noise of a query; with a ridge of 1e-5 in each class, which the paper does not mention, one draw "
+    "gives 71.6 on every fifth test picture",
     "src": "solved to the minimum (duality gap); the paper's solver and its tolerance are not stated",
 }
 
