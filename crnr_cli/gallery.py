@@ -136,6 +136,7 @@ def _to_content(gallery: Gallery) -> _Content:
         "width": width,
         "height": height,
         "color": recipe.color,
+        "power": recipe.power,
     }
     return _Content(arrays, {"/": root, "recipe": about})
 
@@ -163,6 +164,7 @@ def _from_content(content: _Content) -> Gallery:
             size=(int(about["width"]), int(about["height"])) if about["width"] else None,
             color=bool(about["color"]),
             pca=arrays.get("recipe/pca"),
+            power=float(about.get("power", 1.0)),
         ),
         method=method,
         state={path.removeprefix("state/"): a for path, a in arrays.items() if path.startswith("state/")},
@@ -267,6 +269,7 @@ def describe(gallery: Gallery) -> dict[str, Any]:
         "n_inputs": recipe.n_inputs,
         "size": list(recipe.size) if recipe.size else None,
         "color": recipe.color,
+        "power": recipe.power,
         "pca": None if recipe.pca is None else int(recipe.pca.shape[1]),
         "classes": dict(zip(gallery.classes, counts, strict=True)),
     }

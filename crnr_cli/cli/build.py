@@ -45,6 +45,9 @@ def build(
         ),
     ] = None,
     color: Annotated[bool, typer.Option("--color", help="Use colour, not grey values.")] = False,
+    power: Annotated[
+        float, typer.Option(metavar="P", help="Raise the absolute value of every feature to P, sign kept.")
+    ] = 1.0,
     pca: Annotated[
         int | None, typer.Option(min=1, metavar="K", help="Project on K principal components.")
     ] = None,
@@ -78,6 +81,7 @@ def build(
                     parameters={name: value for name, value in given.items() if value is not None},
                     size=target_size,
                     color=color,
+                    power=power,
                     pca=pca,
                     dtype=dtype,
                     max_pixels=max_pixels,

@@ -35,6 +35,7 @@ class BuildOptions:
     parameters: Mapping[str, object] = field(default_factory=dict)
     size: tuple[int, int] | None = None
     color: bool = False
+    power: float = 1.0
     pca: int | None = None
     dtype: str = "float32"
     max_pixels: int = Form.max_pixels
@@ -90,20 +91,36 @@ def build(
     progress("fitting", 0, 1)
     gallery = make_gallery(labelled, method)
     progress("fitting", 1, 1)
-    with replacing(output) as part:
-        save_gallery(gallery, part)
-        file_bytes = part.stat().st_size
     return BuildReport(
         gallery=gallery,
+        file_bytes=write_gallery(gallery, output),
         seconds=time.perf_counter() - started,
-        file_bytes=file_bytes,
         left_out=labelled.left_out,
         notes=labelled.notes,
     )
 
 
+def write_gallery(gallery: Gallery, output: Path) -> int:
+    """The size of the file, which appears whole."""
+    with replacing(output) as part:
+        save_gallery(gallery, part)
+        return part.stat().st_size
+
+
 def read_labelled(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
     """Read all samples of a source, fit the recipe on them, and apply it."""
+    # With PCA to come the raw values are needed once more; without it the unit vectors are all.
+    labelled = read_samples(source, options, progress, raw=options.pca is not None)
+    if options.pca:
+        axes = principal_axes(labelled.vectors, options.pca, options.power)
+        apply_recipe(labelled, replace(labelled.recipe, pca=axes), options.dtype)
+    return labelled
+
+
+def read_samples(
+    source: Source, options: BuildOptions, progress: Progress = silent, *, raw: bool
+) -> LabelledVectors:
+    """All samples that can be used: their raw values, or their unit vectors without PCA."""
     jobs = options.jobs or available_cores()
     recipe, notes = _recipe_before_pca(source, options, jobs, progress)
     labelled = LabelledVectors(recipe, notes=notes)
@@ -112,18 +129,26 @@ def read_labelled(source: Source, options: BuildOptions, progress: Progress = si
     form = recipe.form(options.max_pixels, with_hash=True)
     for batch in raw_batches(source, form, BATCH, jobs):
         good, vectors = _screen(batch, labelled, options.dtype)
-        # With PCA to come the raw values are needed once more; without it the unit vectors are all.
-        kept.append(batch.values[good] if options.pca else vectors[good])
+        kept.append(batch.values[good] if raw else vectors[good])
         done += len(batch.names)
         progress("reading", done, len(source))
     labelled.vectors = np.concatenate(kept)
     _refuse_non_finite(labelled, source)
     if not len(labelled.vectors):
         raise DataError("no sample of the gallery can be used; " + _first_reasons(labelled.left_out))
-    if options.pca:
-        labelled.recipe = replace(recipe, pca=principal_axes(labelled.vectors, options.pca))
-        _project(labelled, options.dtype)
     return labelled
+
+
+def apply_recipe(labelled: LabelledVectors, recipe: Recipe, dtype: str) -> None:
+    """Replace raw values by the recipe's unit vectors."""
+    applied = []
+    for start in range(0, len(labelled.vectors), BATCH):
+        vectors, errors = recipe.unit_vectors(labelled.vectors[start : start + BATCH], dtype)
+        for row, error in enumerate(errors, start=start):
+            if error:
+                raise DataError(f"{labelled.names[row]}: nothing is left of it after PCA; remove it")
+        applied.append(vectors)
+    labelled.vectors, labelled.recipe = np.concatenate(applied), recipe
 
 
 def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
@@ -154,7 +179,7 @@ def _recipe_before_pca(
     if isinstance(source, Features):
         if any(file.labels is None for file in source.files):
             raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
-        return Recipe("features", source.n_features), notes
+        return Recipe("features", source.n_features, power=options.power), notes
     if source.ignored:
         notes.append(f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
     notes += [f"class {name}: nothing in it, left out" for name in source.empty_folders]
@@ -168,7 +193,7 @@ def _recipe_before_pca(
             why = "differ in size" if len(sizes) > 1 else f"are larger than {LARGEST_NATIVE}x{LARGEST_NATIVE}"
             notes.append(f"pictures {why}: all brought to {size[0]}x{size[1]}; --size chooses another size")
     bands = 3 if options.color else 1
-    return Recipe("pictures", size[0] * size[1] * bands, size, options.color), notes
+    return Recipe("pictures", size[0] * size[1] * bands, size, options.color, power=options.power), notes
 
 
 def _sizes(source: Pictures, max_pixels: int, jobs: int, progress: Progress) -> set[tuple[int, int]]:
@@ -206,18 +231,6 @@ def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[lis
         labelled.labels.append(folders[0])
         labelled.hashes.append(content_hash or hashlib.sha256(batch.values[row].tobytes()).hexdigest())
     return good, vectors
-
-
-def _project(labelled: LabelledVectors, dtype: str) -> None:
-    """Replace raw values by unit vectors in the space of the recipe's axes."""
-    projected = []
-    for start in range(0, len(labelled.vectors), BATCH):
-        vectors, errors = labelled.recipe.unit_vectors(labelled.vectors[start : start + BATCH], dtype)
-        for row, error in enumerate(errors, start=start):
-            if error:
-                raise DataError(f"{labelled.names[row]}: nothing is left of it after PCA; remove it")
-        projected.append(vectors)
-    labelled.vectors = np.concatenate(projected)
 
 
 def _refuse_non_finite(labelled: LabelledVectors, source: Source) -> None:
