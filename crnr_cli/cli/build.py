@@ -11,7 +11,7 @@ from crnr_cli.cli import options
 from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out
 
 
-def _parse_size(text: str) -> tuple[int, int]:
+def parse_size(text: str) -> tuple[int, int]:
     parts = text.lower().split("x")
     if len(parts) not in (1, 2) or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise typer.BadParameter(f"{text!r} is not a size; write 32 or 32x24")
@@ -62,7 +62,7 @@ def build(
     json: options.Json = False,
 ) -> None:
     """Make a gallery file from labelled examples: a folder of pictures a class, or a file of features."""
-    target_size = _parse_size(size) if size else None
+    target_size = parse_size(size) if size else None
     if dtype not in ("float32", "float64"):
         raise typer.BadParameter(f"--dtype must be float32 or float64, not {dtype}")
     with boundary():
