@@ -35,6 +35,9 @@ def evaluate(
     confusion: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the confusion matrix to this CSV.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report to look at: one self-contained page.")
+    ] = None,
     min_accuracy: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit 4 if fewer than this share is right.")
     ] = None,
@@ -55,6 +58,12 @@ def evaluate(
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.evaluate import evaluate as run
 
+        if html:
+            from crnr_cli.extras import require
+            from crnr_cli.files import check_output
+
+            require("report", "--html", "jinja2")
+            check_output(html)
         with shown_progress(quiet) as progress:
             query_options = QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs)
             report = run(sources, gallery, query_options, progress)
@@ -72,6 +81,10 @@ def evaluate(
                 ["truth \\ label", *names],
                 ([name, *row] for name, row in zip(names, counts, strict=True)),
             )
+        if html:
+            from crnr_cli.jobs.report import write_report
+
+            write_report(report, html, sources, gallery, max_pixels)
         if json:
             print_json(_record(report))
         else:
