@@ -15,7 +15,7 @@ from crnr_cli.files import replacing
 
 
 def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
-    """Render `template`.html with the style and script of the same name inside it."""
+    """Render `template`.html, with the style of all pages and the script of the same name, if any, inside."""
     environment = Environment(
         loader=PackageLoader("crnr_cli", "templates"),
         autoescape=True,
@@ -28,18 +28,15 @@ def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
     assert loader is not None
     # Our own text, which no user's words enter: only it goes in unescaped, and only it may run.
     style = loader.get_source(environment, "page.css")[0]
-    script = loader.get_source(environment, f"{template}.js")[0]
+    script = ""
+    if f"{template}.js" in environment.list_templates():
+        script = loader.get_source(environment, f"{template}.js")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = environment.get_template(f"{template}.html").render(
         context, style=Markup(style), script=Markup(script), script_hash=digest, version=__version__
     )
     with replacing(path) as part:
         part.write_text(page, encoding="utf-8", newline="\n")
-
-
-def as_text(name: str) -> str:
-    """A name that may hold bytes that are not UTF-8, as it can be shown."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _percent(share: float | None, digits: int = 1) -> str:

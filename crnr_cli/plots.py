@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from crnr_cli.errors import UsageError
 from crnr_cli.files import check_output, replacing
+from crnr_cli.solvers import Array
 
 FORMATS = ("png", "svg", "pdf")
 # Told apart by most colour-blind readers, and in grey (Okabe and Ito).
@@ -24,7 +32,134 @@ def check_picture(path: Path) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     with replacing(path) as part:
-        figure.savefig(part, format=path.suffix.lower().removeprefix("."), dpi=150)
+        render(figure, part, path.suffix.lower().removeprefix("."))
+
+
+def render(figure: Figure, out: Path | BinaryIO, form: str) -> None:
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # a class may be called a$b$
+    with warnings.catch_warnings():
+        # A sign that the font lacks is drawn as a box; that is no news for the terminal.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        figure.savefig(out, format=form, dpi=150)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One method's answer to one query."""
+
+    title: str
+    residuals: Array  # (K,)
+    code: Array | None  # (n,)
+    label: int
+    runner_up: int
+
+
+def explanation(
+    panels: Sequence[Panel],
+    edges: Array,
+    classes: Sequence[str],
+    pictures: Sequence[tuple[str, Array, int | None]],
+) -> Figure:
+    """The code over the gallery and the residual of every class, a row for each method.
+
+    `pictures` are (words, RGB, class) of the query, which has no class, and of gallery samples.
+    """
+    strip = 1.45 if pictures else 0.0
+    figure = Figure(figsize=(11, 2.9 * len(panels) + strip + 0.2), layout="constrained")
+    parts = figure.subfigures(
+        2 if pictures else 1,
+        1,
+        height_ratios=[strip, 2.9 * len(panels)][-2 if pictures else -1 :],
+        squeeze=False,
+    )
+    if pictures:
+        _strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, panels[0])
+    grid = parts[-1, 0].subplots(len(panels), 2, squeeze=False, width_ratios=[1.5, 1])
+    for (left, right), panel in zip(grid, panels, strict=True):
+        _code(left, panel, edges, classes)
+        _residuals(right, panel, classes)
+    return figure
+
+
+def class_color(i: int, panel: Panel) -> str:
+    """The label and the runner-up stand out; neighbours among the rest differ."""
+    if i == panel.label:
+        return COLORS[0]
+    return COLORS[1] if i == panel.runner_up else ("#8d99a6", "#c3cbd3")[i % 2]
+
+
+def _strip(axes: Sequence[Axes], pictures: Sequence[tuple[str, Array, int | None]], panel: Panel) -> None:
+    for one in axes:
+        one.set_axis_off()
+    for one, (words, picture, label) in zip(axes, pictures, strict=False):
+        one.set_axis_on()
+        one.imshow(picture, interpolation="nearest")
+        one.set_xticks([])
+        one.set_yticks([])
+        one.set_title(words, fontsize=9)
+        color = "#222222" if label is None else class_color(label, panel)
+        one.spines[:].set(color=color, linewidth=2.5)
+
+
+def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str]) -> None:
+    axes.set_title(panel.title, fontsize=11, loc="left")
+    _plain(axes)
+    if panel.code is None:
+        axes.text(0.5, 0.5, "this method has no code", ha="center", transform=axes.transAxes)
+        axes.set_xticks([])
+        return
+    for i, (start, stop) in enumerate(pairwise(edges.tolist())):
+        places = np.arange(start, stop)
+        # Named classes are drawn over the rest.
+        over = 3 if i in (panel.label, panel.runner_up) else 2
+        axes.vlines(
+            places, 0, panel.code[start:stop], color=class_color(i, panel), linewidth=1.2, zorder=over
+        )
+    axes.axhline(0, color="#444444", linewidth=0.6)
+    axes.set_xlim(-0.5, edges[-1] - 0.5)
+    axes.set_ylabel("weight in the code")
+    _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, "gallery samples, by class")
+
+
+def _residuals(axes: Axes, panel: Panel, classes: Sequence[str]) -> None:
+    _plain(axes)
+    colors = [class_color(i, panel) for i in range(len(classes))]
+    axes.bar(np.arange(len(classes)), panel.residuals, color=colors, width=0.8)
+    low, high = float(panel.residuals.min()), float(panel.residuals.max())
+    axes.set_ylim(min(0.0, low * 1.1), high + 0.12 * (high - min(0.0, low)))
+    above = panel.residuals[panel.label] + 0.035 * (high - min(0.0, low))
+    axes.plot(panel.label, above, "v", color=COLORS[0], markersize=7, clip_on=False)
+    axes.set_title(
+        f"{classes[panel.label]} leaves least, then {classes[panel.runner_up]}", fontsize=11, loc="left"
+    )
+    axes.set_ylabel("residual")
+    _name_places(axes, np.arange(len(classes)), panel, classes, "class")
+
+
+def _name_places(axes: Axes, places: Array, panel: Panel, classes: Sequence[str], what: str) -> None:
+    """The names of all classes where there is room, else of the two that matter."""
+    room = len(classes) <= 30 and sum(map(len, classes)) <= 60
+    named = range(len(classes)) if room else sorted({panel.label, panel.runner_up})
+    axes.set_xticks([places[i] for i in named], [_short(classes[i]) for i in named], fontsize=9)
+    for i, tick in zip(named, axes.get_xticklabels(), strict=True):
+        if i in (panel.label, panel.runner_up):
+            tick.set(color=class_color(i, panel), fontweight="bold")
+    if not room:
+        # Two neighbours must not be written over one another.
+        for i, tick in zip(named, axes.get_xticklabels(), strict=True):
+            tick.set_horizontalalignment("right" if i == min(named) else "left")
+    axes.set_xlabel(what)
+
+
+def _short(name: str, most: int = 22) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)
+    axes.set_axisbelow(True)
 
 
 def sensitivity(
@@ -52,7 +187,6 @@ def sensitivity(
     axes.set_xlabel("lam, the weight of the class residuals")
     axes.set_ylabel("cross-validated accuracy, %")
     axes.set_title(title, fontsize=11)
-    axes.grid(axis="y", alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    _plain(axes)
     axes.legend(frameon=False, fontsize=9)
     return figure

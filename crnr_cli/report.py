@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.metrics import Scores, most_confused
-from crnr_cli.pages import as_text
-from crnr_cli.results import Prediction
+from crnr_cli.results import Prediction, as_text
 from crnr_cli.solvers import Array
 
 MISTAKES = 2000  # listed in the page, at most
@@ -41,16 +39,6 @@ def matrix_cells(scores: Scores) -> list[dict[str, Any]]:
             {"row": i, "column": j, "count": count, "strength": round(floor + (1 - floor) * share**0.5, 3)}
         )
     return cells
-
-
-def common_folder(mistakes: Sequence[Prediction]) -> str:
-    """The folder, with its slash, that all paths are below; empty if there is none worth a word."""
-    folders = {posixpath.dirname(row.path) for row in mistakes}
-    try:
-        shared = posixpath.commonpath(folders)
-    except ValueError:  # no paths, or some absolute and some not
-        return ""
-    return f"{shared}/" if shared.strip("/") else ""
 
 
 def mistake_records(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -97,6 +98,20 @@ def _field(text: str | None) -> str:
     if any(sign in text for sign in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text
+
+
+def as_text(name: str) -> str:
+    """A name that may hold bytes that are not UTF-8, as it can be shown."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def common_folder(paths: Iterable[str]) -> str:
+    """The folder, with its slash, that all paths are below; empty if there is none worth a word."""
+    try:
+        shared = posixpath.commonpath({posixpath.dirname(path) for path in paths})
+    except ValueError:  # no paths, or some absolute and some not
+        return ""
+    return f"{shared}/" if shared.strip("/") else ""
 
 
 def read_predictions(path: Path) -> list[Prediction]:

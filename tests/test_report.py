@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from crnr_cli import extras
 from crnr_cli.cli import app
 from crnr_cli.metrics import macro_intervals, score
-from crnr_cli.report import PICTURES, common_folder, histogram, matrix_cells, pictured
-from crnr_cli.results import Prediction
+from crnr_cli.report import PICTURES, histogram, matrix_cells, pictured
+from crnr_cli.results import Prediction, common_folder
 
 runner = CliRunner()
 SAMPLES = Path(__file__).parents[1] / "sample_data"
@@ -94,7 +94,7 @@ def test_a_page_embeds_no_more_pictures_than_it_can_carry():
     ],
 )
 def test_the_folder_that_all_paths_share(paths, folder):
-    assert common_folder([row("a", "b", path=path) for path in paths]) == folder
+    assert common_folder(paths) == folder
 
 
 def test_the_page_is_one_file_that_only_runs_its_own_script(tmp_path):

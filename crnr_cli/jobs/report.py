@@ -12,18 +12,18 @@ from crnr_cli.gallery import describe, load_gallery
 from crnr_cli.images import Form
 from crnr_cli.jobs.evaluate import EvaluateReport
 from crnr_cli.metrics import macro_intervals, most_confused
-from crnr_cli.pages import as_text, write_page
+from crnr_cli.pages import write_page
 from crnr_cli.report import (
     MISTAKES,
     WORST,
     Card,
-    common_folder,
     histogram,
     matrix_cells,
     mistake_records,
     pairs,
     pictured,
 )
+from crnr_cli.results import as_text, common_folder
 from crnr_cli.thumbnails import data_uri, thumbnails
 
 
@@ -39,7 +39,7 @@ def write_report(
     classes = [score.name for score in scores.classes]
     pictures = thumbnails(pictured(mistakes), max_pixels)
     uris = {name: data_uri(picture) for name, picture in pictures.items()}
-    folder = common_folder(mistakes)
+    folder = common_folder(row.path for row in mistakes)
     records = mistake_records(mistakes, classes, uris, folder)
     shown = [as_text(name) for name in classes]
     cells = matrix_cells(scores)
