@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.metrics import Scores, most_confused
-from crnr_cli.results import Prediction, as_text
+from crnr_cli.results import UNKNOWN, Prediction, as_text
 from crnr_cli.solvers import Array
 
 MISTAKES = 2000  # listed in the page, at most
@@ -77,7 +77,7 @@ def pairs(scores: Scores) -> list[dict[str, Any]]:
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:
     """How many answers were right and wrong at each margin, from 0 to the largest."""
-    known = [row for row in rows if row.truth and row.label and row.margin is not None]
+    known = [row for row in rows if row.truth and row.label not in (None, UNKNOWN) and row.margin is not None]
     if not known:
         return None
     margins: Array = np.array([row.margin for row in known])

@@ -16,6 +16,8 @@ from crnr_cli.solvers import Array
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
 OK = "ok"
+REJECTED = "rejected"
+UNKNOWN = "unknown"  # the label of a query that is none of the classes; no class may be called so
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Answers:
     truths: list[str | None]
     errors: list[SampleError | None]
     residuals: Array  # (m, K)
+    least_standout: float = 0.0  # a query whose best class stands out less is rejected
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,17 @@ def predictions(answers: Answers, classes: Sequence[str]) -> Iterator[Prediction
     order = np.argsort(answers.residuals, axis=1, kind="stable")[:, :2]
     best, second = answers.residuals[rows, order[:, 0]], answers.residuals[rows, order[:, 1]]
     winners = zip(order.tolist(), best.tolist(), margins(best, second).tolist(), strict=True)
+    rejecting = answers.least_standout > 0
+    rejected = iter((standout(answers.residuals) < answers.least_standout).tolist() if rejecting else ())
     for path, truth, error in zip(answers.paths, answers.truths, answers.errors, strict=True):
         if error is not None:
             yield Prediction(path, truth, None, None, None, None, error.status)
         else:
             (first, next_best), residual, margin = next(winners)
+            if next(rejected, False):
+                # The best guess stands in for the runner-up.
+                yield Prediction(path, truth, UNKNOWN, residual, classes[first], margin, REJECTED)
+                continue
             yield Prediction(path, truth, classes[first], residual, classes[next_best], margin, OK)
 
 
@@ -59,6 +68,14 @@ def margins(best: Array, second: Array) -> Array:
     """1 - best/second: 0 is a tie, 1 a perfect match."""
     best, second = best.astype(np.float64), second.astype(np.float64)
     return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
+
+
+def standout(residuals: Array) -> Array:
+    """1 - best/mean of the others, (m,): how far the best class stands out from all the rest."""
+    residuals = residuals.astype(np.float64)
+    best = residuals.min(axis=1, initial=np.inf)
+    others = (residuals.sum(axis=1) - best) / max(1, residuals.shape[1] - 1)
+    return margins(best, others)
 
 
 class CsvWriter:

@@ -51,6 +51,10 @@ def build(
     pca: Annotated[
         int | None, typer.Option(min=1, metavar="K", help="Project on K principal components.")
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Store when to reject; else each `classify --reject` finds it."),
+    ] = False,
     dtype: Annotated[str, typer.Option(help="float32, or float64 for agreement to 1e-10.")] = "float32",
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
@@ -88,6 +92,7 @@ def build(
                     keys=Keys(features_key, labels_key),
                     nul_separated=null,
                     jobs=jobs,
+                    calibrate=calibrate,
                 ),
                 progress,
             )

@@ -44,6 +44,7 @@ def evaluate(
     min_f1: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit 4 if the macro F1 is below this.")
     ] = None,
+    reject: options.Reject = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     null: options.NulSeparated = False,
@@ -65,7 +66,7 @@ def evaluate(
             require("report", "--html", "jinja2")
             check_output(html)
         with shown_progress(quiet) as progress:
-            query_options = QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs)
+            query_options = QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs, reject)
             report = run(sources, gallery, query_options, progress)
         if errors:
             _write_csv(
@@ -128,6 +129,8 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "weighted": asdict(scores.weighted),
         "without_truth": report.without_truth,
         "failed": dict(report.failed),
+        "rejected": len(report.rejected),
+        "rejected_guess_right": report.rejected_guess_right,
         "classes": [asdict(score) for score in scores.classes],
         "confusion": scores.confusion.tolist(),
     }
@@ -161,6 +164,12 @@ def _summary(report: EvaluateReport) -> Table:
             "accuracy, failures counted as wrong",
             _share(report.accuracy_with_failures, report.interval_with_failures),
             f"{scores.correct} of {report.n_with_failures}",
+        )
+    if report.rejected:
+        table.add_row(
+            "rejected as unknown",
+            str(len(report.rejected)),
+            f"not scored; the best guess was right for {report.rejected_guess_right}",
         )
     table.add_row("macro F1", _number(scores.macro.f1), "every class counts the same")
     if report.failed:

@@ -21,6 +21,8 @@ from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.methods import Method, Samples, make_method
 from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.rejection import calibrate
+from crnr_cli.results import UNKNOWN
 from crnr_cli.solvers import Array
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
 
@@ -42,6 +44,7 @@ class BuildOptions:
     keys: Keys = field(default_factory=Keys)
     nul_separated: bool = False
     jobs: int | None = None
+    calibrate: bool = False  # store when a query is none of the classes
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ def build(
     labelled = read_labelled(source, options, progress)
     progress("fitting", 0, 1)
     gallery = make_gallery(labelled, method)
+    if options.calibrate:
+        gallery = replace(gallery, calibration=calibrate(gallery.samples, method))
     progress("fitting", 1, 1)
     return BuildReport(
         gallery=gallery,
@@ -155,6 +160,7 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     """Sort the samples by class, in name order, and fit."""
     classes = sorted(set(labelled.labels))
     _refuse_lookalikes(classes)
+    _refuse_reserved(classes)
     position = {name: i for i, name in enumerate(classes)}
     class_index = np.array([position[label] for label in labelled.labels])
     order = np.argsort(class_index, kind="stable")
@@ -247,6 +253,12 @@ def _refuse_lookalikes(classes: Sequence[str]) -> None:
         other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if other != name:
             raise DataError(f"classes {other!r} and {name!r} differ only in case or Unicode form; rename one")
+
+
+def _refuse_reserved(classes: Sequence[str]) -> None:
+    for name in classes:
+        if unicodedata.normalize("NFC", name).casefold() == UNKNOWN:
+            raise DataError(f"class {name!r}: this name is kept for what is none of the classes; rename it")
 
 
 def _first_reasons(left_out: Sequence[LeftOut]) -> str:

@@ -11,7 +11,7 @@ from crnr_cli.errors import GalleryError
 from crnr_cli.gallery import describe, load_gallery
 from crnr_cli.images import Form
 from crnr_cli.jobs.evaluate import EvaluateReport
-from crnr_cli.metrics import macro_intervals, most_confused
+from crnr_cli.metrics import macro_intervals, most_confused, wilson
 from crnr_cli.pages import write_page
 from crnr_cli.report import (
     MISTAKES,
@@ -97,6 +97,14 @@ def _cards(report: EvaluateReport) -> list[Card]:
                 f"{report.n_with_failures - scores.n} had no answer",
             )
         )
+    if report.rejected:
+        n = scores.n + sum(1 for row in report.rejected if row.truth)
+        rejected = n - scores.n
+        share, interval = (rejected / n, wilson(rejected, n)) if n else (None, None)
+        note = (
+            f"{len(report.rejected)}, not scored; the best guess was right for {report.rejected_guess_right}"
+        )
+        cards.append(Card("Rejected as unknown", share, interval, note))
     recall, f1 = macro_intervals(scores) if scores.n else (None, None)
     cards.append(Card("Macro recall", scores.macro.recall, recall, "the mean over classes"))
     cards.append(Card("Macro F1", scores.macro.f1, f1, "the mean over classes"))
