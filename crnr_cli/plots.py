@@ -65,6 +65,7 @@ def explanation(
 
     `pictures` are (words, RGB, class) of the query, which has no class, and of gallery samples.
     """
+    colors = _class_colors(panels, len(classes))
     strip = 1.45 if pictures else 0.0
     figure = Figure(figsize=(11, 2.9 * len(panels) + strip + 0.2), layout="constrained")
     parts = figure.subfigures(
@@ -74,22 +75,23 @@ def explanation(
         squeeze=False,
     )
     if pictures:
-        _strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, panels[0])
+        _strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, colors)
     grid = parts[-1, 0].subplots(len(panels), 2, squeeze=False, width_ratios=[1.5, 1])
     for (left, right), panel in zip(grid, panels, strict=True):
-        _code(left, panel, edges, classes)
-        _residuals(right, panel, classes)
+        _code(left, panel, edges, classes, colors)
+        _residuals(right, panel, classes, colors)
     return figure
 
 
-def class_color(i: int, panel: Panel) -> str:
-    """The label and the runner-up stand out; neighbours among the rest differ."""
-    if i == panel.label:
-        return COLORS[0]
-    return COLORS[1] if i == panel.runner_up else ("#8d99a6", "#c3cbd3")[i % 2]
+def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
+    """Labels and runners-up stand out, in the same colour in every panel; neighbours of the rest differ."""
+    named = list(dict.fromkeys(i for panel in panels for i in (panel.label, panel.runner_up)))
+    return [COLORS[named.index(i)] if i in named else ("#8d99a6", "#c3cbd3")[i % 2] for i in range(count)]
 
 
-def _strip(axes: Sequence[Axes], pictures: Sequence[tuple[str, Array, int | None]], panel: Panel) -> None:
+def _strip(
+    axes: Sequence[Axes], pictures: Sequence[tuple[str, Array, int | None]], colors: Sequence[str]
+) -> None:
     for one in axes:
         one.set_axis_off()
     for one, (words, picture, label) in zip(axes, pictures, strict=False):
@@ -98,11 +100,11 @@ def _strip(axes: Sequence[Axes], pictures: Sequence[tuple[str, Array, int | None
         one.set_xticks([])
         one.set_yticks([])
         one.set_title(words, fontsize=9)
-        color = "#222222" if label is None else class_color(label, panel)
+        color = "#222222" if label is None else colors[label]
         one.spines[:].set(color=color, linewidth=2.5)
 
 
-def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str]) -> None:
+def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors: Sequence[str]) -> None:
     axes.set_title(panel.title, fontsize=11, loc="left")
     _plain(axes)
     if panel.code is None:
@@ -113,38 +115,37 @@ def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str]) -> Non
         places = np.arange(start, stop)
         # Named classes are drawn over the rest.
         over = 3 if i in (panel.label, panel.runner_up) else 2
-        axes.vlines(
-            places, 0, panel.code[start:stop], color=class_color(i, panel), linewidth=1.2, zorder=over
-        )
+        axes.vlines(places, 0, panel.code[start:stop], color=colors[i], linewidth=1.2, zorder=over)
     axes.axhline(0, color="#444444", linewidth=0.6)
     axes.set_xlim(-0.5, edges[-1] - 0.5)
     axes.set_ylabel("weight in the code")
-    _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, "gallery samples, by class")
+    _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "gallery samples, by class")
 
 
-def _residuals(axes: Axes, panel: Panel, classes: Sequence[str]) -> None:
+def _residuals(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
     _plain(axes)
-    colors = [class_color(i, panel) for i in range(len(classes))]
     axes.bar(np.arange(len(classes)), panel.residuals, color=colors, width=0.8)
     low, high = float(panel.residuals.min()), float(panel.residuals.max())
     axes.set_ylim(min(0.0, low * 1.1), high + 0.12 * (high - min(0.0, low)))
     above = panel.residuals[panel.label] + 0.035 * (high - min(0.0, low))
-    axes.plot(panel.label, above, "v", color=COLORS[0], markersize=7, clip_on=False)
+    axes.plot(panel.label, above, "v", color=colors[panel.label], markersize=7, clip_on=False)
     axes.set_title(
         f"{classes[panel.label]} leaves least, then {classes[panel.runner_up]}", fontsize=11, loc="left"
     )
     axes.set_ylabel("residual")
-    _name_places(axes, np.arange(len(classes)), panel, classes, "class")
+    _name_places(axes, np.arange(len(classes)), panel, classes, colors, "class")
 
 
-def _name_places(axes: Axes, places: Array, panel: Panel, classes: Sequence[str], what: str) -> None:
+def _name_places(
+    axes: Axes, places: Array, panel: Panel, classes: Sequence[str], colors: Sequence[str], what: str
+) -> None:
     """The names of all classes where there is room, else of the two that matter."""
     room = len(classes) <= 30 and sum(map(len, classes)) <= 60
     named = range(len(classes)) if room else sorted({panel.label, panel.runner_up})
     axes.set_xticks([places[i] for i in named], [_short(classes[i]) for i in named], fontsize=9)
     for i, tick in zip(named, axes.get_xticklabels(), strict=True):
         if i in (panel.label, panel.runner_up):
-            tick.set(color=class_color(i, panel), fontweight="bold")
+            tick.set(color=colors[i], fontweight="bold")
     if not room:
         # Two neighbours must not be written over one another.
         for i, tick in zip(named, axes.get_xticklabels(), strict=True):

@@ -18,7 +18,7 @@ from crnr_cli.methods import Method, Samples
 from crnr_cli.results import standout
 from crnr_cli.solvers import Array
 
-FOLDS = 20  # the more, the less smaller is the gallery that answers: with 5 it rejects up to half too many
+FOLDS = 20  # many, so that the gallery that answers is nearly whole: 5 parts rejected up to half too many
 ENOUGH = 1000  # left-out samples: the rate is then known to within a percent or so
 
 
