@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import datasets
 import numpy as np
-from tune import idx
 
 from crnr_cli.methods import Crnr, Samples
 from crnr_cli.recipe import Recipe
@@ -27,15 +27,12 @@ SETTINGS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared/data")
+    parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--a-class", type=int, default=100)
     options = parser.parse_args()
-    if not options.data.is_dir():
-        raise SystemExit(f"skipped: there is no folder {options.data}; name it with --data")
-    folder = options.data / "mnist"
-    pixels, digits = (idx(folder / f"train-{part}-ubyte.gz") for part in ("images-idx3", "labels-idx1"))
-    queries, truth = (idx(folder / f"t10k-{part}-ubyte.gz") for part in ("images-idx3", "labels-idx1"))
+    data = datasets.mnist(options.data)
+    pixels, digits, queries, truth = data.train, data.train_labels, data.test, data.test_labels
     for name, (method, power) in SETTINGS.items():
         recipe = Recipe("features", 784, power=power)
         vectors, _ = recipe.unit_vectors(queries, "float32")

@@ -1,8 +1,8 @@
 """A process that reads pictures for another: a decoder that crashes or hangs takes only this one along.
 
-Its argument is the form, as JSON. It says "ready"; then a line on stdin is a JSON list of paths, and every
-path is answered by a line of JSON, followed by as many bytes of pixels as that line says. It ends with its
-stdin.
+The first line on its stdin is the form, as JSON. It says "ready"; then a line is a JSON list of paths, and
+every path is answered by a line of JSON, followed by as many bytes of pixels as that line says. It ends with
+its stdin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import asdict
 from PIL import Image
 
 from crnr_cli.errors import SampleError
-from crnr_cli.images import Form, read_pixels
+from crnr_cli.images import read_pixels
+from crnr_cli.pixels import Form
 
 READY = b"ready\n"
 
@@ -32,7 +33,7 @@ def answer(path: str, form: Form) -> bytes:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes our stdin
     Image.MAX_IMAGE_PIXELS = None  # the form's max_pixels rules, and answers with a status
-    options = json.loads(sys.argv[1])
+    options = json.loads(sys.stdin.buffer.readline() or sys.exit())
     size = options.pop("size")
     form = Form(size=tuple(size) if size else None, **options)
     sys.stdout.buffer.write(READY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -13,26 +12,36 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from crnr_cli.errors import SampleError
-from crnr_cli.images import Form, Pixels
+from crnr_cli.pixels import Form, Pixels
 
 Answer = Pixels | SampleError
 
+# -P: the folder we are called in may hold a stranger's json.py.
+COMMAND = [sys.executable, "-P", "-m", "crnr_cli.decoder_process"]
 CHUNK = 16  # pictures a request: few enough to share work evenly, enough to keep a decoder busy
 CHUNKS_AHEAD = 32  # decoded and waiting, at most: what bounds the memory
 SECONDS_A_PICTURE = 30.0  # a decoder silent for longer is hung
 
 
-def available_cores() -> int:
-    """The cores this process may use: its affinity and its cgroup's quota, not the machine's count."""
-    cores = len(os.sched_getaffinity(0))
-    with contextlib.suppress(OSError, ValueError):  # no cgroup, or no quota ("max")
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        cores = min(cores, max(1, int(quota) // int(period)))
-    return cores
+_early: list[subprocess.Popen[bytes]] = []
+
+
+@contextlib.contextmanager
+def early_decoder() -> Iterator[None]:
+    """Start a decoder before it is known what it will be asked, while its user loads libraries."""
+    _early.append(_start())
+    try:
+        yield
+    finally:
+        while _early:  # nothing was asked of it
+            _early.pop().communicate()
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 def decode(paths: Sequence[str], form: Form, jobs: int) -> Generator[Answer]:
@@ -107,18 +116,17 @@ class _Decoder:
     """One decoder process. See `decoder_process` for what is said."""
 
     def __init__(self, form: Form) -> None:
-        # -P: the folder we are called in may hold a stranger's json.py.
-        command = [sys.executable, "-P", "-m", "crnr_cli.decoder_process", json.dumps(asdict(form))]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        self._process = _early.pop() if _early else _start()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
         self._heard: float | None = None  # when it last answered; None while nothing is asked of it
         self._hung = False
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.write(json.dumps(asdict(form)).encode() + b"\n")
+            self._requests.flush()
         if not self._replies.readline():
-            raise RuntimeError(f"the decoder process does not start: {' '.join(command)}")
+            raise RuntimeError(f"the decoder process does not start: {' '.join(COMMAND)}")
 
     def ask(self, paths: Sequence[str]) -> None:
         self._heard = time.monotonic()

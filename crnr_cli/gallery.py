@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from crnr_cli import __version__
+from crnr_cli import __version__, memory
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.methods import METHODS, Method, Samples, State, make_method
 from crnr_cli.recipe import Recipe
@@ -207,8 +207,12 @@ def _read(path: Path) -> _Content:
                     f"{path}: gallery format {version}, and this crnr ({__version__}) reads up to {VERSION}; "
                     "please upgrade crnr"
                 )
+            size = path.stat().st_size
+            memory.require(
+                size, f"{path}: the gallery", "classify on a larger machine, or build it with --pca"
+            )
             content = _Content({}, {})
-            _collect(file, "/", 0, path.stat().st_size, content)
+            _collect(file, "/", 0, size, content)
             content.arrays.update({name: _read_array(dataset) for name, dataset in content.arrays.items()})
             return content
     except GalleryError as e:

@@ -9,12 +9,12 @@ import hashlib
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
 from crnr_cli.errors import SampleError
+from crnr_cli.pixels import Form, Pixels
 
 # By content, not by name. EPS would run Ghostscript; the rest nobody asked for.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
@@ -29,29 +29,6 @@ _AS_SEEN = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-
-@dataclass(frozen=True)
-class Form:
-    """What pixels to make of a picture: its own size if `size` is None."""
-
-    size: tuple[int, int] | None  # width, height
-    color: bool = False
-    max_pixels: int = 89_478_485
-    with_hash: bool = False
-    header_only: bool = False  # width and height as seen, and no pixels
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """Row by row, `bands` numbers a pixel; bytes, or float32 for pictures of more than 8 bits."""
-
-    width: int
-    height: int
-    bands: int
-    is_float: bool
-    sha256: str  # of the file; empty unless asked for
-    data: bytes
 
 
 def read_pixels(path: str, form: Form) -> Pixels:

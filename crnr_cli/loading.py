@@ -10,7 +10,7 @@ import numpy as np
 
 from crnr_cli.decoding import decode
 from crnr_cli.errors import SampleError
-from crnr_cli.images import Form, Pixels
+from crnr_cli.pixels import Form, Pixels
 from crnr_cli.solvers import Array
 from crnr_cli.sources import Features, PictureFile, Pictures, Source
 

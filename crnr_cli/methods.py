@@ -52,6 +52,10 @@ class Method(ABC):
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         """(m, K): how far each unit query is from each class; the least wins."""
 
+    def fit_bytes(self, samples: Samples) -> int:
+        """About how much memory `fit` takes at its peak: some arrays in float64 as large as the samples'."""
+        return 3 * 8 * samples.vectors.size
+
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
         return tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
@@ -98,12 +102,19 @@ class NonNegative(CodingMethod):
         )
 
     def fit(self, samples: Samples) -> State:
-        d = samples.vectors.shape[1]
-        form = self.factor
-        if form == "auto":
-            form = solvers.cheaper_form(samples.edges, d, self.class_weight, self.iterations)
-        factorize = solvers.factorize_dense if form == "dense" else solvers.factorize_low_rank
+        factorize = solvers.factorize_dense if self._form(samples) == "dense" else solvers.factorize_low_rank
         return dict(vars(factorize(samples.vectors.T, samples.edges, self.class_weight, self.mu)))
+
+    def fit_bytes(self, samples: Samples) -> int:
+        return solvers.factor_bytes(
+            self._form(samples), samples.edges, samples.vectors.shape[1], samples.vectors.itemsize
+        )
+
+    def _form(self, samples: Samples) -> solvers.FactorForm:
+        if self.factor == "auto":
+            d = samples.vectors.shape[1]
+            return solvers.cheaper_form(samples.edges, d, self.class_weight, self.iterations)
+        return "dense" if self.factor == "dense" else "low-rank"
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         return self.code(state, queries).c.T

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.linalg import eigh
 
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.images import Form
+from crnr_cli.pixels import Form
 from crnr_cli.solvers import Array
 
 
@@ -73,6 +72,8 @@ def principal_axes(raw: Array, count: int, power: float = 1.0) -> Array:
 
     The samples themselves are projected without subtracting the mean, as the method's authors do.
     """
+    from scipy.linalg import eigh  # slow to import, and queries never need it
+
     n, n_inputs = raw.shape
     most = min(n - 1, n_inputs)
     if not 1 <= count <= most:

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -81,27 +81,46 @@ def standout(residuals: Array) -> Array:
 class CsvWriter:
     """Rows as RFC 4180 with LF, floats in as many digits as bring them back."""
 
-    def __init__(self, file: BinaryIO, classes: Sequence[str], dtype: str) -> None:
+    def __init__(self, file: BinaryIO, classes: Sequence[str], dtype: str, top: int | None = None) -> None:
+        """With `top`, the best so many classes of each query take the place of the residuals of all."""
         self._file, self._classes = file, classes
+        self._top = None if top is None else min(top, len(classes))
         self._float = "%.9g" if dtype == "float32" else "%r"
-        self._residuals = "".join(f",{self._float}" for _ in classes)
-        self._write([",".join([*COLUMNS, *(_field(f"residual:{name}") for name in classes)])])
+        if self._top is None:
+            self._extra = [f"residual:{name}" for name in classes]
+            self._row = f",{self._float}" * len(classes)
+        else:
+            self._extra = [f"{what}_{i + 1}" for i in range(self._top) for what in ("label", "residual")]
+            self._row = f",%s,{self._float}" * self._top
+        self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
 
     def write(self, answers: Answers) -> list[Prediction]:
         """Append a batch; returns what was written."""
-        residuals = iter(answers.residuals.tolist())
+        extras = iter(self._extra_values(answers.residuals))
         rows = list(predictions(answers, self._classes))
         lines = []
         for row in rows:
             head = f"{_field(row.path)},{_field(row.truth)},{_field(row.label)}"
             if row.residual is None:
-                lines.append(f"{head},,,,{_field(row.status)}" + "," * len(self._classes))
+                lines.append(f"{head},,,,{_field(row.status)}" + "," * len(self._extra))
             else:
                 residual, margin = self._float % row.residual, self._float % row.margin
                 answer = f"{residual},{_field(row.runner_up)},{margin},{row.status}"
-                lines.append(f"{head},{answer}{self._residuals % tuple(next(residuals))}")
+                lines.append(f"{head},{answer}{self._row % tuple(next(extras))}")
         self._write(lines)
         return rows
+
+    def _extra_values(self, residuals: Array) -> list[list[Any]]:
+        """What follows the fixed columns of every answered query."""
+        if self._top is None:
+            return residuals.tolist()  # type: ignore[no-any-return]
+        order = np.argsort(residuals, axis=1, kind="stable")[:, : self._top]
+        best = np.take_along_axis(residuals, order, axis=1)
+        names = [_field(name) for name in self._classes]
+        return [
+            [value for i, residual in zip(row, values, strict=True) for value in (names[i], residual)]
+            for row, values in zip(order.tolist(), best.tolist(), strict=True)
+        ]
 
     def _write(self, lines: list[str]) -> None:
         if lines:

@@ -13,6 +13,7 @@ scaled multiplier u live in one array v = c - u, as z = max(v, 0) and u = max(-v
     c_(t+1) = c_1 + H |v_t|            v_(t+1) = c_(t+1) + min(v_t, 0)
 
 H is held either as it is (dense) or as a block-diagonal matrix less a product of rank d (low rank).
+SciPy is imported where a factor is made, and only there: classify never does, and starts the faster.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cholesky, solve_triangular
-from scipy.linalg.lapack import dpotrf, dpotri
 
 Array = npt.NDArray[Any]
 FactorForm = Literal["dense", "low-rank"]
@@ -61,8 +60,9 @@ class LowRankFactor:
     E: Array  # (n, d)
     W: Array  # (d, d)
     block_edges: Array  # where each diagonal block of B starts, and n
-    squares: Array  # the blocks of at most 2d samples, one after the other, each row by row
-    talls: Array  # (samples in blocks of more than 2d, d): rows G_i', for B_i = I - G_i' G_i
+    block_is_tall: Array  # whether it is one class of more than 2d samples
+    squares: Array  # the blocks that are not, one after the other, each row by row; none if lam = 0
+    talls: Array  # (samples in the blocks that are, d): rows G_i', for B_i = I - G_i' G_i
 
     def first_code(self, Y: Array) -> Array:
         c1: Array = self.E @ (self.W @ Y)
@@ -71,31 +71,31 @@ class LowRankFactor:
     def product(self, A: Array, out: Array) -> None:
         """out = B A - E (E'A), a block of rows at a time so that the difference is taken in cache."""
         EtA = self.E.T @ A
-        for rows, block in self._blocks():
+        for rows, tall, block in self._blocks():
             np.matmul(self.E[rows], EtA, out=out[rows])
             if block is None:
                 BA = A[rows]
-            elif block.shape[0] == block.shape[1]:
-                BA = block @ A[rows]
-            else:
+            elif tall:
                 BA = A[rows] - block @ (block.T @ A[rows])
+            else:
+                BA = block @ A[rows]
             np.subtract(BA, out[rows], out=out[rows])
 
-    def _blocks(self) -> Iterator[tuple[slice, Array | None]]:
-        """Each block's rows, with its square, its G', or None where B is the identity (lam = 0)."""
-        d = self.E.shape[1]
+    def _blocks(self) -> Iterator[tuple[slice, bool, Array | None]]:
+        """Each block's rows, whether it is tall, and its G' or square; None where B is the identity."""
         identity = not self.squares.size and not self.talls.size
-        square = tall = 0
-        for start, stop in pairwise(self.block_edges.tolist()):
-            size = stop - start
+        next_square = next_tall = 0
+        for (start, stop), tall in zip(pairwise(self.block_edges.tolist()), self.block_is_tall, strict=True):
+            rows, size = slice(start, stop), stop - start
             if identity:
-                yield slice(start, stop), None
-            elif size > 2 * d:
-                yield slice(start, stop), self.talls[tall : tall + size]
-                tall += size
+                yield rows, False, None
+            elif tall:
+                yield rows, True, self.talls[next_tall : next_tall + size]
+                next_tall += size
             else:
-                yield slice(start, stop), self.squares[square : square + size * size].reshape(size, size)
-                square += size * size
+                square = self.squares[next_square : next_square + size * size]
+                yield rows, False, square.reshape(size, size)
+                next_square += size * size
 
 
 Factor = DenseFactor | LowRankFactor
@@ -111,18 +111,18 @@ class Code:
     converged: Array  # (m,), whether tol was reached
 
 
-def join_classes(edges: Array, d: int, lam: float) -> Array:
-    """Edges of the diagonal blocks: neighbouring small classes joined, tall classes alone."""
-    joined = [0]
+def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
+    """Edges of the diagonal blocks, and which are tall: tall classes alone, small neighbours joined."""
+    joined, is_tall = [0], []
     for start, stop in pairwise(edges.tolist()):
-        tall = lam > 0 and stop - start > 2 * d
+        tall = stop - start > 2 * d
         if tall and joined[-1] != start:
             joined.append(start)
-        if tall or stop - joined[-1] >= BLOCK_SAMPLES:
+            is_tall.append(False)
+        if tall or stop - joined[-1] >= BLOCK_SAMPLES or stop == edges[-1]:
             joined.append(stop)
-    if joined[-1] != edges[-1]:
-        joined.append(int(edges[-1]))
-    return np.array(joined, dtype=np.int64)
+            is_tall.append(tall)
+    return np.array(joined), np.array(is_tall)
 
 
 def multiplications(form: FactorForm, edges: Array, d: int, lam: float, iterations: int) -> float:
@@ -130,8 +130,9 @@ def multiplications(form: FactorForm, edges: Array, d: int, lam: float, iteratio
     n = float(edges[-1])
     if form == "dense":
         return n * d + (iterations - 1) * n * n
-    sizes = np.diff(join_classes(edges, d, lam)).astype(float)
-    blocks = np.where(sizes > 2 * d, 2 * d * sizes, sizes * sizes).sum() if lam > 0 else 0.0
+    block_edges, is_tall = join_classes(edges, d)
+    sizes = np.diff(block_edges).astype(float)
+    blocks = np.where(is_tall, 2 * d * sizes, sizes * sizes).sum() if lam > 0 else 0.0
     return n * d + d * d + (iterations - 1) * (2 * n * d + float(blocks))
 
 
@@ -139,6 +140,17 @@ def cheaper_form(edges: Array, d: int, lam: float, iterations: int) -> FactorFor
     dense = multiplications("dense", edges, d, lam, iterations)
     low_rank = multiplications("low-rank", edges, d, lam, iterations)
     return "dense" if dense <= low_rank else "low-rank"
+
+
+def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
+    """About what making a factor takes at its peak, beside the samples."""
+    n = int(edges[-1])
+    if form == "dense":
+        return n * n * (3 * 8 + itemsize) + n * d * (2 * 8 + itemsize)
+    block_edges, is_tall = join_classes(edges, d)
+    sizes = np.diff(block_edges)
+    blocks = int(np.where(is_tall, d * sizes, sizes * sizes).sum())
+    return n * d * itemsize + 2 * blocks * itemsize + 4 * 8 * (int(sizes.max()) * d + d * d)
 
 
 def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFactor:
@@ -166,17 +178,19 @@ def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
 
 def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
     """Computed in float64 a block at a time, kept in the type of X."""
+    from scipy.linalg import cholesky, solve_triangular
+
     d, n = X.shape
-    block_edges = join_classes(edges, d, lam)
+    block_edges, is_tall = join_classes(edges, d)
     squares: list[Array] = []
     talls: list[Array] = []
     S = np.eye(d)
     E = np.empty((n, d), X.dtype)
-    for start, stop in pairwise(block_edges.tolist()):
+    for (start, stop), tall in zip(pairwise(block_edges.tolist()), is_tall, strict=True):
         Xb = X[:, start:stop].astype(np.float64)
         if lam == 0:
             BXt = Xb.T
-        elif stop - start > 2 * d:
+        elif tall:
             # B_i = I - X_i' (mu/(2 lam) I + X_i X_i')^-1 X_i = I - G'G
             G = solve_triangular(cholesky(Xb @ Xb.T + mu / (2 * lam) * np.eye(d), lower=True), Xb, lower=True)
             talls.append(G.T.astype(X.dtype))
@@ -195,6 +209,7 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
         E=E,
         W=((1 + lam) * scaled_inverse).astype(X.dtype),
         block_edges=block_edges,
+        block_is_tall=is_tall.astype(np.uint8),
         squares=np.concatenate([np.empty(0, X.dtype), *squares]),
         talls=np.concatenate([np.empty((0, d), X.dtype), *talls]),
     )
@@ -212,6 +227,8 @@ def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
 
 def inverse(Q: Array) -> Array:
     """The inverse of a symmetric positive definite matrix, symmetric to the last bit."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
     lower, info = dpotrf(Q, lower=1)
     if info == 0:
         lower, info = dpotri(lower, lower=1)
@@ -264,9 +281,9 @@ def _admm_until(factor: Factor, Y: Array, iterations: int, tol: float) -> Code:
 
 def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
     """r_i = ||y - X_i c_i|| for every class and query, (K x m)."""
-    r = np.empty((len(edges) - 1, Y.shape[1]), Y.dtype)
+    r, R = np.empty((len(edges) - 1, Y.shape[1]), Y.dtype), np.empty_like(Y)
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
-        R = X[:, start:stop] @ c[start:stop]
+        np.matmul(X[:, start:stop], c[start:stop], out=R)
         R -= Y
         np.einsum("dm,dm->m", R, R, out=r[i])
     return np.sqrt(r, out=r)

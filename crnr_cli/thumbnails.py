@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from crnr_cli.decoding import available_cores, decode
-from crnr_cli.images import Form, Pixels
+from crnr_cli.cores import available_cores
+from crnr_cli.decoding import decode
+from crnr_cli.pixels import Form, Pixels
 from crnr_cli.solvers import Array
 
 SIDE = 96  # at most, in pixels

@@ -9,6 +9,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out
+from crnr_cli.cores import use_cores
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -70,6 +71,7 @@ def build(
     if dtype not in ("float32", "float64"):
         raise typer.BadParameter(f"--dtype must be float32 or float64, not {dtype}")
     with boundary():
+        use_cores(jobs)
         from crnr_cli.features import Keys
         from crnr_cli.gallery import describe
         from crnr_cli.jobs.build import BuildOptions

@@ -10,6 +10,8 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import SKIPPED, boundary, say, shown_progress
+from crnr_cli.cores import use_cores
+from crnr_cli.decoding import early_decoder
 
 
 def classify(
@@ -19,6 +21,15 @@ def classify(
         str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout.")
     ] = "-",
     reject: options.Reject = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="K",
+            help="Write the K best classes as label_1,residual_1,...",
+            show_default="the residuals of all",
+        ),
+    ] = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     null: options.NulSeparated = False,
@@ -28,7 +39,8 @@ def classify(
     quiet: options.Quiet = False,
 ) -> None:
     """Label every input by the gallery: one CSV row each, with the residual of every class."""
-    with boundary():
+    with boundary(), early_decoder():
+        use_cores(jobs)
         from crnr_cli.features import Keys
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.classify import classify as run
@@ -38,7 +50,7 @@ def classify(
                 sources,
                 gallery,
                 sys.stdout.buffer if output == "-" else Path(output),
-                QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs, reject),
+                QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs, reject, top),
                 progress,
             )
         if not quiet:

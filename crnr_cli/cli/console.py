@@ -33,6 +33,9 @@ class _Terminated(BaseException):
 
 def say(words: str, *, style: str | None = None) -> None:
     """A line on stderr. No markup: Rich would delete [ar] from /data/[ar]/x.png."""
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"{words}\n")
+        return
     from rich.console import Console
 
     Console(stderr=True, highlight=False).print(words, style=style, markup=False, soft_wrap=True, emoji=False)

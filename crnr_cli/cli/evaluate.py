@@ -12,6 +12,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import GATE_MISSED, boundary, print_json, say, shown_progress
+from crnr_cli.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,6 +56,7 @@ def evaluate(
 ) -> None:
     """Score predictions against the truth: accuracy, precision, recall, F1 and what was mistaken for what."""
     with boundary():
+        use_cores(jobs)
         from crnr_cli.features import Keys
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.evaluate import evaluate as run
@@ -144,10 +146,12 @@ def _show(report: EvaluateReport) -> None:
     console.print(_summary(report))
     console.print(_class_table(scores))
     matrix = _confusion_table(scores)
-    # 0 to the console means as wide as it likes: measure the whole before deciding what to show.
+    # Measured as if there were room for all of it, before deciding what to show.
     if console.measure(matrix, options=console.options.update(max_width=10_000)).maximum <= console.width:
+        console.print("confusion: rows are truth, columns are labels")
         console.print(matrix)
     else:
+        console.print("most confused; the full matrix: --confusion FILE")
         console.print(_confused_pairs(scores))
 
 
@@ -208,7 +212,7 @@ def _confusion_table(scores: Scores) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="confusion: rows are truth, columns are labels", title_justify="left")
+    table = Table()
     table.add_column("truth")
     for score in scores.classes:
         table.add_column(Text(score.name), justify="right", no_wrap=True)
@@ -227,16 +231,11 @@ def _confused_pairs(scores: Scores) -> Table:
 
     from crnr_cli.metrics import most_confused
 
-    pairs = most_confused(scores)
-    table = Table(
-        title=f"most confused, {min(10, len(pairs))} of {len(pairs)} kinds of mistake; "
-        "the full matrix: --confusion FILE",
-        title_justify="left",
-    )
+    table = Table()
     for column in ("truth", "taken for"):
         table.add_column(column)
     table.add_column("times", justify="right")
-    for truth, label, count in pairs[:10]:
+    for truth, label, count in most_confused(scores)[:10]:
         table.add_row(Text(truth), Text(label), str(count))
     return table
 

@@ -10,6 +10,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import boundary, print_json, say
+from crnr_cli.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,6 +42,7 @@ def explain(
 ) -> None:
     """Show why a query gets its label: what each class leaves over, and the samples that made the answer."""
     with boundary():
+        use_cores(None)
         from crnr_cli.features import Keys
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.explain import explain as run

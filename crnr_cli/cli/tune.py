@@ -9,7 +9,15 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.build import parse_size
-from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out
+from crnr_cli.cli.console import (
+    SKIPPED,
+    boundary,
+    print_json,
+    say,
+    shown_progress,
+    tell_left_out,
+)
+from crnr_cli.cores import use_cores
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tune import Trial, TuneReport
@@ -72,6 +80,7 @@ def tune(
     if any(count < 0 or count != int(count) for count in components):
         raise typer.BadParameter(f"--pca {pca!r}: write whole numbers with commas between, such as 0,100,300")
     with boundary():
+        use_cores(jobs)
         from crnr_cli.extras import require
         from crnr_cli.features import Keys
         from crnr_cli.jobs.build import BuildOptions

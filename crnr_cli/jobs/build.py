@@ -11,15 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from crnr_cli.decoding import available_cores, decode
+from crnr_cli import memory
+from crnr_cli.cores import available_cores
+from crnr_cli.decoding import decode
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.features import Keys
 from crnr_cli.files import check_output, replacing
 from crnr_cli.gallery import Gallery, save_gallery
-from crnr_cli.images import Form, Pixels
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.methods import Method, Samples, make_method
+from crnr_cli.pixels import Form, Pixels
 from crnr_cli.recipe import Recipe, principal_axes
 from crnr_cli.rejection import calibrate
 from crnr_cli.results import UNKNOWN
@@ -128,6 +130,7 @@ def read_samples(
     """All samples that can be used: their raw values, or their unit vectors without PCA."""
     jobs = options.jobs or available_cores()
     recipe, notes = _recipe_before_pca(source, options, jobs, progress)
+    _refuse_too_large(len(source), recipe, options)
     labelled = LabelledVectors(recipe, notes=notes)
     kept: list[Array] = []
     done = 0
@@ -165,6 +168,12 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     class_index = np.array([position[label] for label in labelled.labels])
     order = np.argsort(class_index, kind="stable")
     samples = Samples.of(labelled.vectors[order], class_index[order])
+    n, d = samples.vectors.shape
+    memory.require(
+        method.fit_bytes(samples),
+        f"fitting {method.name} to {n} samples of dimension {d}",
+        "use --pca or fewer samples",
+    )
     if len(classes) == 1:
         labelled.notes.append(f"only one class, {classes[0]}: classify will refuse this gallery")
     return Gallery(
@@ -237,6 +246,17 @@ def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[lis
         labelled.labels.append(folders[0])
         labelled.hashes.append(content_hash or hashlib.sha256(batch.values[row].tobytes()).hexdigest())
     return good, vectors
+
+
+def _refuse_too_large(n: int, recipe: Recipe, options: BuildOptions) -> None:
+    """Before anything is read: the vectors, and what PCA takes beside them."""
+    itemsize = np.dtype(options.dtype).itemsize
+    needed = n * (options.pca or recipe.n_inputs) * itemsize
+    if options.pca:
+        needed += n * recipe.n_inputs * (itemsize + 8) + 3 * 8 * min(n, recipe.n_inputs) ** 2
+    memory.require(
+        needed, f"reading {n} samples of {recipe.n_inputs} numbers", "use a smaller --size or --pca"
+    )
 
 
 def _refuse_non_finite(labelled: LabelledVectors, source: Source) -> None:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from crnr_cli.decoding import available_cores
+from crnr_cli.cores import available_cores
 from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError
 from crnr_cli.features import Keys
 from crnr_cli.files import check_output, replacing
 from crnr_cli.gallery import Gallery, load_gallery
-from crnr_cli.images import Form
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
+from crnr_cli.pixels import Form
 from crnr_cli.rejection import calibrate
 from crnr_cli.results import Answers, CsvWriter
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
@@ -29,6 +29,7 @@ class QueryOptions:
     max_pixels: int = Form.max_pixels
     jobs: int | None = None
     reject: float | None = None  # say unknown, at this rate of false rejections
+    top: int | None = None  # write only so many best classes, not the residuals of all
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def answer(
     least_standout = _least_standout(gallery, options)
     done = 0
     progress("classifying", 0, len(source))
-    for batch in raw_batches(source, form, _batch_size(gallery), jobs):
+    for batch in raw_batches(source, form, batch_size(len(gallery.names)), jobs):
         vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
         errors = _merged(batch.errors, faults)
         good = [fault is None for fault in faults]
@@ -110,7 +111,7 @@ def answer(
 def _write(
     gallery: Gallery, source: Source, file: BinaryIO, options: QueryOptions, progress: Progress
 ) -> ClassifyReport:
-    writer = CsvWriter(file, gallery.classes, gallery.dtype)
+    writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top)
     statuses: Counter[str] = Counter()
     skipped = 0
     for answers in answer(gallery, source, options, progress):
@@ -139,9 +140,9 @@ def _check_place(output: Path, names: Sequence[str]) -> None:
             raise OutputError(f"{output}: lies inside the queries {name}; write it somewhere else")
 
 
-def _batch_size(gallery: Gallery) -> int:
+def batch_size(n_samples: int) -> int:
     """Queries coded at once: some 32 MB an array of state, and products large enough to be fast."""
-    return max(64, min(512, 2**23 // len(gallery.names)))
+    return max(64, min(512, 2**23 // n_samples))
 
 
 def _merged(

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from crnr_cli import plots
 from crnr_cli.errors import UsageError
 from crnr_cli.files import check_output
-from crnr_cli.images import Form
 from crnr_cli.jobs.explain import Carrier, ExplainReport, Explanation
 from crnr_cli.pages import write_page
+from crnr_cli.pixels import Form
 from crnr_cli.results import as_text
 from crnr_cli.solvers import Array
 from crnr_cli.thumbnails import data_uri, thumbnails

@@ -9,10 +9,10 @@ from typing import Any
 
 from crnr_cli.errors import GalleryError
 from crnr_cli.gallery import describe, load_gallery
-from crnr_cli.images import Form
 from crnr_cli.jobs.evaluate import EvaluateReport
 from crnr_cli.metrics import macro_intervals, most_confused, wilson
 from crnr_cli.pages import write_page
+from crnr_cli.pixels import Form
 from crnr_cli.report import (
     MISTAKES,
     WORST,

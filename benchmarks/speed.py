@@ -1,0 +1,405 @@
+"""How fast, against the machine's own limit and against programs that do the same: ratios of one run.
+
+python benchmarks/speed.py [coding ar build faces csv pictures photographs start ...] [--json]
+
+Every ratio is of two times measured in this run on this machine. The data is not part of the project:
+--data names the folder that holds it. What is not there is skipped, and the skip is said.
+"""
+
+from __future__ import annotations
+
+import io
+import json as json_module
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import datasets
+import numpy as np
+import typer
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from crnr_cli import solvers
+from crnr_cli.cores import available_cores
+from crnr_cli.images import read_pixels
+from crnr_cli.methods import Samples, make_method
+from crnr_cli.pixels import Form
+from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.results import Answers, CsvWriter
+
+CRNR = [sys.executable, "-m", "crnr_cli"]
+BATCH = 512
+
+
+@dataclass(frozen=True)
+class Figure:
+    what: str
+    ours: str
+    against: str
+    ratio: float
+    demand: str
+    met: bool
+
+
+def best(work: Callable[[], object], times: int = 3) -> float:
+    """The least of several times: what the work takes when nothing else disturbs it."""
+    return min(_seconds(work) for _ in range(times))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def at_least(what: str, ours: str, against: str, ratio: float, least: float) -> Figure:
+    return Figure(what, ours, against, ratio, f">= {least:g}", ratio >= least)
+
+
+def at_most(what: str, ours: str, against: str, ratio: float, most: float) -> Figure:
+    return Figure(what, ours, against, ratio, f"<= {most:g}", ratio <= most)
+
+
+def unit_rows(raw: np.ndarray, dtype: str) -> np.ndarray:
+    return Recipe("features", raw.shape[1]).unit_vectors(raw, dtype)[0]
+
+
+def plain_loop(X: np.ndarray, edges: np.ndarray, Y: np.ndarray, lam: float, mu: float, inverse: np.ndarray):
+    """What the authors' program does, a query at a time: five matrix-vector products and K residuals."""
+    labels = []
+    for y in Y.T:
+        z = delta = np.zeros(X.shape[1])
+        Xy = (1 + lam) * (X.T @ y)
+        for _ in range(5):
+            c = inverse @ (Xy + (mu * z + delta) / 2)
+            z = np.maximum(0, c - delta / mu)
+            delta = delta + mu * (z - c)
+        residuals = [np.linalg.norm(y - X[:, start:stop] @ c[start:stop]) for start, stop in pairwise(edges)]
+        labels.append(int(np.argmin(residuals)))
+    return labels
+
+
+def dense_inverse(X: np.ndarray, edges: np.ndarray, lam: float, mu: float) -> np.ndarray:
+    Q = X.T @ X
+    for start, stop in pairwise(edges):
+        Q[start:stop, start:stop] *= 1 + lam
+    Q[np.diag_indices_from(Q)] += mu / 2
+    return np.linalg.inv(Q)
+
+
+def classify_all(samples: Samples, state: dict, method, queries: np.ndarray) -> np.ndarray:
+    batches = [queries[start : start + BATCH] for start in range(0, len(queries), BATCH)]
+    return np.concatenate([method.residuals(samples, state, batch).argmin(axis=1) for batch in batches])
+
+
+def coding(data: Path) -> list[Figure]:
+    """Coding and residuals, MNIST 500 a class."""
+    split = datasets.draw(datasets.mnist(data), 500, 0)
+    edges = np.arange(0, 5001, 500)
+    method = make_method("crnr", {"lam": 0.1})
+    A = np.random.default_rng(0).random((2000, 2000), dtype=np.float32)
+    figures, ours = [], {}
+    for dtype in ("float32", "float64"):
+        samples = Samples(unit_rows(split.train, dtype), edges)
+        queries = unit_rows(split.test[:4000], dtype)
+        state = method.fit(samples)
+        ours[dtype] = best(lambda s=samples, t=state, q=queries: classify_all(s, t, method, q))
+        if dtype == "float32":
+            sgemm = 2 * 2000**3 / best(lambda: A @ A, 10)
+            operations = 2 * 4000 * (solvers.multiplications("low-rank", edges, 784, 0.1, 5) + 5000 * 784)
+            rate = operations / ours[dtype]
+            figures.append(
+                at_least(
+                    "coding + residuals, MNIST 500 a class, float32",
+                    f"{rate / 1e9:.0f} GFLOP/s, {ours[dtype] / 4:.3f} ms a query",
+                    f"sgemm {sgemm / 1e9:.0f} GFLOP/s",
+                    rate / sgemm,
+                    0.7,
+                )
+            )
+    X, Y = samples.vectors.T, queries.T
+    inverse = dense_inverse(X, edges, 0.1, 0.1)
+    loop = _seconds(lambda: plain_loop(X, edges, Y[:, :100], 0.1, 0.1, inverse)) * 40
+    for dtype, least in (("float64", 25), ("float32", 50)):
+        figures.append(
+            at_least(
+                f"the same, {dtype}",
+                f"{ours[dtype] / 4:.3f} ms a query",
+                f"plain loop, {loop / 4:.1f} ms a query",
+                loop / ours[dtype],
+                least,
+            )
+        )
+    return figures
+
+
+def build(data: Path) -> list[Figure]:
+    """The factor, MNIST 500 a class."""
+    split = datasets.draw(datasets.mnist(data), 500, 0)
+    edges = np.arange(0, 5001, 500)
+    samples = Samples(unit_rows(split.train, "float32"), edges)
+    X = samples.vectors.T.astype(np.float64)
+    ours = best(lambda: make_method("crnr", {"lam": 0.1}).fit(samples))
+    dense = _seconds(lambda: dense_inverse(X, edges, 0.1, 0.1))
+    return [
+        at_least(
+            "build, MNIST 500 a class", f"{ours:.2f} s", f"dense inverse, {dense:.2f} s", dense / ours, 5
+        )
+    ]
+
+
+def ar(data: Path) -> list[Figure]:
+    """The authors' AR demo, all three dimensions, from the .mat file to accuracy."""
+    settings = ((54, 1e-3), (120, 1e-2), (300, 1e-3))
+
+    def demo(classify: Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]) -> list[float]:
+        split = datasets.ar(data)
+        order = np.argsort(split.train_labels, kind="stable")
+        train, labels = split.train[order], split.train_labels[order]
+        edges = np.concatenate([[0], np.cumsum(np.bincount(labels))])
+        accuracies = []
+        for dimension, lam in settings:
+            recipe = Recipe("features", train.shape[1], pca=principal_axes(train, dimension))
+            X, Y = (recipe.unit_vectors(raw, "float64")[0] for raw in (train, split.test))
+            accuracies.append(float(np.mean(classify(X, edges, Y, lam) == split.test_labels)))
+        return accuracies
+
+    def ours(X: np.ndarray, edges: np.ndarray, Y: np.ndarray, lam: float) -> np.ndarray:
+        method, samples = make_method("crnr", {"lam": lam}), Samples(X, edges)
+        return classify_all(samples, method.fit(samples), method, Y)
+
+    def plain(X: np.ndarray, edges: np.ndarray, Y: np.ndarray, lam: float) -> np.ndarray:
+        return np.array(plain_loop(X.T, edges, Y.T, lam, 0.1, dense_inverse(X.T, edges, lam, 0.1)))
+
+    assert demo(ours) == demo(plain)
+    our_time, plain_time = best(lambda: demo(ours)), best(lambda: demo(plain), 1)
+    return [
+        at_least(
+            "AR demo, three dimensions", f"{our_time:.2f} s", f"plain loop, {plain_time:.2f} s",
+            plain_time / our_time, 10,
+        )
+    ]  # fmt: skip
+
+
+def faces(data: Path) -> list[Figure]:
+    """Many small classes: the loop over classes, in the residuals, against the products of the coding."""
+    figures = []
+    rng = np.random.default_rng(0)
+    for n_classes in (100, 300, 1000):
+        X = unit_rows(rng.standard_normal((7 * n_classes, 300)), "float32").T
+        Y = np.ascontiguousarray(unit_rows(rng.standard_normal((BATCH, 300)), "float32").T)
+        edges = np.arange(0, 7 * n_classes + 1, 7)
+        factor = solvers.factorize_low_rank(X, edges, 0.01, 0.1)
+        c = solvers.admm(factor, Y, 5).c
+        coded = best(lambda f=factor, y=Y: solvers.admm(f, y, 5), 5)
+        loop = best(lambda x=X, e=edges, c=c, y=Y: solvers.class_residuals(x, e, c, y), 5)
+        figures.append(
+            at_most(
+                f"the loop over {n_classes} classes of 7",
+                f"{loop * 1e3 / BATCH:.3f} ms a query",
+                f"the products of the coding, {coded * 1e3 / BATCH:.3f} ms",
+                loop / coded,
+                1,
+            )
+        )
+    return figures
+
+
+def csv(data: Path) -> list[Figure]:
+    """Writing the wide CSV of 1,000 classes against coding the same queries."""
+    rng = np.random.default_rng(0)
+    samples = Samples(unit_rows(rng.standard_normal((7000, 512)), "float32"), np.arange(0, 7001, 7))
+    queries = unit_rows(rng.standard_normal((BATCH, 512)), "float32")
+    method = make_method("crnr", {})
+    state = method.fit(samples)
+    residuals = method.residuals(samples, state, queries)
+    coded = best(lambda: method.residuals(samples, state, queries))
+    names = [f"person {i:04}" for i in range(1000)]
+    answers = Answers([f"q/{i}.png" for i in range(BATCH)], [None] * BATCH, [None] * BATCH, residuals)
+    figures = []
+    for top, most in ((None, 1.0), (5, 0.1)):
+        written = best(lambda t=top: CsvWriter(io.BytesIO(), names, "float32", t).write(answers))
+        figures.append(
+            at_most(
+                f"writing rows of {'1,000 residuals' if top is None else f'--top {top}'}",
+                f"{written * 1e3 / BATCH:.3f} ms a row",
+                f"coding it, {coded * 1e3 / BATCH:.3f} ms",
+                written / coded,
+                most,
+            )
+        )
+    return figures
+
+
+def pictures(data: Path) -> list[Figure]:
+    """20,000 small PNG files to a CSV, and its memory."""
+    split = datasets.mnist(data)
+    drawn = datasets.draw(split, 50, 0)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for i, (pixels, label) in enumerate(zip(drawn.train, drawn.train_labels, strict=True)):
+            (folder / "gallery" / str(label)).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels.reshape(28, 28)).save(folder / "gallery" / str(label) / f"{i}.png")
+        for count in (2_000, 20_000):
+            (folder / str(count)).mkdir()
+        for i, pixels in enumerate(split.train[:20_000]):
+            path = folder / "20000" / f"{i:05}.png"
+            Image.fromarray(pixels.reshape(28, 28)).save(path)
+            if i < 2_000:
+                shutil.copy(path, folder / "2000")
+        subprocess.run([*CRNR, "build", "-q", "gallery", "--lam", "0.1"], cwd=folder, check=True)
+        peaks, times = {}, {}
+        for count in (2_000, 20_000):
+            times[count], peaks[count] = _run(["classify", "-q", str(count), "-o", f"{count}.csv"], folder)
+        paths = sorted(str(path) for path in (folder / "20000").iterdir())
+        form = Form((28, 28))
+        decoding = _seconds(lambda: _decode_on_all_cores(paths, form))
+        samples = Samples(unit_rows(drawn.train, "float32"), np.arange(0, 501, 50))
+        queries = unit_rows(split.train[:20_000], "float32")
+        method = make_method("crnr", {"lam": 0.1})
+        state = method.fit(samples)
+        coded = best(lambda: classify_all(samples, state, method, queries))
+    return [
+        at_most(
+            "20,000 PNG files to a CSV",
+            f"{times[20_000]:.1f} s",
+            f"decoding {decoding:.1f} s + coding {coded:.1f} s",
+            times[20_000] / (decoding + coded),
+            1.2,
+        ),
+        at_most(
+            "its peak memory",
+            f"{peaks[20_000] / 1e6:.0f} MB at 20,000",
+            f"{peaks[2_000] / 1e6:.0f} MB at 2,000",
+            peaks[20_000] / peaks[2_000],
+            1.1,
+        ),
+    ]
+
+
+def _run(arguments: list[str], folder: Path, stdin: bytes = b"") -> tuple[float, int]:
+    """Seconds and peak bytes of a command, from its own process."""
+    started = time.perf_counter()
+    with subprocess.Popen([*CRNR, *arguments], cwd=folder, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(stdin)
+        process.stdin.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"crnr {' '.join(arguments)} ended with {process.returncode}")
+    return time.perf_counter() - started, usage.ru_maxrss * 1024
+
+
+def _decode_on_all_cores(paths: list[str], form: Form) -> None:
+    with ProcessPoolExecutor(available_cores()) as pool:
+        for _ in pool.map(read_pixels, paths, [form] * len(paths), chunksize=256):
+            pass
+
+
+def photographs(data: Path) -> list[Figure]:
+    """A folder of JPEG photographs, repeated, to a CSV."""
+    train = datasets.find(data, "flowers12/train")
+    paths = sorted(str(path) for path in (data / "flowers12").glob("*/*/*.jpg")) * 10
+
+    def full_size() -> None:
+        for path in paths:
+            with Image.open(path) as image:
+                image.convert("L").resize((32, 32), Image.Resampling.BILINEAR)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run([*CRNR, "build", "-q", str(train.resolve())], cwd=folder, check=True)
+        listing = "\n".join(str(Path(path).resolve()) for path in paths).encode()
+        ours, _ = _run(["classify", "-q", "-", "-o", "out.csv"], folder, listing)
+    alone = _seconds(full_size)
+    return [
+        at_least(
+            f"{len(paths)} photographs to a CSV",
+            f"{ours:.1f} s",
+            f"decoding at full size, one thread, {alone:.1f} s",
+            alone / ours,
+            2.5,
+        )
+    ]
+
+
+BARE = """
+import typer
+app = typer.Typer()
+@app.command()
+def one(name: str = "x") -> None: "One."
+@app.command()
+def two(name: str = "x") -> None: "Two."
+app()
+"""
+
+
+def start(data: Path) -> list[Figure]:
+    """How long a command takes that has nothing to do."""
+
+    def run(*command: str, cwd: Path | None = None) -> float:
+        return best(lambda: subprocess.run(command, cwd=cwd, check=True, capture_output=True), 15)
+
+    sample = Path(__file__).parent.parent / "sample_data"
+    bare, ours = run(sys.executable, "-c", BARE, "--help"), run(*CRNR, "--help")
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run([*CRNR, "build", "-q", str((sample / "gallery").resolve())], cwd=name, check=True)
+        query = str(next((sample / "queries" / "3").iterdir()).resolve())
+        one = run(*CRNR, "classify", query, cwd=Path(name))
+    libraries = run(sys.executable, "-c", "import numpy, h5py")
+    parsing = run(sys.executable, "-c", BARE, "one", "--name", "y")
+    return [
+        at_most("crnr --help", f"{ours * 1e3:.0f} ms", f"bare Typer, {bare * 1e3:.0f} ms", ours / bare, 1.5),
+        at_most(
+            "crnr classify of one picture",
+            f"{one * 1e3:.0f} ms",
+            f"import of NumPy and h5py, {libraries * 1e3:.0f} ms "
+            f"(a bare Typer command that does nothing: {parsing * 1e3:.0f} ms)",
+            one / libraries,
+            2,
+        ),
+    ]
+
+
+PARTS = {part.__name__: part for part in (coding, build, ar, faces, csv, pictures, photographs, start)}
+
+
+def main(
+    parts: Annotated[list[str] | None, typer.Argument(help=", ".join(PARTS), show_default="all")] = None,
+    data: Annotated[Path, typer.Option(help="Folder that holds the data.")] = datasets.DEFAULT_FOLDER,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    figures: list[Figure] = []
+    for name in parts or PARTS:
+        print(f"{name}: {PARTS[name].__doc__}", file=sys.stderr)
+        try:
+            figures += PARTS[name](data)
+        except SystemExit as skip:
+            print(skip, file=sys.stderr)
+    if json:
+        print(json_module.dumps([asdict(figure) for figure in figures], indent=2))
+        return
+    table = Table()
+    for column in ("what", "ours", "against"):
+        table.add_column(column)
+    for column in ("ratio", "demand", ""):
+        table.add_column(column, justify="right")
+    for f in figures:
+        table.add_row(f.what, f.ours, f.against, f"{f.ratio:.2f}", f.demand, "" if f.met else "missed")
+    Console(width=150 if not sys.stdout.isatty() else None).print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)

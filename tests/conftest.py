@@ -1,0 +1,58 @@
+"""What many tests need: the sample data, a runner of commands, and small galleries made on the spot."""
+
+from __future__ import annotations
+
+import os
+
+# Small problems on many test processes: threads of BLAS would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from crnr_cli.cli import app
+
+ROOT = Path(__file__).parent.parent
+SAMPLE_DATA = ROOT / "sample_data"
+
+
+class Crnr:
+    """Runs commands in-process: `crnr("build", folder)` gives exit code, stdout and stderr."""
+
+    def __call__(self, *arguments: object, stdin: bytes | str | None = None) -> Result:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception  # a bug, with its traceback
+        return result
+
+
+@pytest.fixture
+def crnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crnr:
+    """Commands run in an empty folder of the test's own, on a wide screen."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("CRNR_GALLERY", raising=False)
+    return Crnr()
+
+
+def picture(seed: int, size: tuple[int, int] = (8, 8)) -> Image.Image:
+    """A grey picture of noise, the same for the same seed."""
+    values = np.random.default_rng(seed).integers(1, 256, (size[1], size[0]), dtype=np.uint8)
+    return Image.fromarray(values)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """gallery/{cat,dog,owl}/{0,1,2}.png, and near copies of them as queries/."""
+    for i, name in enumerate(("cat", "dog", "owl")):
+        for part in ("gallery", "queries"):
+            (tmp_path / part / name).mkdir(parents=True)
+        for k in range(3):
+            image = picture(10 * i + k)
+            image.save(tmp_path / "gallery" / name / f"{k}.png")
+            image.point(lambda value: min(value + 9, 255)).save(tmp_path / "queries" / name / f"{k}.png")
+    return tmp_path

@@ -1,0 +1,66 @@
+"""Decoder processes: order, and pictures that take their decoder along."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import picture
+
+from crnr_cli import decoding
+from crnr_cli.errors import SampleError
+from crnr_cli.images import read_pixels
+from crnr_cli.pixels import Form, Pixels
+
+
+def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:
+    paths = []
+    for i in range(3 * decoding.CHUNK + 1):
+        picture(i).save(tmp_path / f"{i}.png")
+        paths.append(str(tmp_path / f"{i}.png"))
+    expected = [read_pixels(path, Form(None)) for path in paths]
+    assert list(decoding.decode(paths, Form(None), jobs=2)) == expected
+
+
+def test_a_reader_that_stops_early_leaves_no_process_behind(tmp_path: Path) -> None:
+    picture(0).save(tmp_path / "0.png")
+    stream = decoding.decode([str(tmp_path / "0.png")] * 2000, Form(None), jobs=2)
+    next(stream)
+    stream.close()
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    assert not [command for command in commands if b"decoder_process" in command]
+
+
+DEADLY = """
+import os, signal, sys, time
+import crnr_cli.decoder_process as process
+real = process.answer
+def answer(path, form):
+    if path.endswith("crash.png"): os.kill(os.getpid(), signal.SIGSEGV)
+    if path.endswith("hang.png"): time.sleep(3600)
+    return real(path, form)
+process.answer = answer
+process.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("crash.png", "crashed (signal 11)"), ("hang.png", "gave no answer in 1 s")]
+)
+def test_a_picture_that_ends_its_decoder_costs_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    monkeypatch.setattr(decoding, "SECONDS_A_PICTURE", 1.0)
+    monkeypatch.setattr(decoding, "COMMAND", [sys.executable, str(tmp_path / "deadly.py")])
+    paths = []
+    for each in ("a.png", name, "b.png", name, "c.png"):
+        picture(0).save(tmp_path / each)
+        paths.append(str(tmp_path / each))
+    answers = list(decoding.decode(paths, Form(None), jobs=1))
+    assert [isinstance(answer, Pixels) for answer in answers] == [True, False, True, False, True]
+    assert isinstance(answers[1], SampleError)
+    assert (answers[1].status, words in answers[1].detail) == ("decode_error", True)

@@ -1,0 +1,138 @@
+"""The gallery file: what is saved comes back, and what was tampered with does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from crnr_cli.errors import GalleryError
+from crnr_cli.gallery import Gallery, describe, load_gallery, save_gallery
+from crnr_cli.methods import Samples, make_method
+from crnr_cli.recipe import Recipe
+
+NAMES = ["a,b", "Ö\n", "caf\udce9"]
+
+
+def small_gallery(factor: str = "dense", dtype: str = "float32") -> Gallery:
+    vectors = np.random.default_rng(0).standard_normal((9, 5))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    samples = Samples.of(vectors.astype(dtype), np.repeat([0, 1, 2], 3))
+    method = make_method("crnr", {"lam": 0.1, "factor": factor})
+    return Gallery(
+        samples=samples,
+        names=[f"{name}/{k}.png" for name in NAMES for k in range(3)],
+        hashes=["ab" * 32] * 9,
+        classes=NAMES,
+        recipe=Recipe("features", 7, pca=np.random.default_rng(1).random((7, 5))),
+        method=method,
+        state=method.fit(samples),
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    save_gallery(small_gallery(), tmp_path / "g.h5")
+    return tmp_path / "g.h5"
+
+
+@pytest.mark.parametrize("factor", ["dense", "low-rank"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_is_saved_comes_back(tmp_path: Path, factor: str, dtype: str) -> None:
+    saved = small_gallery(factor, dtype)
+    save_gallery(saved, tmp_path / "g.h5")
+    loaded = load_gallery(tmp_path / "g.h5")
+    queries = saved.samples.vectors[::2] * 0.5 + saved.samples.vectors[1:6] * 0.5
+    assert (loaded.residuals(queries) == saved.residuals(queries)).all()
+    assert describe(loaded) == describe(saved)
+    assert (loaded.names, loaded.hashes, loaded.classes) == (saved.names, saved.hashes, saved.classes)
+    assert loaded.recipe.pca is not None
+    assert (loaded.recipe.pca == saved.recipe.pca).all()
+
+
+def test_the_same_gallery_is_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.h5", "b.h5"):
+        save_gallery(small_gallery(), tmp_path / name)
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def test_missing_gallery_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(GalleryError, match=r"g\.h5: no such gallery; make it with `crnr build"):
+        load_gallery(tmp_path / "g.h5")
+
+
+def test_foreign_hdf5_is_refused(tmp_path: Path) -> None:
+    h5py.File(tmp_path / "x.h5", "w").close()
+    with pytest.raises(GalleryError, match=r"x\.h5: not a crnr gallery"):
+        load_gallery(tmp_path / "x.h5")
+
+
+def test_what_is_not_hdf5_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.h5").write_text("hello")
+    with pytest.raises(GalleryError, match=r"x\.h5: not a readable gallery"):
+        load_gallery(tmp_path / "x.h5")
+
+
+def test_a_newer_format_is_refused_by_name(path: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        file.attrs["version"] = 99
+    with pytest.raises(
+        GalleryError, match=r"gallery format 99, and this crnr .* reads up to 1; please upgrade"
+    ):
+        load_gallery(path)
+
+
+def test_one_changed_number_is_found(path: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        file["samples/vectors"][4, 2] += 1e-6
+    with pytest.raises(GalleryError, match="damaged"):
+        load_gallery(path)
+
+
+def test_one_changed_parameter_is_found(path: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        file.attrs["lam"] = 0.2
+    with pytest.raises(GalleryError, match="damaged"):
+        load_gallery(path)
+
+
+def test_a_gallery_cut_short_is_refused(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(GalleryError, match=r"g\.h5"):
+        load_gallery(path)
+
+
+def _soft_link(file: h5py.File) -> None:
+    file["state/extra"] = h5py.SoftLink("/samples/vectors")
+
+
+def _external_link(file: h5py.File) -> None:
+    file["state/extra"] = h5py.ExternalLink("other.h5", "/x")
+
+
+def _filtered(file: h5py.File) -> None:
+    file.create_dataset("state/extra", data=np.zeros(100), compression="gzip")
+
+
+def _huge(file: h5py.File) -> None:
+    file.create_dataset("state/extra", shape=(2**40,), dtype="f8")
+
+
+def _objects(file: h5py.File) -> None:
+    file.create_dataset("state/extra", data=["a", "b"], dtype=h5py.string_dtype())
+
+
+def _deep(file: h5py.File) -> None:
+    file.create_group("a/b/c/d/e")
+
+
+@pytest.mark.parametrize("tamper", [_soft_link, _external_link, _filtered, _huge, _objects, _deep])
+def test_hostile_structure_is_refused_before_it_is_read(path: Path, tamper) -> None:
+    with h5py.File(path, "r+") as file:
+        tamper(file)
+    with pytest.raises(
+        GalleryError, match=r"a link to elsewhere|not stored plainly|more data|of type|no place"
+    ):
+        load_gallery(path)

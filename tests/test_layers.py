@@ -1,0 +1,61 @@
+"""The rules of the house, as tests: who may import whom, and who may speak to the terminal."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import crnr_cli
+
+PACKAGE = Path(crnr_cli.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts and path.stem != "__main__"]
+# From the ground up; a module may import those before it.
+LAYERS = [
+    "errors", "extras", "cores", "memory", "files", "pixels", "images", "solvers", "decoder_process",
+    "decoding", "recipe", "features", "sources", "loading", "methods", "results", "crossvalidation",
+    "rejection", "gallery", "metrics", "thumbnails", "plots", "pages", "report", "jobs", "cli",
+]  # fmt: skip
+
+
+def imported_names(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_command_line_touches_the_terminal(path: Path) -> None:
+    assert not {"typer", "rich"} & {name.split(".")[0] for name in imported_names(path)}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if layer in ("__init__", "__main__"):
+        return
+    allowed = LAYERS[: LAYERS.index(layer) + 1]
+    ours = {name.split(".")[1] for name in imported_names(path) if name.startswith("crnr_cli.")}
+    assert {name for name in ours if name in LAYERS} <= set(allowed)
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        pytest.param("crnr_cli.cli", "numpy h5py scipy PIL rich", id="crnr --help"),
+        pytest.param("crnr_cli.jobs.classify", "scipy PIL rich", id="classify, which never factorizes"),
+        pytest.param("crnr_cli.decoder_process", "numpy h5py scipy typer rich", id="a decoder process"),
+    ],
+)
+def test_what_starts_often_starts_light(module: str, heavy: str) -> None:
+    code = f"import sys, {module}; print([name for name in {heavy.split()} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

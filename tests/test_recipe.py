@@ -1,0 +1,69 @@
+"""PCA against scikit-learn's, and unit vectors of awkward values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.decomposition import PCA
+
+from crnr_cli.errors import UsageError
+from crnr_cli.recipe import Recipe, principal_axes
+
+
+@pytest.mark.parametrize("shape", [(40, 9), (12, 30)], ids=["many samples", "many features"])
+def test_axes_are_those_of_scikit_learn_up_to_sign(shape: tuple[int, int]) -> None:
+    raw = np.random.default_rng(0).standard_normal(shape) * np.linspace(1, 3, shape[1])
+    theirs = PCA(5, svd_solver="full").fit(raw).components_
+    assert np.abs(np.diag(theirs @ principal_axes(raw, 5))) == pytest.approx(np.ones(5), abs=1e-10)
+
+
+def test_samples_are_projected_without_subtracting_the_mean() -> None:
+    raw = np.random.default_rng(1).random((20, 6)) + 10
+    axes = principal_axes(raw, 3)
+    vectors, errors = Recipe("features", 6, pca=axes).unit_vectors(raw, "float64")
+    projected = raw @ axes
+    assert errors == [None] * 20
+    np.testing.assert_allclose(
+        vectors, projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("count", [0, 20, 7])
+def test_more_axes_than_there_are_is_refused(count: int) -> None:
+    with pytest.raises(UsageError, match=rf"--pca {count}: 20 samples of 6 numbers have 1 to 6 principal"):
+        principal_axes(np.random.default_rng(0).random((20, 6)), count)
+
+
+rows = arrays(np.float64, (3, 4), elements=st.floats(allow_nan=True, allow_infinity=True))
+
+
+@given(rows)
+def test_every_row_is_a_unit_vector_or_has_a_reason(raw: np.ndarray) -> None:
+    vectors, errors = Recipe("features", 4).unit_vectors(raw, "float64")
+    for row, vector, error in zip(raw, vectors, errors, strict=True):
+        if not np.isfinite(row).all():
+            assert error is not None
+            assert error.status == "non_finite"
+        elif not row.any():
+            assert error is not None
+            assert error.status == "zero_norm"
+        else:
+            assert error is None
+            assert np.linalg.norm(vector) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_scale_neither_overflows_nor_vanishes(scale: float) -> None:
+    raw = np.array([[3.0, 4.0]]) * scale
+    vectors, _ = Recipe("features", 2).unit_vectors(raw, "float32")
+    assert vectors[0] == pytest.approx([0.6, 0.8])
+
+
+def test_a_picture_of_one_colour_has_nothing_to_compare() -> None:
+    recipe = Recipe("pictures", 4, size=(2, 2))
+    _, errors = recipe.unit_vectors(np.full((1, 4), 200, np.uint8), "float32")
+    assert errors[0] is not None
+    assert errors[0].status == "zero_norm"

@@ -1,0 +1,122 @@
+"""The CSV against Python's csv module, and what comes back of what was written."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crnr_cli.errors import DataError, SampleError
+from crnr_cli.results import Answers, CsvWriter, margins, parse_predictions, predictions
+
+# File names are bytes but for NUL and /; Python shows what is not UTF-8 as lone surrogates.
+file_names = st.binary(min_size=1, max_size=12).map(
+    lambda raw: raw.replace(b"\0", b"_").decode("utf-8", "surrogateescape")
+)
+
+
+def answers(
+    paths: list[str],
+    residuals: np.ndarray,
+    truths: list[str | None] | None = None,
+    errors: list[SampleError | None] | None = None,
+) -> Answers:
+    return Answers(paths, truths or [None] * len(paths), errors or [None] * len(paths), residuals)
+
+
+def written(batch: Answers, classes: list[str], dtype: str) -> bytes:
+    file = io.BytesIO()
+    CsvWriter(file, classes, dtype).write(batch)
+    return file.getvalue()
+
+
+def parsed(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode("utf-8", "surrogateescape"), newline=""), strict=True))
+
+
+@given(
+    st.lists(file_names, min_size=2, max_size=4, unique=True).map(sorted),
+    st.lists(file_names, min_size=1, max_size=4),
+    st.randoms(use_true_random=False),
+)
+def test_names_round_trip_through_another_reader(classes: list[str], paths: list[str], random) -> None:
+    rng = np.random.default_rng(random.randrange(2**32))
+    residuals = rng.random((len(paths), len(classes)))
+    truths = [random.choice([*classes, None]) for _ in paths]
+    header, *rows = parsed(written(answers(paths, residuals, truths), classes, "float64"))
+    assert header[:7] == ["path", "truth", "label", "residual", "runner_up", "margin", "status"]
+    assert header[7:] == [f"residual:{name}" for name in classes]
+    for row, path, truth, values in zip(rows, paths, truths, residuals, strict=True):
+        order = np.argsort(values, kind="stable")
+        assert row[:3] == [path, truth or "", classes[order[0]]]
+        assert row[4] == classes[order[1]]
+        assert [float(text) for text in row[7:]] == values.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floats_come_back_to_the_last_bit(dtype: str) -> None:
+    residuals = np.random.default_rng(0).random((50, 3)).astype(dtype)
+    rows = parsed(written(answers(["x"] * 50, residuals), ["a", "b", "c"], dtype))[1:]
+    assert (np.array([row[7:] for row in rows]).astype(dtype) == residuals).all()
+
+
+def test_a_query_without_answer_has_one_row_with_its_status() -> None:
+    batch = answers(["bad", "good"], np.array([[0.5, 0.25]]), errors=[SampleError("truncated"), None])
+    assert written(batch, ["a", "b"], "float64").decode().splitlines()[1:] == [
+        "bad,,,,,,truncated,,",
+        "good,,b,0.25,a,0.5,ok,0.5,0.25",
+    ]
+
+
+def test_top_writes_only_the_best_classes() -> None:
+    file = io.BytesIO()
+    residuals = np.array([[0.5, 0.25, 0.75], [0.5, 0.5, 0.25]])
+    batch = answers(["x", "bad", "y"], residuals, errors=[None, SampleError("truncated"), None])
+    CsvWriter(file, ["a", "b,c", "d"], "float64", top=2).write(batch)
+    header, *rows = parsed(file.getvalue())
+    assert header[7:] == ["label_1", "residual_1", "label_2", "residual_2"]
+    assert [row[7:] for row in rows] == [
+        ["b,c", "0.25", "a", "0.5"],
+        ["", "", "", ""],
+        ["d", "0.25", "a", "0.5"],
+    ]
+
+
+def test_top_beyond_the_classes_is_all_of_them() -> None:
+    file = io.BytesIO()
+    CsvWriter(file, ["a", "b"], "float32", top=9).write(answers(["x"], np.array([[0.5, 0.25]])))
+    assert parsed(file.getvalue())[1][7:] == ["b", "0.25", "a", "0.5"]
+
+
+def test_ties_go_to_the_first_name_with_margin_zero() -> None:
+    (row,) = predictions(answers(["x"], np.array([[0.3, 0.3, 0.3]])), ["a", "b", "c"])
+    assert (row.label, row.runner_up, row.margin) == ("a", "b", 0.0)
+
+
+def test_margin_of_two_perfect_matches_is_a_tie() -> None:
+    assert margins(np.array([0.0]), np.array([0.0])).tolist() == [0.0]
+
+
+def test_what_was_written_is_read_back() -> None:
+    batch = answers(['a,"b"\nc', "d"], np.array([[0.5, 0.25]]), ["x", None], [None, SampleError("zero_norm")])
+    text = written(batch, ["x", "y"], "float64").decode()
+    assert parse_predictions(io.StringIO(text, newline=""), "f") == list(predictions(batch, ["x", "y"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "f: no column truth or label", id="empty"),
+        pytest.param("path,truth\n", "f: no column label", id="no label column"),
+        pytest.param("truth,label\na\n", "f, line 2: 1 fields where the header has 2", id="cut"),
+        pytest.param('truth,label\n"a,b\n', "f, line 2: not readable as CSV", id="open quote"),
+        pytest.param("truth,label,margin\na,b,much\n", "f, line 2: could not convert", id="not a number"),
+    ],
+)
+def test_a_broken_csv_is_named_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        parse_predictions(io.StringIO(text, newline=""), "f")
