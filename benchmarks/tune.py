@@ -62,10 +62,12 @@ def accuracy(setting: Setting, split: datasets.Split) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("tasks", nargs="*", choices=[[], *TASKS], default=list(TASKS), metavar="TASK")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
     arguments = parser.parse_args()
-    for task in arguments.tasks:
+    if unknown := set(arguments.tasks) - set(TASKS):
+        parser.error(f"no task is called {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
+    for task in arguments.tasks or TASKS:
         splits, options = TASKS[task]
         tuned, papers = [], []
         for split in splits(arguments.data):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from crnr_cli import extras
+from crnr_cli import extras, memory
 from crnr_cli.cli import app
 from crnr_cli.gallery import load_gallery
 from crnr_cli.jobs import tune as job
@@ -160,3 +160,13 @@ def test_without_matplotlib_one_line_says_how_to_get_it(heavy_tails, monkeypatch
     result = runner.invoke(app, ["tune", str(heavy_tails), "--plot", "x.png"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: --plot needs matplotlib: pip install 'crnr-cli[report]'\n"
+
+
+def test_what_does_not_fit_in_memory_is_refused(heavy_tails, monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda: 10_000)  # enough to read them
+    result = runner.invoke(app, ["tune", str(heavy_tails)])
+    assert (result.exit_code, result.stdout) == (1, "")
+    words = (
+        "tuning on 60 samples of 40 numbers needs 0.0 GB, 0.0 GB free; use a smaller --size or fewer samples"
+    )
+    assert result.stderr == f"error: {words}\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from crnr_cli import memory
 from crnr_cli.crossvalidation import Fold, stratified_folds
 from crnr_cli.errors import DataError
 from crnr_cli.files import check_output
@@ -116,6 +117,7 @@ def tune_samples(labelled: LabelledVectors, options: TuneOptions, progress: Prog
     order = np.argsort(class_index, kind="stable")
     raw, class_index = labelled.vectors[order], class_index[order]
     fold_of = stratified_folds(class_index, _fold_count(class_index, options.folds))
+    _refuse_too_large(raw, int(fold_of.max()) + 1)
     recipes = [(power, pca) for pca in options.pcas for power in options.powers]
     methods = _methods(options.methods)
     trials: list[Trial] = []
@@ -205,6 +207,15 @@ def _fold_count(class_index: Array, wanted: int) -> int:
     if largest < 2:
         raise DataError("every class has one sample: tune holds samples back, and needs two of a class")
     return min(wanted, largest)
+
+
+def _refuse_too_large(raw: Array, folds: int) -> None:
+    """The unit vectors and, in every fold, the samples' products with one another."""
+    n, d = raw.shape
+    n_kept = n - n // folds
+    products = 8 * n_kept * n_kept * (folds + 3) if n_kept <= 2 * d else 0  # in float64, and 3 to factorize
+    needed = 8 * n * d + products
+    memory.require(needed, f"tuning on {n} samples of {d} numbers", "use a smaller --size or fewer samples")
 
 
 def _folds(
