@@ -283,3 +283,15 @@ def test_two_hundred_classes_fit_a_phone(browser, tmp_path):
     assert grid.size["width"] == pytest.approx(grid.size["height"], abs=1)
     assert len(browser.find_elements("css selector", "#classes tbody tr")) == 200
     assert no_complaint(browser)
+
+
+def test_a_run_without_one_answer_still_has_a_page(browser, tmp_path):
+    (table := tmp_path / "p.csv").write_text(
+        "path,truth,label,status\nq/1.png,a,,truncated\nq/2.png,b,unknown,rejected\n"
+    )
+    page = tmp_path / "r.html"
+    evaluate_to_page(table, page)
+    opened(browser, page)
+    assert browser.find_element("css selector", "h1").text == "0 of 0 labelled right"
+    assert "truncated" in browser.find_element("css selector", "main").text
+    assert no_complaint(browser)

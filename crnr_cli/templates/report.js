@@ -3,6 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const { names, cells, mistakes, listed_all: listedAll } = data;
   const k = names.length;
+  if (!k) return; // no query had both a truth and an answer: there is nothing to point at
   const byId = (id) => document.getElementById(id);
   const grid = byId("grid"), tip = byId("tip"), spoken = byId("spoken");
   const overview = byId("overview"), detail = byId("detail");
