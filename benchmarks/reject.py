@@ -14,7 +14,8 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from crnr_cli.methods import Crnr, Samples
+from crnr_cli.methods import Samples
+from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.recipe import Recipe
 from crnr_cli.rejection import calibrate
 from crnr_cli.results import standout

@@ -1,4 +1,4 @@
-"""One file of features, HDF5 or npz: its rows are samples, with labels and names where it has them."""
+"""One file of features, HDF5, npz or mat: samples as rows, with labels and names where it has them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import h5py
 import numpy as np
 
 from crnr_cli.errors import DataError
+from crnr_cli.matlab import from_hdf5, read_matlab, turned
 from crnr_cli.solvers import Array
 
-SUFFIXES = {".h5", ".hdf5", ".npz"}
+SUFFIXES = {".h5", ".hdf5", ".npz", ".mat"}
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Which dataset of a file is what."""
+    """Which dataset of a file is what, and which way the features lie."""
 
     features: str | None = None
     labels: str | None = None
+    samples: str | None = None  # "rows" or "columns"; None: rows, or in .mat as the labels tell
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class FeatureFile:
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
-        arrays = _read_hdf5(path) if path.suffix.lower() in (".h5", ".hdf5") else _read_npz(path)
+        arrays = _read(path, keys)
         values = arrays[_key(path, arrays, "features", keys.features)]
         if len(values.shape) != 2 or values.dtype.kind not in "fiub":
             raise DataError(
@@ -43,8 +45,10 @@ class FeatureFile:
         labels = None
         if keys.labels is not None or "labels" in arrays:
             labels = _texts(path, arrays[_key(path, arrays, "labels", keys.labels)])
-            if len(labels) != len(values):
-                raise DataError(f"{path}: {len(values)} rows of features but {len(labels)} labels")
+        if _sample_axis(path, values.shape, labels, keys.samples) == "columns":
+            values = turned(values)
+        if labels is not None and len(labels) != len(values):
+            raise DataError(f"{path}: {len(values)} rows of features but {len(labels)} labels")
         names = [f"{path}#{row}" for row in range(len(values))]
         if "paths" in arrays and len(arrays["paths"]) == len(values):
             names = _texts(path, arrays["paths"])
@@ -61,6 +65,39 @@ class FeatureFile:
         """Rows as numbers of the machine's own byte order."""
         values = np.asarray(self.values[start:stop])
         return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _read(path: Path, keys: Keys) -> dict[str, Any]:
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return _read_npz(path)
+    if suffix != ".mat":
+        return _read_hdf5(path)
+    wanted = {keys.features or "features", keys.labels or "labels", "paths"}
+    if h5py.is_hdf5(path):  # MATLAB's v7.3
+        return from_hdf5(path, _read_hdf5(path), wanted)
+    return read_matlab(path, wanted)
+
+
+def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None, given: str | None) -> str:
+    """Whether the samples are "rows" or "columns". MATLAB has both habits; the number of labels tells."""
+    if given is not None:
+        return given
+    if path.suffix.lower() != ".mat":
+        return "rows"
+    table = f"{path}: features of {shape[0]} rows and {shape[1]} columns"
+    if labels is None:
+        raise DataError(f"{table} and no labels; say which are the samples with --samples rows|columns")
+    fitting = [axis for axis, count in zip(("rows", "columns"), shape, strict=True) if count == len(labels)]
+    if len(fitting) == 2:
+        raise DataError(
+            f"{table} with {len(labels)} labels; say which are the samples with --samples rows|columns"
+        )
+    if not fitting:
+        raise DataError(
+            f"{table} but {len(labels)} labels; name the labels that belong to them with --labels-key"
+        )
+    return fitting[0]
 
 
 def _key(path: Path, arrays: dict[str, Any], what: str, given: str | None) -> str:

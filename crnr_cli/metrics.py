@@ -72,7 +72,7 @@ def score(truths: Sequence[str], labels: Sequence[str]) -> Scores:
     )
 
 
-def wilson(successes: int, n: int) -> tuple[float, float]:
+def wilson(successes: float, n: int) -> tuple[float, float]:
     """The 95 % Wilson score interval of a share: it never leaves 0 to 1, unlike share +- 2 deviations."""
     share, z2 = successes / n, _Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
@@ -96,6 +96,15 @@ def macro_intervals(scores: Scores, draws: int = 1000) -> tuple[tuple[float, flo
     f1 = _mean_of_defined(2 * hits, support + predicted)
     (r_low, r_high), (f_low, f_high) = (np.quantile(v, [0.025, 0.975]).tolist() for v in (recall, f1))
     return (r_low, r_high), (f_low, f_high)
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """The two-sided p value of McNemar's exact test: two methods answered the same queries, and so many were
+    right by one of them alone. The chance of a split at least as uneven if both were equally good."""
+    from scipy.special import bdtr  # slow to import, and only comparisons need it
+
+    n = only_first + only_second
+    return min(1.0, 2 * float(bdtr(min(only_first, only_second), n, 0.5)))
 
 
 def most_confused(scores: Scores) -> list[tuple[str, str, int]]:

@@ -53,6 +53,7 @@ class Panel:
     code: Array | None  # (n,)
     label: int
     runner_up: int
+    measure: str = "residual"
 
 
 def explanation(
@@ -109,7 +110,8 @@ def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors
     _plain(axes)
     if panel.code is None:
         axes.text(0.5, 0.5, "this method has no code", ha="center", transform=axes.transAxes)
-        axes.set_xticks([])
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
         return
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
         places = np.arange(start, stop)
@@ -132,7 +134,7 @@ def _residuals(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequenc
     axes.set_title(
         f"{classes[panel.label]} leaves least, then {classes[panel.runner_up]}", fontsize=11, loc="left"
     )
-    axes.set_ylabel("residual")
+    axes.set_ylabel(panel.measure)
     _name_places(axes, np.arange(len(classes)), panel, classes, colors, "class")
 
 

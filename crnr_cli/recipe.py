@@ -35,6 +35,8 @@ class Recipe:
 
     def unit_vectors(self, raw: Array, dtype: str) -> tuple[Array, list[SampleError | None]]:
         """(m, d) unit rows, and for every row why it has none; such a row is all zero."""
+        if not len(raw):  # a batch with no readable picture has no width either
+            return np.empty((0, self.n_outputs), dtype), []
         errors: list[SampleError | None] = [None] * len(raw)
         values = raw.astype(np.float64)
         finite = np.isfinite(values).all(axis=1)

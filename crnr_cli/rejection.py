@@ -54,7 +54,7 @@ def calibrate(samples: Samples, method: Method) -> Calibration:
         held_back = fold_of == fold
         if held_back.any():
             residuals = Fold.split(samples.vectors, class_index, held_back).residuals(method)
-            found.append(standout(residuals))
+            found.append(standout(residuals, method.signed))
         if sum(map(len, found)) >= ENOUGH:
             break
     if not found:

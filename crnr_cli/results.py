@@ -29,6 +29,7 @@ class Answers:
     errors: list[SampleError | None]
     residuals: Array  # (m, K)
     least_standout: float = 0.0  # a query whose best class stands out less is rejected
+    signed: bool = False  # residuals are minus scores, and can be below 0
 
 
 @dataclass(frozen=True)
@@ -49,33 +50,45 @@ def predictions(answers: Answers, classes: Sequence[str]) -> Iterator[Prediction
     rows = np.arange(len(answers.residuals))
     order = np.argsort(answers.residuals, axis=1, kind="stable")[:, :2]
     best, second = answers.residuals[rows, order[:, 0]], answers.residuals[rows, order[:, 1]]
-    winners = zip(order.tolist(), best.tolist(), margins(best, second).tolist(), strict=True)
-    rejecting = answers.least_standout > 0
-    rejected = iter((standout(answers.residuals) < answers.least_standout).tolist() if rejecting else ())
+    winners = zip(order.tolist(), best.tolist(), margins(best, second, answers.signed).tolist(), strict=True)
+    rejected = iter(_rejected(answers))
     for path, truth, error in zip(answers.paths, answers.truths, answers.errors, strict=True):
         if error is not None:
             yield Prediction(path, truth, None, None, None, None, error.status)
         else:
             (first, next_best), residual, margin = next(winners)
-            if next(rejected, False):
+            if next(rejected):
                 # The best guess stands in for the runner-up.
                 yield Prediction(path, truth, UNKNOWN, residual, classes[first], margin, REJECTED)
                 continue
             yield Prediction(path, truth, classes[first], residual, classes[next_best], margin, OK)
 
 
-def margins(best: Array, second: Array) -> Array:
-    """1 - best/second: 0 is a tie, 1 a perfect match."""
+def margins(best: Array, second: Array, signed: bool = False) -> Array:
+    """1 - best/second: 0 is a tie, 1 a perfect match.
+
+    Where residuals are minus scores, a ratio says nothing, and the margin is 1 - exp(best - second): again 0
+    for a tie and towards 1 the farther the two are apart. For softmax with three classes or more that is
+    1 less the ratio of the two probabilities.
+    """
     best, second = best.astype(np.float64), second.astype(np.float64)
+    if signed:
+        return np.asarray(-np.expm1(best - second))
     return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
 
 
-def standout(residuals: Array) -> Array:
-    """1 - best/mean of the others, (m,): how far the best class stands out from all the rest."""
+def _rejected(answers: Answers) -> list[bool]:
+    if answers.least_standout <= 0:
+        return [False] * len(answers.residuals)
+    return (standout(answers.residuals, answers.signed) < answers.least_standout).tolist()  # type: ignore[no-any-return]
+
+
+def standout(residuals: Array, signed: bool = False) -> Array:
+    """The margin to the mean of the other classes, (m,): how far the best one stands out from the rest."""
     residuals = residuals.astype(np.float64)
     best = residuals.min(axis=1, initial=np.inf)
     others = (residuals.sum(axis=1) - best) / max(1, residuals.shape[1] - 1)
-    return margins(best, others)
+    return margins(best, others, signed)
 
 
 class CsvWriter:

@@ -1,4 +1,5 @@
-"""The mathematics: ADMM for CRNRC in its one-state form. No files, no labels, no printing.
+"""The mathematics: ADMM for CRNRC in its one-state form, ridge codes, subspaces. No files, no labels, no
+printing.
 
 Notation, as in the paper: X (d x n) holds the gallery, one unit column a sample, each class a run of
 neighbouring columns from edges[i] to edges[i + 1]; Y (d x m) holds m queries; c (n x m) their codes,
@@ -18,7 +19,7 @@ SciPy is imported where a factor is made, and only there: classify never does, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Literal
@@ -99,6 +100,11 @@ class LowRankFactor:
 
 
 Factor = DenseFactor | LowRankFactor
+
+
+def factor_of(arrays: Mapping[str, Array]) -> Factor:
+    """The factor that has these arrays."""
+    return DenseFactor(**arrays) if "H" in arrays else LowRankFactor(**arrays)
 
 
 @dataclass(frozen=True)
@@ -299,3 +305,47 @@ def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Arr
         np.einsum("nm,nm->m", GC, ci, out=r[i])
     r += 1
     return np.sqrt(np.maximum(r, 0, out=r), out=r)
+
+
+def projection_form(edges: Array, d: int) -> FactorForm:
+    return "dense" if edges[-1] <= d else "low-rank"
+
+
+def projection(X: Array, edges: Array, lam: float, ridge: float) -> Array:
+    """(X'X + lam blockdiag(X_i'X_i) + ridge I)^-1 X', (n x d): the first step of an ADMM with mu = 2 ridge.
+
+    Computed in float64, without an n x n matrix where n > d; kept in the type of X.
+    """
+    d = X.shape[0]
+    factorize = factorize_dense if projection_form(edges, d) == "dense" else factorize_low_rank
+    factor = factorize(X.astype(np.float64), edges, lam, 2 * ridge)
+    return (factor.first_code(np.eye(d)) / (1 + lam)).astype(X.dtype)
+
+
+def class_bases(X: Array, edges: Array) -> tuple[Array, Array]:
+    """Orthonormal columns that span each class, and the edges between the classes.
+
+    Directions that the rounding of X alone may have made do not count: singular values up to the largest
+    times eps times the longer side of X_i, as in numpy.linalg.matrix_rank.
+    """
+    from scipy.linalg import svd
+
+    d = X.shape[0]
+    bases: list[Array] = []
+    for start, stop in pairwise(edges.tolist()):
+        U, s, _ = svd(X[:, start:stop].astype(np.float64), full_matrices=False)
+        smallest = s[0] * max(d, stop - start) * np.finfo(X.dtype).eps
+        bases.append(U[:, s > smallest].astype(X.dtype))
+    return np.concatenate(bases, axis=1), np.cumsum([0, *(U.shape[1] for U in bases)])
+
+
+def subspace_residuals(bases: Array, edges: Array, Y: Array) -> Array:
+    """||y - U_i U_i'y|| for every class and query, (K x m)."""
+    r = np.zeros((len(edges) - 1, Y.shape[1]), Y.dtype)
+    for i, (start, stop) in enumerate(pairwise(edges.tolist())):
+        if stop - start < len(Y):  # a class that spans the whole space leaves nothing, not even rounding
+            U = bases[:, start:stop]
+            R = U @ (U.T @ Y)
+            R -= Y
+            np.einsum("dm,dm->m", R, R, out=r[i])
+    return np.sqrt(r, out=r)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crnr_cli import solvers
 from crnr_cli.crossvalidation import Fold, stratified_folds
-from crnr_cli.methods import Crnr, Nrc
+from crnr_cli.methods.nonnegative import Crnr, Nrc
 
 
 def unit_rows(n: int, d: int, seed: int = 0) -> np.ndarray:

@@ -158,3 +158,16 @@ def test_without_the_extra_one_line_says_how_to_get_it(gallery, monkeypatch):
     result = runner.invoke(app, ["explain", QUERY, "-g", gallery, "-o", "why.png"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: --output needs matplotlib and jinja2: pip install 'crnr-cli[report]'\n"
+
+
+@pytest.mark.parametrize("other", ["nn", "crc", "svm"])
+def test_every_kind_of_method_can_be_compared_with(gallery, tmp_path, other):
+    """Without a code, with another decision, and with scores in the place of residuals."""
+    output = tmp_path / "why.png"
+    record = explained(QUERY, "-g", gallery, "--against", other, "-o", str(output))
+    assert (record["explanations"][1]["weight_shares"] is None) == (other != "crc")
+    assert 0 <= record["explanations"][1]["margin"] <= 1
+    assert output.exists()
+    shown = runner.invoke(app, ["explain", QUERY, "-g", gallery, "--against", other])
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert f" by {other}, margin" in shown.stdout.replace("\n", " ")

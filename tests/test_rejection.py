@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from crnr_cli.cli import app
 from crnr_cli.errors import DataError
 from crnr_cli.gallery import load_gallery
-from crnr_cli.methods import Crnr, Samples
+from crnr_cli.methods import Samples
+from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.rejection import Calibration, calibrate
 from crnr_cli.results import standout
 

@@ -12,6 +12,7 @@ import typer
 from crnr_cli import __version__
 from crnr_cli.cli.build import build
 from crnr_cli.cli.classify import classify
+from crnr_cli.cli.compare import compare
 from crnr_cli.cli.evaluate import evaluate
 from crnr_cli.cli.explain import explain
 from crnr_cli.cli.info import info
@@ -45,6 +46,9 @@ def crnr(
 app.command(epilog="Example: crnr build gallery/ --pca 100 --lam 0.1")(build)
 app.command(epilog="Example: find queries -name '*.png' | crnr classify - -o out.csv")(classify)
 app.command(epilog="Example: crnr evaluate out.csv --min-accuracy 0.9")(evaluate)
+app.command(
+    epilog="Example: crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1"
+)(compare)
 app.command(epilog="Example: crnr info gallery.h5 --json")(info)
 app.command(epilog="Example: crnr explain query.png --against nrc -o why.png")(explain)
 app.command(epilog="Example: crnr tune gallery/ -o gallery.h5 --budget 60")(tune)

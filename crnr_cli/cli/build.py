@@ -12,53 +12,61 @@ from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progr
 from crnr_cli.cores import use_cores
 
 
-def parse_size(text: str) -> tuple[int, int]:
-    parts = text.lower().split("x")
-    if len(parts) not in (1, 2) or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise typer.BadParameter(f"{text!r} is not a size; write 32 or 32x24")
-    return int(parts[0]), int(parts[-1])
-
-
 def build(
     sources: options.Sources,
     output: Annotated[
         Path, typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write.")
     ] = options.GALLERY,
-    method: Annotated[str, typer.Option(help="crnr or nrc.")] = "crnr",
+    method: Annotated[
+        str, typer.Option(help="crnr, nrc, crc, nsc, src, croc, procrc, nn, svm or softmax.")
+    ] = "crnr",
     lam: Annotated[
-        float | None, typer.Option(help="Weight of the class residuals.", show_default="0.01")
-    ] = None,
-    mu: Annotated[float | None, typer.Option(help="ADMM penalty.", show_default="0.1")] = None,
-    iterations: Annotated[int | None, typer.Option(help="ADMM steps.", show_default="5")] = None,
-    tol: Annotated[
         float | None,
-        typer.Option(help="Stop a query's ADMM steps early below this.", show_default="0: never"),
-    ] = None,
-    factor: Annotated[
-        str | None, typer.Option(help="dense or low-rank.", show_default="the cheaper one")
-    ] = None,
-    size: Annotated[
-        str | None,
         typer.Option(
-            metavar="WxH",
-            help="Bring pictures to this size.",
-            show_default="their own if all share one of at most 64x64, else 32x32",
+            help="Weight of the class residuals (crnr), the ridge (crc, croc, procrc) or the l1 norm (src).",
+            show_default="0.01 for crnr, else 0.001",
         ),
     ] = None,
-    color: Annotated[bool, typer.Option("--color", help="Use colour, not grey values.")] = False,
+    mu: Annotated[float | None, typer.Option(help="ADMM penalty (crnr, nrc).", show_default="0.1")] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(help="ADMM steps (crnr, nrc), at most (src).", show_default="5; 2000 for src"),
+    ] = None,
+    tol: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop a query's steps early below this (crnr, nrc); its duality gap (src).",
+            show_default="0: never; 1e-6 for src",
+        ),
+    ] = None,
+    factor: Annotated[
+        str | None, typer.Option(help="dense or low-rank (crnr, nrc).", show_default="the cheaper one")
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="Pull of each class's part to the whole (procrc).", show_default="0.001"),
+    ] = None,
+    weight: Annotated[
+        float | None, typer.Option(help="Share of the collaborative residual (croc).", show_default="0.1")
+    ] = None,
+    c: Annotated[
+        float | None,
+        typer.Option("--c", help="Inverse regularization (svm, softmax).", show_default="1; 100 for softmax"),
+    ] = None,
+    size: options.Size = None,
+    color: options.Color = False,
     power: Annotated[
         float, typer.Option(metavar="P", help="Raise the absolute value of every feature to P, sign kept.")
     ] = 1.0,
-    pca: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="Project on K principal components.")
-    ] = None,
+    pca: options.Pca = None,
     calibrate: Annotated[
         bool,
         typer.Option("--calibrate", help="Store when to reject; else each `classify --reject` finds it."),
     ] = False,
-    dtype: Annotated[str, typer.Option(help="float32, or float64 for agreement to 1e-10.")] = "float32",
+    dtype: options.Dtype = options.Precision.float32,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
@@ -67,9 +75,7 @@ def build(
     json: options.Json = False,
 ) -> None:
     """Make a gallery file from labelled examples: a folder of pictures a class, or a file of features."""
-    target_size = parse_size(size) if size else None
-    if dtype not in ("float32", "float64"):
-        raise typer.BadParameter(f"--dtype must be float32 or float64, not {dtype}")
+    target_size = options.parse_size(size)
     with boundary():
         use_cores(jobs)
         from crnr_cli.features import Keys
@@ -77,7 +83,16 @@ def build(
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.build import build as run
 
-        given = {"lam": lam, "mu": mu, "iterations": iterations, "tol": tol, "factor": factor}
+        given = {
+            "lam": lam,
+            "mu": mu,
+            "iterations": iterations,
+            "tol": tol,
+            "factor": factor,
+            "gamma": gamma,
+            "weight": weight,
+            "c": c,
+        }
         with shown_progress(quiet) as progress:
             report = run(
                 sources,
@@ -89,9 +104,9 @@ def build(
                     color=color,
                     power=power,
                     pca=pca,
-                    dtype=dtype,
+                    dtype=dtype.value,
                     max_pixels=max_pixels,
-                    keys=Keys(features_key, labels_key),
+                    keys=Keys(features_key, labels_key, samples),
                     nul_separated=null,
                     jobs=jobs,
                     calibrate=calibrate,

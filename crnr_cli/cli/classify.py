@@ -32,6 +32,7 @@ def classify(
     ] = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
@@ -50,7 +51,7 @@ def classify(
                 sources,
                 gallery,
                 sys.stdout.buffer if output == "-" else Path(output),
-                QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs, reject, top),
+                QueryOptions(Keys(features_key, labels_key, samples), null, max_pixels, jobs, reject, top),
                 progress,
             )
         if not quiet:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +10,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import GATE_MISSED, boundary, print_json, say, shown_progress
+from crnr_cli.cli.tables import number, share, write_csv
 from crnr_cli.cores import use_cores
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ def evaluate(
     reject: options.Reject = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
@@ -68,10 +68,11 @@ def evaluate(
             require("report", "--html", "jinja2")
             check_output(html)
         with shown_progress(quiet) as progress:
-            query_options = QueryOptions(Keys(features_key, labels_key), null, max_pixels, jobs, reject)
+            keys = Keys(features_key, labels_key, samples)
+            query_options = QueryOptions(keys, null, max_pixels, jobs, reject)
             report = run(sources, gallery, query_options, progress)
         if errors:
-            _write_csv(
+            write_csv(
                 errors,
                 ["path", "truth", "label", "margin"],
                 ([row.path, row.truth, row.label, row.margin] for row in report.mistakes),
@@ -79,7 +80,7 @@ def evaluate(
         if confusion:
             names = [score.name for score in report.scores.classes]
             counts = report.scores.confusion.tolist()
-            _write_csv(
+            write_csv(
                 confusion,
                 ["truth \\ label", *names],
                 ([name, *row] for name, row in zip(names, counts, strict=True)),
@@ -101,20 +102,8 @@ def evaluate(
 def _gate_missed(name: str, value: float | None, least: float | None) -> bool:
     if least is None or (value is not None and value >= least):
         return False
-    say(f"{name} {_number(value)} is below {least:g}", style="red")
+    say(f"{name} {number(value)} is below {least:g}", style="red")
     return True
-
-
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    from crnr_cli.files import replacing
-
-    with (
-        replacing(path) as part,
-        part.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 def _record(report: EvaluateReport) -> dict[str, Any]:
@@ -161,12 +150,12 @@ def _summary(report: EvaluateReport) -> Table:
     scores = report.scores
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row(
-        "accuracy", _share(scores.accuracy, scores.interval), f"{scores.correct} of {scores.n} classified"
+        "accuracy", share(scores.accuracy, scores.interval), f"{scores.correct} of {scores.n} classified"
     )
     if report.failed:
         table.add_row(
             "accuracy, failures counted as wrong",
-            _share(report.accuracy_with_failures, report.interval_with_failures),
+            share(report.accuracy_with_failures, report.interval_with_failures),
             f"{scores.correct} of {report.n_with_failures}",
         )
     if report.rejected:
@@ -175,7 +164,7 @@ def _summary(report: EvaluateReport) -> Table:
             str(len(report.rejected)),
             f"not scored; the best guess was right for {report.rejected_guess_right}",
         )
-    table.add_row("macro F1", _number(scores.macro.f1), "every class counts the same")
+    table.add_row("macro F1", number(scores.macro.f1), "every class counts the same")
     if report.failed:
         reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
         table.add_row("without an answer", str(sum(report.failed.values())), reasons)
@@ -195,7 +184,7 @@ def _class_table(scores: Scores) -> Table:
     for score in scores.classes:
         table.add_row(
             Text(score.name),
-            *(_number(value) for value in (score.precision, score.recall, score.f1)),
+            *(number(value) for value in (score.precision, score.recall, score.f1)),
             str(score.support),
         )
     table.add_section()
@@ -205,7 +194,7 @@ def _class_table(scores: Scores) -> Table:
 
 
 def _averages(average: Average) -> list[str]:
-    return [_number(value) for value in (average.precision, average.recall, average.f1)]
+    return [number(value) for value in (average.precision, average.recall, average.f1)]
 
 
 def _confusion_table(scores: Scores) -> Table:
@@ -238,11 +227,3 @@ def _confused_pairs(scores: Scores) -> Table:
     for truth, label, count in most_confused(scores)[:10]:
         table.add_row(Text(truth), Text(label), str(count))
     return table
-
-
-def _share(value: float | None, interval: tuple[float, float] | None) -> str:
-    return f"{_number(value)}  (95 % {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
-
-
-def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.4f}"

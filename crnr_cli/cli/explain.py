@@ -36,6 +36,7 @@ def explain(
     ] = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -54,9 +55,8 @@ def explain(
             from crnr_cli.jobs.picture import check_picture, write_picture
 
             check_picture(output)
-        report = run(
-            query, gallery, QueryOptions(Keys(features_key, labels_key), max_pixels=max_pixels), against
-        )
+        keys = Keys(features_key, labels_key, samples)
+        report = run(query, gallery, QueryOptions(keys, max_pixels=max_pixels), against)
         if output:
             write_picture(report, output, max_pixels)
         if json:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.build import parse_size
 from crnr_cli.cli.console import (
     SKIPPED,
     boundary,
@@ -62,10 +61,11 @@ def tune(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw accuracy over lam: .png, .svg or .pdf.")
     ] = None,
-    size: Annotated[str | None, typer.Option(metavar="WxH", help="Bring pictures to this size.")] = None,
-    color: Annotated[bool, typer.Option("--color", help="Use colour, not grey values.")] = False,
+    size: options.Size = None,
+    color: options.Color = False,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
@@ -74,7 +74,7 @@ def tune(
     json: options.Json = False,
 ) -> None:
     """Find settings by cross-validation on the gallery's own samples; the paper's stay unless beaten."""
-    target_size = parse_size(size) if size else None
+    target_size = options.parse_size(size)
     powers = _numbers("--power", power)
     components = _numbers("--pca", pca)
     if any(count < 0 or count != int(count) for count in components):
@@ -100,7 +100,7 @@ def tune(
                         size=target_size,
                         color=color,
                         max_pixels=max_pixels,
-                        keys=Keys(features_key, labels_key),
+                        keys=Keys(features_key, labels_key, samples),
                         nul_separated=null,
                         jobs=jobs,
                     ),
@@ -154,7 +154,8 @@ def _show(report: TuneReport) -> None:
     from rich.table import Table
 
     shown = report.trials[:SHOWN]
-    for trial in (report.chosen, report.paper):
+    best_of = {trial.setting.method.name: trial for trial in reversed(report.trials)}
+    for trial in (*best_of.values(), report.chosen, report.paper):
         if all(trial is not other for other in shown):
             shown.append(trial)
     rows = [trial.setting.parameters() for trial in shown]
@@ -166,31 +167,33 @@ def _show(report: TuneReport) -> None:
         if name in ("lam", "mu", "iterations") or len({row.get(name) for row in rows}) > 1
     ]
     table = Table(
-        title=f"{len(report.paper.right)} samples, each labelled by the others in {report.folds} folds; "
-        f"best of {len(report.trials)} settings",
-        title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
     )
     table.add_column("", no_wrap=True)
     for column in (*columns, "%", "95 % interval", "over paper's"):
-        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
+        name = "steps" if column == "iterations" else column
+        table.add_column(name, justify="left" if column == "method" else "right", no_wrap=True)
     for trial, settings in zip(shown, rows, strict=True):
-        roles = [
-            name for name, other in (("chosen", report.chosen), ("paper's", report.paper)) if trial is other
-        ]
+        chosen, paper = trial is report.chosen, trial is report.paper
+        role = "kept" if chosen and paper else "chosen" if chosen else "paper's" if paper else ""
         lead, error = trial.lead(report.paper)
         low, high = trial.interval
         table.add_row(
-            ", ".join(roles),
+            role,
             *(_shown(settings.get(column)) for column in columns),
             f"{100 * trial.accuracy:.1f}",
             f"{100 * low:.1f} to {100 * high:.1f}",
             "" if trial is report.paper else f"{100 * lead:+.1f} ± {100 * error:.1f}",
             style="bold" if trial is report.chosen else None,
         )
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(
+        f"{len(report.paper.right)} samples, each labelled by the others in {report.folds} folds; "
+        f"best of {len(report.trials)} settings"
+    )
+    console.print(table)
 
 
 def _shown(value: object) -> str:

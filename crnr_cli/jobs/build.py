@@ -14,7 +14,7 @@ import numpy as np
 from crnr_cli import memory
 from crnr_cli.cores import available_cores
 from crnr_cli.decoding import decode
-from crnr_cli.errors import DataError, SampleError
+from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.features import Keys
 from crnr_cli.files import check_output, replacing
 from crnr_cli.gallery import Gallery, save_gallery
@@ -91,6 +91,8 @@ def build(
     started = time.perf_counter()
     check_output(output)
     method = make_method(options.method, options.parameters)
+    if reason := method.unavailable():
+        raise UsageError(reason)
     source = open_source(names, options.keys, nul_separated=options.nul_separated)
     labelled = read_labelled(source, options, progress)
     progress("fitting", 0, 1)
@@ -128,23 +130,40 @@ def read_samples(
     source: Source, options: BuildOptions, progress: Progress = silent, *, raw: bool
 ) -> LabelledVectors:
     """All samples that can be used: their raw values, or their unit vectors without PCA."""
-    jobs = options.jobs or available_cores()
-    recipe, notes = _recipe_before_pca(source, options, jobs, progress)
+    recipe, notes = _recipe_before_pca(source, options, options.jobs or available_cores(), progress)
     _refuse_too_large(len(source), recipe, options)
     labelled = LabelledVectors(recipe, notes=notes)
-    kept: list[Array] = []
-    done = 0
-    form = recipe.form(options.max_pixels, with_hash=True)
-    for batch in raw_batches(source, form, BATCH, jobs):
-        good, vectors = _screen(batch, labelled, options.dtype)
-        kept.append(batch.values[good] if raw else vectors[good])
-        done += len(batch.names)
-        progress("reading", done, len(source))
-    labelled.vectors = np.concatenate(kept)
+    _read(labelled, source, options, progress, raw=raw)
     _refuse_non_finite(labelled, source)
-    if not len(labelled.vectors):
+    if not labelled.names:
         raise DataError("no sample of the gallery can be used; " + _first_reasons(labelled.left_out))
     return labelled
+
+
+def read_by_recipe(
+    recipe: Recipe, source: Source, options: BuildOptions, progress: Progress = silent
+) -> LabelledVectors:
+    """Read labelled samples by the recipe of a gallery that there is."""
+    labelled = LabelledVectors(recipe)
+    _read(labelled, source, options, progress, raw=False)
+    return labelled
+
+
+def _read(
+    labelled: LabelledVectors, source: Source, options: BuildOptions, progress: Progress, *, raw: bool
+) -> None:
+    """Fill in the good samples, as unit vectors or raw values, and the reasons of the others."""
+    kept: list[Array] = []
+    done = 0
+    form = labelled.recipe.form(options.max_pixels, with_hash=True)
+    for batch in raw_batches(source, form, BATCH, options.jobs or available_cores()):
+        good, vectors = _screen(batch, labelled, options.dtype)
+        if good:
+            kept.append(batch.values[good] if raw else vectors[good])
+        done += len(batch.names)
+        progress("reading", done, len(source))
+    if kept:
+        labelled.vectors = np.concatenate(kept)
 
 
 def apply_recipe(labelled: LabelledVectors, recipe: Recipe, dtype: str) -> None:
@@ -159,21 +178,22 @@ def apply_recipe(labelled: LabelledVectors, recipe: Recipe, dtype: str) -> None:
     labelled.vectors, labelled.recipe = np.concatenate(applied), recipe
 
 
-def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
-    """Sort the samples by class, in name order, and fit."""
-    classes = sorted(set(labelled.labels))
+def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
+    """The classes in name order, the order that sorts the samples by them, and the class index so sorted."""
+    classes = sorted(set(labels))
     _refuse_lookalikes(classes)
     _refuse_reserved(classes)
     position = {name: i for i, name in enumerate(classes)}
-    class_index = np.array([position[label] for label in labelled.labels])
+    class_index = np.array([position[label] for label in labels])
     order = np.argsort(class_index, kind="stable")
-    samples = Samples.of(labelled.vectors[order], class_index[order])
-    n, d = samples.vectors.shape
-    memory.require(
-        method.fit_bytes(samples),
-        f"fitting {method.name} to {n} samples of dimension {d}",
-        "use --pca or fewer samples",
-    )
+    return classes, order, class_index[order]
+
+
+def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
+    """Sort the samples by class, in name order, and fit."""
+    classes, order, class_index = sort_by_class(labelled.labels)
+    samples = Samples.of(labelled.vectors[order], class_index)
+    refuse_unfittable(method, samples)
     if len(classes) == 1:
         labelled.notes.append(f"only one class, {classes[0]}: classify will refuse this gallery")
     return Gallery(
@@ -256,6 +276,15 @@ def _refuse_too_large(n: int, recipe: Recipe, options: BuildOptions) -> None:
         needed += n * recipe.n_inputs * (itemsize + 8) + 3 * 8 * min(n, recipe.n_inputs) ** 2
     memory.require(
         needed, f"reading {n} samples of {recipe.n_inputs} numbers", "use a smaller --size or --pca"
+    )
+
+
+def refuse_unfittable(method: Method, samples: Samples) -> None:
+    n, d = samples.vectors.shape
+    memory.require(
+        method.fit_bytes(samples),
+        f"fitting {method.name} to {n} samples of dimension {d}",
+        "use --pca or fewer samples",
     )
 
 

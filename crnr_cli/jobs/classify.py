@@ -17,6 +17,7 @@ from crnr_cli.gallery import Gallery, load_gallery
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.pixels import Form
+from crnr_cli.recipe import Recipe
 from crnr_cli.rejection import calibrate
 from crnr_cli.results import Answers, CsvWriter
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
@@ -72,15 +73,20 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
     if len(gallery.classes) < 2:
         raise GalleryError(f"the gallery has one class, {gallery.classes[0]}: every answer would be the same")
     source = open_source(names, options.keys, nul_separated=options.nul_separated)
+    refuse_misfit(source, gallery.recipe)
+    return source
+
+
+def refuse_misfit(source: Source, recipe: Recipe) -> None:
+    """Queries must be of the kind, and the dimension, that the gallery was built from."""
     kind = "features" if isinstance(source, Features) else "pictures"
-    if kind != gallery.recipe.kind:
-        raise DataError(f"the gallery was built from {gallery.recipe.kind}, and these queries are {kind}")
-    if isinstance(source, Features) and source.n_features != gallery.recipe.n_inputs:
+    if kind != recipe.kind:
+        raise DataError(f"the gallery was built from {recipe.kind}, and these queries are {kind}")
+    if isinstance(source, Features) and source.n_features != recipe.n_inputs:
         raise DataError(
             f"{source.files[0].path}: {source.n_features} features a sample, and the gallery was built from "
-            f"{gallery.recipe.n_inputs}; use the same features for both"
+            f"{recipe.n_inputs}; use the same features for both"
         )
-    return source
 
 
 def answer(
@@ -103,6 +109,7 @@ def answer(
             errors=errors,
             residuals=gallery.residuals(vectors[good]),
             least_standout=least_standout,
+            signed=gallery.method.signed,
         )
         done += len(batch.names)
         progress("classifying", done, len(source))

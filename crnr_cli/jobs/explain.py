@@ -46,7 +46,7 @@ class Explanation:
     @property
     def margin(self) -> float:
         best, second = self.residuals[self.order[:2]]
-        return float(margins(np.array([best]), np.array([second]))[0])
+        return float(margins(np.array([best]), np.array([second]), self.method.signed)[0])
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ def _panel(explanation: Explanation) -> plots.Panel:
         code=explanation.code,
         label=label,
         runner_up=runner_up,
+        measure="minus the score" if explanation.method.signed else "residual",
     )
 
 

@@ -1,0 +1,62 @@
+"""The registry of methods: name -> class. A new method is one class and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crnr_cli.errors import UsageError
+from crnr_cli.methods.base import CodingMethod, Method, Samples, State
+from crnr_cli.methods.neighbour import Nn
+from crnr_cli.methods.nonnegative import Crnr, NonNegative, Nrc
+from crnr_cli.methods.ridge import Crc, Croc, Nsc, Procrc
+from crnr_cli.methods.sparse import Src
+from crnr_cli.methods.trained import Softmax, Svm
+
+__all__ = [
+    "METHODS",
+    "CodingMethod",
+    "Method",
+    "NonNegative",
+    "Samples",
+    "State",
+    "make_method",
+    "parse_parameter",
+]
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        Crnr,
+        Nrc,
+        Crc,
+        Nsc,
+        Src,
+        Croc,
+        Procrc,
+        Nn,
+        Svm,
+        Softmax,
+    )
+}
+
+
+def make_method(name: str, parameters: Mapping[str, object]) -> Method:
+    """The method of this name with these parameters, the rest at their defaults."""
+    if name not in METHODS:
+        raise UsageError(f"no method is called {name}; there are {', '.join(METHODS)}")
+    method = METHODS[name]
+    known = method.parameter_names()
+    for parameter in parameters:
+        if parameter not in known:
+            raise UsageError(f"{name} has no parameter {parameter}; it has {', '.join(known) or 'none'}")
+    return method(**parameters)
+
+
+def parse_parameter(name: str, parameter: str, text: str) -> object:
+    """The value that a text stands for, of the type that this parameter of the method has."""
+    # Every parameter has a default; what the method does not have is for make_method to refuse.
+    kind: type = type(getattr(METHODS[name], parameter, ""))
+    try:
+        return kind(text)
+    except ValueError as e:
+        raise UsageError(f"{name}.{parameter}: {text!r} is not a number") from e

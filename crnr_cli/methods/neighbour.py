@@ -1,0 +1,27 @@
+"""nn: the nearest sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crnr_cli.methods.base import Method, Samples, State
+from crnr_cli.solvers import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nn(Method):
+    """Nearest neighbour: 1 - cosine of the best sample of each class."""
+
+    name: ClassVar[str] = "nn"
+
+    def fit(self, samples: Samples) -> State:
+        return {}
+
+    def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
+        best = np.maximum.reduceat(queries @ samples.vectors.T, samples.edges[:-1], axis=1)
+        # Rounding may bring the cosine of two equal vectors above 1.
+        distances: Array = np.maximum(1 - best, 0)
+        return distances

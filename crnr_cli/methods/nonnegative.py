@@ -1,0 +1,83 @@
+"""crnr and nrc: non-negative codes by a few steps of ADMM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crnr_cli import solvers
+from crnr_cli.methods.base import CodingMethod, Samples, State
+from crnr_cli.solvers import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonNegative(CodingMethod):
+    """What crnr and nrc share: all but the weight of the classes' own residuals."""
+
+    mu: float = 0.1
+    iterations: int = 5
+    tol: float = 0.0
+    factor: str = "auto"
+
+    @property
+    def class_weight(self) -> float:
+        """The paper's lam."""
+        return 0.0
+
+    def __post_init__(self) -> None:
+        self._require_above_0("mu")
+        self._require_steps(self.iterations)
+        self._require_at_least_0("tol")
+        self._require(
+            self.factor in ("auto", "dense", "low-rank"),
+            f"factor must be auto, dense or low-rank, not {self.factor}",
+        )
+
+    def fit(self, samples: Samples) -> State:
+        factorize = solvers.factorize_dense if self._form(samples) == "dense" else solvers.factorize_low_rank
+        return dict(vars(factorize(samples.vectors.T, samples.edges, self.class_weight, self.mu)))
+
+    def fit_bytes(self, samples: Samples) -> int:
+        return solvers.factor_bytes(
+            self._form(samples), samples.edges, samples.vectors.shape[1], samples.vectors.itemsize
+        )
+
+    def _form(self, samples: Samples) -> solvers.FactorForm:
+        if self.factor == "auto":
+            d = samples.vectors.shape[1]
+            return solvers.cheaper_form(samples.edges, d, self.class_weight, self.iterations)
+        return "dense" if self.factor == "dense" else "low-rank"
+
+    def codes(self, samples: Samples, state: State, queries: Array) -> Array:
+        return self.code(state, queries).c.T
+
+    def code(self, state: State, queries: Array) -> solvers.Code:
+        """c, z and how the iterations ended."""
+        return solvers.admm(
+            solvers.factor_of(state), np.ascontiguousarray(queries.T), self.iterations, self.tol
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crnr(NonNegative):
+    """Class-specific residual constraint non-negative representation."""
+
+    name: ClassVar[str] = "crnr"
+    lam: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_at_least_0("lam")
+
+    @property
+    def class_weight(self) -> float:
+        return self.lam
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nrc(NonNegative):
+    """Non-negative representation: crnr with lam = 0."""
+
+    name: ClassVar[str] = "nrc"

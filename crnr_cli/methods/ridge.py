@@ -1,0 +1,117 @@
+"""crc, procrc, nsc and croc: codes and subspaces in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crnr_cli import solvers
+from crnr_cli.methods.base import CodingMethod, Method, Samples, State
+from crnr_cli.solvers import Array
+
+
+def projection_bytes(samples: Samples) -> int:
+    """What `solvers.projection` takes: a factor in float64, and some arrays as large as the samples."""
+    edges, d = samples.edges, samples.vectors.shape[1]
+    return solvers.factor_bytes(solvers.projection_form(edges, d), edges, d, 8) + 2 * 8 * samples.vectors.size
+
+
+class Projected(CodingMethod):
+    """A method whose code is a product of the query by a matrix (n x d) that the gallery fixes."""
+
+    def fit_bytes(self, samples: Samples) -> int:
+        return projection_bytes(samples)
+
+    def codes(self, samples: Samples, state: State, queries: Array) -> Array:
+        c: Array = queries @ state["projection"].T
+        return c
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crc(Projected):
+    """Collaborative representation: ridge regression on all samples; r_i / ||c_i|| decides."""
+
+    name: ClassVar[str] = "crc"
+    lam: float = 1e-3
+
+    def __post_init__(self) -> None:
+        self._require_above_0("lam")
+
+    def fit(self, samples: Samples) -> State:
+        return {"projection": solvers.projection(samples.vectors.T, samples.edges, 0.0, self.lam)}
+
+    def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
+        # A class without any weight has all of y left over; the floor keeps its figure finite.
+        norms = np.sqrt(np.add.reduceat(c * c, edges[:-1], axis=0))
+        np.maximum(norms, np.finfo(c.dtype).eps, out=norms)
+        ratios: Array = solvers.class_residuals(X, edges, c, Y) / norms
+        return ratios
+
+
+@dataclass(frozen=True, kw_only=True)
+class Procrc(Projected):
+    """Probabilistic collaborative representation; the class whose part is nearest to X c wins.
+
+    The sum over the classes of (X - X_i')'(X - X_i'), X_i' being X with the other classes zeroed, holds
+    every product of two samples K - 2 times, and once more where they share a class. The code's matrix is
+    therefore, up to the scale s = 1 + gamma (K - 2), X'X + (gamma/s) blockdiag(X_i'X_i) + (lam/s) I.
+    """
+
+    name: ClassVar[str] = "procrc"
+    lam: float = 1e-3
+    gamma: float = 1e-3
+
+    def __post_init__(self) -> None:
+        self._require_above_0("lam")
+        self._require_at_least_0("gamma")
+
+    def fit(self, samples: Samples) -> State:
+        gamma = self.gamma if samples.n_classes > 1 else 0.0  # with one class the sum is empty
+        scale = 1 + gamma * (samples.n_classes - 2)
+        T = solvers.projection(samples.vectors.T, samples.edges, gamma / scale, self.lam / scale)
+        return {"projection": T / scale}
+
+    def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
+        return solvers.class_residuals(X, edges, c, X @ c)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nsc(Method):
+    """Nearest subspace: least squares on each class alone, what is left decides."""
+
+    name: ClassVar[str] = "nsc"
+
+    def fit(self, samples: Samples) -> State:
+        bases, edges = solvers.class_bases(samples.vectors.T, samples.edges)
+        return {"bases": bases.T, "basis_edges": edges}
+
+    def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
+        Y = np.ascontiguousarray(queries.T)
+        return solvers.subspace_residuals(state["bases"].T, state["basis_edges"], Y).T
+
+
+@dataclass(frozen=True, kw_only=True)
+class Croc(Method):
+    """Collaborative representation optimized classifier: r_i of nsc, and weight times r_i of crc's code."""
+
+    name: ClassVar[str] = "croc"
+    lam: float = 1e-3
+    weight: float = 0.1
+
+    def __post_init__(self) -> None:
+        self._require_above_0("lam")
+        self._require_at_least_0("weight")
+
+    def fit_bytes(self, samples: Samples) -> int:
+        return projection_bytes(samples)
+
+    def fit(self, samples: Samples) -> State:
+        return Nsc().fit(samples) | Crc(lam=self.lam).fit(samples)
+
+    def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
+        Y = np.ascontiguousarray(queries.T)
+        shared = solvers.class_residuals(samples.vectors.T, samples.edges, state["projection"] @ Y, Y)
+        alone: Array = Nsc().residuals(samples, state, queries)
+        return alone + self.weight * shared.T

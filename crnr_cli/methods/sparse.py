@@ -1,0 +1,42 @@
+"""src: sparse codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crnr_cli import lasso, solvers
+from crnr_cli.methods.base import CodingMethod, Samples, State
+from crnr_cli.solvers import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Src(CodingMethod):
+    """Sparse representation: the minimiser of ||y - X c||^2 + lam ||c||_1.
+
+    A query is done when its duality gap is at most tol (or what the type of the gallery can resolve, see
+    `lasso`), so its objective is that close to the least; or after `iterations` steps.
+    """
+
+    name: ClassVar[str] = "src"
+    lam: float = 1e-3
+    tol: float = 1e-6
+    iterations: int = 2000
+
+    def __post_init__(self) -> None:
+        self._require_above_0("lam", "tol")
+        self._require_steps(self.iterations)
+
+    def fit(self, samples: Samples) -> State:
+        return dict(vars(lasso.factorize(samples.vectors.T, samples.edges, self.lam)))
+
+    def fit_bytes(self, samples: Samples) -> int:
+        d, itemsize = samples.vectors.shape[1], samples.vectors.itemsize
+        return solvers.factor_bytes(lasso.factor_form(samples.edges, d), samples.edges, d, itemsize)
+
+    def codes(self, samples: Samples, state: State, queries: Array) -> Array:
+        Y = np.ascontiguousarray(queries.T)
+        factor = solvers.factor_of(state)
+        return lasso.code(factor, samples.vectors.T, Y, self.lam, self.iterations, self.tol).c.T

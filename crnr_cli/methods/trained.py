@@ -1,0 +1,92 @@
+"""svm and softmax: linear classifiers that scikit-learn trains; to classify, their coefficients suffice."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.methods.base import Method, Samples, State
+from crnr_cli.solvers import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Method):
+    """One decision value a class, w_i'y + b_i; minus that is the residual, so the least wins here too."""
+
+    signed: ClassVar[bool] = True
+    c: float  # the inverse of the weight of the regularization
+
+    def __post_init__(self) -> None:
+        self._require_above_0("c")
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if find_spec("sklearn") is None:
+            return f"{cls.name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
+        return None
+
+    @abstractmethod
+    def classifier(self) -> Any:
+        """The estimator of scikit-learn, not fitted yet."""
+
+    def fit(self, samples: Samples) -> State:
+        reason = self.unavailable()
+        if reason:
+            raise UsageError(reason)
+        from sklearn.exceptions import ConvergenceWarning
+
+        if samples.n_classes < 2:
+            raise DataError(f"{self.name} needs two classes or more, and the gallery has one")
+        classifier = self.classifier()
+        class_index = np.repeat(np.arange(samples.n_classes), np.diff(samples.edges))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", ConvergenceWarning)
+                classifier.fit(samples.vectors.astype(np.float64), class_index)
+        except ConvergenceWarning as e:
+            raise DataError(f"{self.name} did not converge at c = {self.c:g}; choose a smaller c") from e
+        weights, offsets = classifier.coef_, classifier.intercept_
+        if samples.n_classes == 2:  # one value f for both: the second class if above 0
+            weights, offsets = np.vstack([-weights, weights]), np.concatenate([-offsets, offsets])
+        dtype = samples.vectors.dtype
+        return {"weights": weights.astype(dtype), "offsets": offsets.astype(dtype)}
+
+    def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
+        values: Array = queries @ state["weights"].T + state["offsets"]
+        return -values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Svm(Trained):
+    """Linear support vector machine, one class against the rest."""
+
+    name: ClassVar[str] = "svm"
+    c: float = 1.0
+
+    def classifier(self) -> Any:
+        from sklearn.svm import LinearSVC
+
+        return LinearSVC(C=self.c, max_iter=20_000, random_state=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax(Trained):
+    """Logistic regression over all classes at once.
+
+    Scikit-learn's own c = 1 is for features of unit variance; those of unit vectors are far smaller, and
+    it would hold the weights near zero.
+    """
+
+    name: ClassVar[str] = "softmax"
+    c: float = 100.0
+
+    def classifier(self) -> Any:
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(C=self.c, max_iter=2000)

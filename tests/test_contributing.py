@@ -1,0 +1,53 @@
+"""The method that CONTRIBUTING.md shows is a method."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from method_checks import CHECKS, problem
+
+import crnr_cli.methods as registry
+from crnr_cli.methods import METHODS, make_method
+
+TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+CLASS, LINE = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+@pytest.fixture
+def centroid(tmp_path, monkeypatch):
+    """The method in the registry, from the text."""
+    path = tmp_path / "centroid.py"
+    path.write_text(CLASS, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("centroid", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "centroid", module)
+    spec.loader.exec_module(module)
+    added = getattr(module, LINE.strip().removesuffix(","))
+    monkeypatch.setitem(METHODS, added.name, added)
+    return added.name
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_shown_method(check, centroid):
+    check(centroid)
+
+
+def test_shown_method_is_its_formula(centroid):
+    samples, queries, _ = problem()
+    method = make_method(centroid, {"shrink": 2.0})
+    parts = np.split(samples.vectors, samples.edges[1:-1])
+    means = [part.sum(axis=0) / (len(part) + 2) for part in parts]
+    expected = [[np.linalg.norm(y - mean) for mean in means] for y in queries]
+    np.testing.assert_allclose(method.residuals(samples, method.fit(samples), queries), expected)
+
+
+def test_the_registry_has_such_lines():
+    """The line is shown with the indent, and in the form, that the others have."""
+    source = Path(registry.__file__).read_text(encoding="utf-8")
+    assert re.search(r"^ {8}Crnr,$", source, flags=re.MULTILINE)
+    assert re.fullmatch(r" {8}\w+,\n", LINE)
