@@ -16,9 +16,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts and path.stem != "__main__"]
 # From the ground up; a module may import those before it.
 LAYERS = [
-    "errors", "cores", "memory", "files", "pixels", "images", "solvers", "lasso", "decoder_process",
-    "decoding", "recipe", "matlab_process", "matlab", "features", "sources", "loading", "methods",
-    "gallery", "results", "metrics", "jobs", "cli",
+    "errors", "extras", "cores", "memory", "files", "pixels", "images", "solvers", "lasso",
+    "decoder_process", "decoding", "recipe", "matlab_process", "matlab", "features", "sources", "loading",
+    "methods", "results", "crossvalidation", "rejection", "gallery", "metrics", "thumbnails", "plots",
+    "pages", "report", "jobs", "cli",
 ]  # fmt: skip
 
 

@@ -55,7 +55,14 @@ def build(
     ] = None,
     size: options.Size = None,
     color: options.Color = False,
+    power: Annotated[
+        float, typer.Option(metavar="P", help="Raise the absolute value of every feature to P, sign kept.")
+    ] = 1.0,
     pca: options.Pca = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Store when to reject; else each `classify --reject` finds it."),
+    ] = False,
     dtype: options.Dtype = options.Precision.float32,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
@@ -95,12 +102,14 @@ def build(
                     parameters={name: value for name, value in given.items() if value is not None},
                     size=target_size,
                     color=color,
+                    power=power,
                     pca=pca,
                     dtype=dtype.value,
                     max_pixels=max_pixels,
                     keys=Keys(features_key, labels_key, samples),
                     nul_separated=null,
                     jobs=jobs,
+                    calibrate=calibrate,
                 ),
                 progress,
             )

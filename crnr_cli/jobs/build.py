@@ -23,6 +23,8 @@ from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.methods import Method, Samples, make_method
 from crnr_cli.pixels import Form, Pixels
 from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.rejection import calibrate
+from crnr_cli.results import UNKNOWN
 from crnr_cli.solvers import Array
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
 
@@ -37,12 +39,14 @@ class BuildOptions:
     parameters: Mapping[str, object] = field(default_factory=dict)
     size: tuple[int, int] | None = None
     color: bool = False
+    power: float = 1.0
     pca: int | None = None
     dtype: str = "float32"
     max_pixels: int = Form.max_pixels
     keys: Keys = field(default_factory=Keys)
     nul_separated: bool = False
     jobs: int | None = None
+    calibrate: bool = False  # store when a query is none of the classes
 
 
 @dataclass(frozen=True)
@@ -93,17 +97,23 @@ def build(
     labelled = read_labelled(source, options, progress)
     progress("fitting", 0, 1)
     gallery = make_gallery(labelled, method)
+    if options.calibrate:
+        gallery = replace(gallery, calibration=calibrate(gallery.samples, method))
     progress("fitting", 1, 1)
-    with replacing(output) as part:
-        save_gallery(gallery, part)
-        file_bytes = part.stat().st_size
     return BuildReport(
         gallery=gallery,
+        file_bytes=write_gallery(gallery, output),
         seconds=time.perf_counter() - started,
-        file_bytes=file_bytes,
         left_out=labelled.left_out,
         notes=labelled.notes,
     )
+
+
+def write_gallery(gallery: Gallery, output: Path) -> int:
+    """The size of the file, which appears whole."""
+    with replacing(output) as part:
+        save_gallery(gallery, part)
+        return part.stat().st_size
 
 
 def read_labelled(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
@@ -111,7 +121,7 @@ def read_labelled(source: Source, options: BuildOptions, progress: Progress = si
     # With PCA to come the raw values are needed once more; without it the unit vectors are all.
     labelled = read_samples(source, options, progress, raw=options.pca is not None)
     if options.pca:
-        axes = principal_axes(labelled.vectors, options.pca)
+        axes = principal_axes(labelled.vectors, options.pca, options.power)
         apply_recipe(labelled, replace(labelled.recipe, pca=axes), options.dtype)
     return labelled
 
@@ -172,6 +182,7 @@ def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
     """The classes in name order, the order that sorts the samples by them, and the class index so sorted."""
     classes = sorted(set(labels))
     _refuse_lookalikes(classes)
+    _refuse_reserved(classes)
     position = {name: i for i, name in enumerate(classes)}
     class_index = np.array([position[label] for label in labels])
     order = np.argsort(class_index, kind="stable")
@@ -203,7 +214,7 @@ def _recipe_before_pca(
     if isinstance(source, Features):
         if any(file.labels is None for file in source.files):
             raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
-        return Recipe("features", source.n_features), notes
+        return Recipe("features", source.n_features, power=options.power), notes
     if source.ignored:
         notes.append(f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
     notes += [f"class {name}: nothing in it, left out" for name in source.empty_folders]
@@ -217,7 +228,7 @@ def _recipe_before_pca(
             why = "differ in size" if len(sizes) > 1 else f"are larger than {LARGEST_NATIVE}x{LARGEST_NATIVE}"
             notes.append(f"pictures {why}: all brought to {size[0]}x{size[1]}; --size chooses another size")
     bands = 3 if options.color else 1
-    return Recipe("pictures", size[0] * size[1] * bands, size, options.color), notes
+    return Recipe("pictures", size[0] * size[1] * bands, size, options.color, power=options.power), notes
 
 
 def _sizes(source: Pictures, max_pixels: int, jobs: int, progress: Progress) -> set[tuple[int, int]]:
@@ -291,6 +302,12 @@ def _refuse_lookalikes(classes: Sequence[str]) -> None:
         other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if other != name:
             raise DataError(f"classes {other!r} and {name!r} differ only in case or Unicode form; rename one")
+
+
+def _refuse_reserved(classes: Sequence[str]) -> None:
+    for name in classes:
+        if unicodedata.normalize("NFC", name).casefold() == UNKNOWN:
+            raise DataError(f"class {name!r}: this name is kept for what is none of the classes; rename it")
 
 
 def _first_reasons(left_out: Sequence[LeftOut]) -> str:

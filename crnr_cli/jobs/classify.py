@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +18,7 @@ from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.pixels import Form
 from crnr_cli.recipe import Recipe
+from crnr_cli.rejection import calibrate
 from crnr_cli.results import Answers, CsvWriter
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
 
@@ -28,6 +29,7 @@ class QueryOptions:
     nul_separated: bool = False
     max_pixels: int = Form.max_pixels
     jobs: int | None = None
+    reject: float | None = None  # say unknown, at this rate of false rejections
     top: int | None = None  # write only so many best classes, not the residuals of all
 
 
@@ -37,6 +39,7 @@ class ClassifyReport:
     statuses: Counter[str]  # how many queries ended how
     skipped: int  # without an answer, though they were meant to have one
     ignored: int  # system files passed over
+    rejection: str | None = None  # when a query was said to be unknown
 
 
 def classify(
@@ -49,12 +52,20 @@ def classify(
     """Write the CSV to a path, where it appears whole, or to an open stream as it comes."""
     if isinstance(output, Path):
         _check_place(output, names)
-    gallery = load_gallery(gallery_path)
+    gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
     if isinstance(output, Path):
         with replacing(output) as part, part.open("wb") as file:
             return _write(gallery, source, file, options, progress)
     return _write(gallery, source, output, options, progress)
+
+
+def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
+    """The gallery, calibrated if queries are to be rejected and its file does not say when."""
+    gallery = load_gallery(gallery_path)
+    if options.reject is None or gallery.calibration:
+        return gallery
+    return replace(gallery, calibration=calibrate(gallery.samples, gallery.method))
 
 
 def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) -> Source:
@@ -85,6 +96,7 @@ def answer(
     form = gallery.recipe.form(options.max_pixels)
     jobs = options.jobs or available_cores()
     named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
+    least_standout = _least_standout(gallery, options)
     done = 0
     progress("classifying", 0, len(source))
     for batch in raw_batches(source, form, batch_size(len(gallery.names)), jobs):
@@ -96,6 +108,7 @@ def answer(
             truths=_truths(batch, named_as, isinstance(source, Features)),
             errors=errors,
             residuals=gallery.residuals(vectors[good]),
+            least_standout=least_standout,
             signed=gallery.method.signed,
         )
         done += len(batch.names)
@@ -114,7 +127,16 @@ def _write(
             skipped += row.label is None and not is_unclaimed(row.path, row.status)
         file.flush()
     ignored = source.ignored if isinstance(source, Pictures) else 0
-    return ClassifyReport(len(source), statuses, skipped, ignored)
+    rule = None
+    if options.reject is not None and gallery.calibration:
+        rule = gallery.calibration.rule(options.reject)
+    return ClassifyReport(len(source), statuses, skipped, ignored, rule)
+
+
+def _least_standout(gallery: Gallery, options: QueryOptions) -> float:
+    if options.reject is None or gallery.calibration is None:
+        return 0.0
+    return gallery.calibration.least_standout(options.reject)
 
 
 def _check_place(output: Path, names: Sequence[str]) -> None:
