@@ -12,6 +12,7 @@ import numpy as np
 
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.extraction import Extraction, ExtractorOptions
+from crnr_cli.extras import require
 from crnr_cli.solvers import Array
 
 BATCH = 32  # pictures a run: enough to keep the cores busy, and progress is seen to move
@@ -146,10 +147,9 @@ def _sha256(path: Path) -> str:
 @lru_cache(maxsize=1)
 def _session(path: Path, sha256: str, jobs: int) -> Any:
     """The model in memory. It is asked for twice by build, and once a batch by a worker of a cluster."""
-    try:
-        import onnxruntime
-    except ImportError as e:
-        raise UsageError("--extractor needs onnxruntime: pip install 'crnr-cli[onnx]'") from e
+    require("onnx", "an extractor", "onnxruntime")
+    import onnxruntime
+
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = jobs
     settings.inter_op_num_threads = 1

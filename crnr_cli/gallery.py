@@ -19,6 +19,7 @@ from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.extraction import Extraction
 from crnr_cli.methods import METHODS, Method, Samples, State, make_method
 from crnr_cli.recipe import Recipe
+from crnr_cli.rejection import Calibration
 from crnr_cli.solvers import Array
 
 FORMAT = "crnr-gallery"
@@ -39,6 +40,7 @@ class Gallery:
     method: Method
     state: State
     crnr_version: str = __version__
+    calibration: Calibration | None = None  # for telling what is none of the classes
 
     @property
     def dtype(self) -> str:
@@ -138,10 +140,15 @@ def _to_content(gallery: Gallery) -> _Content:
         "width": width,
         "height": height,
         "color": recipe.color,
+        "power": recipe.power,
     }
     if recipe.extraction:
         about["extractor"] = np.bytes_(recipe.extraction.to_json())
-    return _Content(arrays, {"/": root, "recipe": about})
+    attributes: dict[str, dict[str, Any]] = {"/": root, "recipe": about}
+    if gallery.calibration:
+        arrays["calibration/standouts"] = gallery.calibration.standouts
+        attributes["calibration"] = {"origin": np.bytes_(gallery.calibration.origin)}
+    return _Content(arrays, attributes)
 
 
 def _from_content(content: _Content, folder: Path) -> Gallery:
@@ -170,10 +177,12 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
             extraction=Extraction.from_json(about["extractor"].decode(), folder)
             if "extractor" in about
             else None,
+            power=float(about.get("power", 1.0)),
         ),
         method=method,
         state={path.removeprefix("state/"): a for path, a in arrays.items() if path.startswith("state/")},
         crnr_version=root["crnr_version"].decode(),
+        calibration=_calibration(content),
     )
     n, d = gallery.samples.vectors.shape
     if (
@@ -183,6 +192,15 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
     ):
         raise ValueError("its parts are of different sizes")
     return gallery
+
+
+def _calibration(content: _Content) -> Calibration | None:
+    values = content.arrays.get("calibration/standouts")
+    if values is None:
+        return None
+    if values.ndim != 1 or values.dtype.kind != "f" or not len(values) or not np.all(np.diff(values) >= 0):
+        raise ValueError("its calibration is not a list of ascending numbers")
+    return Calibration(values, content.attributes["calibration"]["origin"].decode())
 
 
 def _read(path: Path) -> _Content:
@@ -284,6 +302,8 @@ def describe(gallery: Gallery) -> dict[str, Any]:
         "size": list(recipe.size) if recipe.size else None,
         "color": recipe.color,
         "extractor": _described(recipe.extraction),
+        "power": recipe.power,
         "pca": None if recipe.pca is None else int(recipe.pca.shape[1]),
+        "calibration": gallery.calibration.origin if gallery.calibration else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),
     }

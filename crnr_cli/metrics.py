@@ -80,6 +80,24 @@ def wilson(successes: float, n: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
+def macro_intervals(scores: Scores, draws: int = 1000) -> tuple[tuple[float, float], tuple[float, float]]:
+    """95 % bootstrap intervals of macro recall and macro F1: the queries drawn again and again."""
+    rows, columns = np.nonzero(scores.confusion)
+    counts = scores.confusion[rows, columns]
+    drawn = np.random.default_rng(0).multinomial(scores.n, counts / scores.n, size=draws)
+    k = len(scores.classes)
+    hits, support, predicted = np.zeros((draws, k)), np.zeros((draws, k)), np.zeros((draws, k))
+    for cell, (i, j) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+        support[:, i] += drawn[:, cell]
+        predicted[:, j] += drawn[:, cell]
+        if i == j:
+            hits[:, i] = drawn[:, cell]
+    recall = _mean_of_defined(hits, support)
+    f1 = _mean_of_defined(2 * hits, support + predicted)
+    (r_low, r_high), (f_low, f_high) = (np.quantile(v, [0.025, 0.975]).tolist() for v in (recall, f1))
+    return (r_low, r_high), (f_low, f_high)
+
+
 def mcnemar(only_first: int, only_second: int) -> float:
     """The two-sided p value of McNemar's exact test: two methods answered the same queries, and so many were
     right by one of them alone. The chance of a split at least as uneven if both were equally good."""
@@ -101,6 +119,13 @@ def most_confused(scores: Scores) -> list[tuple[str, str, int]]:
 def _ratio(part: Array, whole: Array) -> Array:
     ratio: Array = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
     return ratio
+
+
+def _mean_of_defined(part: Array, whole: Array) -> Array:
+    """The mean of part/whole along each row, over those that are defined."""
+    ratio = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+    mean: Array = ratio.sum(axis=1) / (whole > 0).sum(axis=1)
+    return mean
 
 
 def _average(precision: Array, recall: Array, f1: Array, weights: Array) -> Average:

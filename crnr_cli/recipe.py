@@ -20,7 +20,12 @@ class Recipe:
     size: tuple[int, int] | None = None  # width and height that pictures are brought to
     color: bool = False
     pca: Array | None = None  # (n_inputs, d): the axes that samples are projected on
+    power: float = 1.0  # absolute values are raised to this, before PCA
     extraction: Extraction | None = None  # by which pictures become their n_inputs numbers; None: pixels
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.power) and self.power > 0):
+            raise UsageError(f"power must be above 0, not {self.power:g}")
 
     @property
     def n_outputs(self) -> int:
@@ -57,6 +62,7 @@ class Recipe:
         blank = largest[:, 0] == 0
         if self.kind == "pictures" and self.n_inputs > 1:
             blank |= np.ptp(values, axis=1) == 0
+        values = _raised(values, self.power)
         if self.pca is not None:
             values = values @ self.pca
         norms = np.linalg.norm(values, axis=1, keepdims=True)
@@ -68,7 +74,15 @@ class Recipe:
         return values.astype(dtype), errors
 
 
-def principal_axes(raw: Array, count: int) -> Array:
+def _raised(values: Array, power: float) -> Array:
+    """Absolute values to the power, signs kept. A power below 1 lets small features count for more."""
+    if power == 1:
+        return values
+    raised: Array = np.copysign(np.abs(values) ** power, values)
+    return raised
+
+
+def principal_axes(raw: Array, count: int, power: float = 1.0) -> Array:
     """(n_inputs, count): the leading eigenvectors of the covariance of the centred samples.
 
     The samples themselves are projected without subtracting the mean, as the method's authors do.
@@ -83,6 +97,7 @@ def principal_axes(raw: Array, count: int) -> Array:
         )
     values = raw.astype(np.float64)
     values /= np.abs(values).max() or 1.0
+    values = _raised(values, power)
     values -= values.mean(axis=0)
     if n_inputs <= n:
         leading = [n_inputs - count, n_inputs - 1]

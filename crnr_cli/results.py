@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -15,6 +16,8 @@ from crnr_cli.solvers import Array
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
 OK = "ok"
+REJECTED = "rejected"
+UNKNOWN = "unknown"  # the label of a query that is none of the classes; no class may be called so
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Answers:
     truths: list[str | None]
     errors: list[SampleError | None]
     residuals: Array  # (m, K)
+    least_standout: float = 0.0  # a query whose best class stands out less is rejected
     signed: bool = False  # residuals are minus scores, and can be below 0
 
 
@@ -47,11 +51,16 @@ def predictions(answers: Answers, classes: Sequence[str]) -> Iterator[Prediction
     order = np.argsort(answers.residuals, axis=1, kind="stable")[:, :2]
     best, second = answers.residuals[rows, order[:, 0]], answers.residuals[rows, order[:, 1]]
     winners = zip(order.tolist(), best.tolist(), margins(best, second, answers.signed).tolist(), strict=True)
+    rejected = iter(_rejected(answers))
     for path, truth, error in zip(answers.paths, answers.truths, answers.errors, strict=True):
         if error is not None:
             yield Prediction(path, truth, None, None, None, None, error.status)
         else:
             (first, next_best), residual, margin = next(winners)
+            if next(rejected):
+                # The best guess stands in for the runner-up.
+                yield Prediction(path, truth, UNKNOWN, residual, classes[first], margin, REJECTED)
+                continue
             yield Prediction(path, truth, classes[first], residual, classes[next_best], margin, OK)
 
 
@@ -66,6 +75,20 @@ def margins(best: Array, second: Array, signed: bool = False) -> Array:
     if signed:
         return np.asarray(-np.expm1(best - second))
     return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
+
+
+def _rejected(answers: Answers) -> list[bool]:
+    if answers.least_standout <= 0:
+        return [False] * len(answers.residuals)
+    return (standout(answers.residuals, answers.signed) < answers.least_standout).tolist()  # type: ignore[no-any-return]
+
+
+def standout(residuals: Array, signed: bool = False) -> Array:
+    """The margin to the mean of the other classes, (m,): how far the best one stands out from the rest."""
+    residuals = residuals.astype(np.float64)
+    best = residuals.min(axis=1, initial=np.inf)
+    others = (residuals.sum(axis=1) - best) / max(1, residuals.shape[1] - 1)
+    return margins(best, others, signed)
 
 
 class CsvWriter:
@@ -124,6 +147,20 @@ def _field(text: str | None) -> str:
     if any(sign in text for sign in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text
+
+
+def as_text(name: str) -> str:
+    """A name that may hold bytes that are not UTF-8, as it can be shown."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def common_folder(paths: Iterable[str]) -> str:
+    """The folder, with its slash, that all paths are below; empty if there is none worth a word."""
+    try:
+        shared = posixpath.commonpath({posixpath.dirname(path) for path in paths})
+    except ValueError:  # no paths, or some absolute and some not
+        return ""
+    return f"{shared}/" if shared.strip("/") else ""
 
 
 def read_predictions(path: Path) -> list[Prediction]:

@@ -162,14 +162,24 @@ def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
 def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFactor:
     """Computed in float64, kept in the type of X."""
     X64 = X.astype(np.float64)
-    Q = X64.T @ X64
-    for start, stop in pairwise(edges.tolist()):
-        Q[start:stop, start:stop] *= 1 + lam
-    Q[np.diag_indices_from(Q)] += mu / 2
-    P = inverse(Q)
+    P = _dense_inverse(X64.T @ X64, edges, lam, mu)
     M = (1 + lam) * (P @ X64.T)
     P *= mu / 2
     return DenseFactor(P.astype(X.dtype), M.astype(X.dtype))
+
+
+def factorize_gram(G: Array, edges: Array, lam: float, mu: float, dtype: str) -> DenseFactor:
+    """From G = X'X alone, for queries given as X'Y in the place of Y. G and X'Y serve every lam and mu."""
+    P = _dense_inverse(G.copy(), edges, lam, mu)
+    return DenseFactor((mu / 2 * P).astype(dtype), ((1 + lam) * P).astype(dtype))
+
+
+def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
+    """P, from X'X in float64, which is written over."""
+    for start, stop in pairwise(edges.tolist()):
+        Q[start:stop, start:stop] *= 1 + lam
+    Q[np.diag_indices_from(Q)] += mu / 2
+    return inverse(Q)
 
 
 def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
@@ -283,6 +293,18 @@ def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
         R -= Y
         np.einsum("dm,dm->m", R, R, out=r[i])
     return np.sqrt(r, out=r)
+
+
+def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Array:
+    """The same from G = X'X and X'Y for unit queries: r_i^2 = 1 - 2 c_i'X_i'y + c_i'G_i c_i, (K x m)."""
+    r = np.empty((len(edges) - 1, c.shape[1]), c.dtype)
+    for i, (start, stop) in enumerate(pairwise(edges.tolist())):
+        ci = c[start:stop]
+        GC = G[start:stop, start:stop].astype(c.dtype) @ ci
+        GC -= 2 * XtY[start:stop]
+        np.einsum("nm,nm->m", GC, ci, out=r[i])
+    r += 1
+    return np.sqrt(np.maximum(r, 0, out=r), out=r)
 
 
 def projection_form(edges: Array, d: int) -> FactorForm:

@@ -386,3 +386,14 @@ def test_the_description_survives_the_gallery(crnr: Crnr, photos: Path) -> None:
     with pytest.raises(ValueError, match="not described in full"):
         Extraction.from_json("{}", Path())
     assert Extractor(how, 1).vectors([]).shape == (0, 192)
+
+
+def test_tune_and_explain_use_it_too(crnr: Crnr, photos: Path) -> None:
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    tuned = crnr("tune", "photos", "--extractor", "m.onnx", "--folds", "2", "-o", "tuned.h5", "--json")
+    assert tuned.exit_code == 0, tuned.stderr
+    about = load_gallery(Path("tuned.h5")).recipe
+    assert about.extraction is not None
+    explained = crnr("explain", "queries/a/1.png", "-g", "tuned.h5", "--json")
+    assert explained.exit_code == 0, explained.stderr
+    assert json.loads(explained.stdout)["truth"] == "a"

@@ -16,9 +16,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts and path.stem != "__main__"]
 # From the ground up; a module may import those before it.
 LAYERS = [
-    "errors", "cores", "memory", "files", "extraction", "pixels", "images", "solvers", "lasso",
-    "decoder_process", "decoding", "extractor", "recipe", "matlab_process", "matlab", "features",
-    "sources", "loading", "methods", "gallery", "results", "metrics", "jobs", "estimators", "cli",
+    "errors", "extras", "cores", "memory", "files", "extraction", "pixels", "images", "solvers", "lasso",
+    "decoder_process", "decoding", "extractor", "recipe", "matlab_process", "matlab", "features", "sources",
+    "loading", "methods", "results", "crossvalidation", "rejection", "gallery", "metrics", "thumbnails",
+    "plots", "pages", "report", "jobs", "estimators", "cli",
 ]  # fmt: skip
 
 

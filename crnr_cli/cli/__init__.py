@@ -14,7 +14,9 @@ from crnr_cli.cli.build import build
 from crnr_cli.cli.classify import classify
 from crnr_cli.cli.compare import compare
 from crnr_cli.cli.evaluate import evaluate
+from crnr_cli.cli.explain import explain
 from crnr_cli.cli.info import info
+from crnr_cli.cli.tune import tune
 
 app = typer.Typer(
     name="crnr",
@@ -48,6 +50,8 @@ app.command(
     epilog="Example: crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1"
 )(compare)
 app.command(epilog="Example: crnr info gallery.h5 --json")(info)
+app.command(epilog="Example: crnr explain query.png --against nrc -o why.png")(explain)
+app.command(epilog="Example: crnr tune gallery/ -o gallery.h5 --budget 60")(tune)
 
 
 def main() -> None:

@@ -55,6 +55,9 @@ def build(
     ] = None,
     size: options.Size = None,
     color: options.Color = False,
+    power: Annotated[
+        float, typer.Option(metavar="P", help="Raise the absolute value of every feature to P, sign kept.")
+    ] = 1.0,
     pca: options.Pca = None,
     extractor: options.Extractor = None,
     extractor_preset: options.Preset = None,
@@ -66,6 +69,10 @@ def build(
     layout: options.Layout = None,
     extractor_output: options.ModelOutput = None,
     pool: options.Pool = "none",
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Store when to reject; else each `classify --reject` finds it."),
+    ] = False,
     dtype: options.Dtype = options.Precision.float32,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
@@ -117,6 +124,7 @@ def build(
                     parameters={name: value for name, value in given.items() if value is not None},
                     size=target_size,
                     color=color,
+                    power=power,
                     pca=pca,
                     dtype=dtype.value,
                     max_pixels=max_pixels,
@@ -124,6 +132,7 @@ def build(
                     nul_separated=null,
                     jobs=jobs,
                     extractor=network,
+                    calibrate=calibrate,
                 ),
                 progress,
             )

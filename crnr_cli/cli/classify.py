@@ -20,6 +20,7 @@ def classify(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout.")
     ] = "-",
+    reject: options.Reject = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -51,18 +52,25 @@ def classify(
                 sources,
                 gallery,
                 sys.stdout.buffer if output == "-" else Path(output),
-                QueryOptions(Keys(features_key, labels_key, samples), null, max_pixels, jobs, top, extractor),
+                QueryOptions(
+                    Keys(features_key, labels_key, samples), null, max_pixels, jobs, reject, top, extractor
+                ),
                 progress,
             )
         if not quiet:
             if report.ignored:
                 say(f"note: {report.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
             answered = report.statuses["ok"]
+            if report.rejection:
+                rejected = report.statuses["rejected"]
+                say(f"{rejected} of {report.n_queries} inputs are unknown: {report.rejection}")
             say(
                 f"{answered} of {report.n_queries} inputs labelled" + ("" if output == "-" else f": {output}")
             )
             reasons = [
-                f"{count} {status}" for status, count in report.statuses.most_common() if status != "ok"
+                f"{count} {status}"
+                for status, count in report.statuses.most_common()
+                if status not in ("ok", "rejected")
             ]
             if reasons:
                 say(f"without an answer: {', '.join(reasons)} (see the column status)", style="yellow")

@@ -35,6 +35,9 @@ def evaluate(
     confusion: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the confusion matrix to this CSV.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report to look at: one self-contained page.")
+    ] = None,
     min_accuracy: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit 4 if fewer than this share is right.")
     ] = None,
@@ -42,6 +45,7 @@ def evaluate(
         float | None, typer.Option(min=0, max=1, help="Exit 4 if the macro F1 is below this.")
     ] = None,
     extractor: options.MovedExtractor = None,
+    reject: options.Reject = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     samples: options.SampleAxis = None,
@@ -58,10 +62,15 @@ def evaluate(
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.evaluate import evaluate as run
 
+        if html:
+            from crnr_cli.extras import require
+            from crnr_cli.files import check_output
+
+            require("report", "--html", "jinja2")
+            check_output(html)
         with shown_progress(quiet) as progress:
-            query_options = QueryOptions(
-                Keys(features_key, labels_key, samples), null, max_pixels, jobs, extractor=extractor
-            )
+            keys = Keys(features_key, labels_key, samples)
+            query_options = QueryOptions(keys, null, max_pixels, jobs, reject, extractor=extractor)
             report = run(sources, gallery, query_options, progress)
         if errors:
             write_csv(
@@ -77,6 +86,10 @@ def evaluate(
                 ["truth \\ label", *names],
                 ([name, *row] for name, row in zip(names, counts, strict=True)),
             )
+        if html:
+            from crnr_cli.jobs.report import write_report
+
+            write_report(report, html, sources, gallery, max_pixels)
         if json:
             print_json(_record(report))
         else:
@@ -108,6 +121,8 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "weighted": asdict(scores.weighted),
         "without_truth": report.without_truth,
         "failed": dict(report.failed),
+        "rejected": len(report.rejected),
+        "rejected_guess_right": report.rejected_guess_right,
         "classes": [asdict(score) for score in scores.classes],
         "confusion": scores.confusion.tolist(),
     }
@@ -143,6 +158,12 @@ def _summary(report: EvaluateReport) -> Table:
             "accuracy, failures counted as wrong",
             share(report.accuracy_with_failures, report.interval_with_failures),
             f"{scores.correct} of {report.n_with_failures}",
+        )
+    if report.rejected:
+        table.add_row(
+            "rejected as unknown",
+            str(len(report.rejected)),
+            f"not scored; the best guess was right for {report.rejected_guess_right}",
         )
     table.add_row("macro F1", number(scores.macro.f1), "every class counts the same")
     if report.failed:

@@ -64,6 +64,16 @@ Jobs = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes; errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 AllowSkipped = Annotated[bool, typer.Option(help="Exit 0 even if some inputs were skipped.")]
+Reject = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="RATE",
+        help="Label as unknown what is likely none of the classes, at this rate of false rejections.",
+        show_default="never",
+    ),
+]
 
 Extractor = Annotated[
     Path | None,

@@ -26,6 +26,8 @@ from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.methods import Method, Samples, make_method
 from crnr_cli.pixels import Form, Pixels
 from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.rejection import calibrate
+from crnr_cli.results import UNKNOWN
 from crnr_cli.solvers import Array
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
 
@@ -44,6 +46,7 @@ class BuildOptions:
     parameters: Mapping[str, object] = field(default_factory=dict)
     size: tuple[int, int] | None = None
     color: bool = False
+    power: float = 1.0
     pca: int | None = None
     dtype: str = "float32"
     max_pixels: int = Form.max_pixels
@@ -51,6 +54,7 @@ class BuildOptions:
     nul_separated: bool = False
     jobs: int | None = None
     extractor: ExtractorOptions | None = None
+    calibrate: bool = False  # store when a query is none of the classes
 
 
 @dataclass(frozen=True)
@@ -101,17 +105,23 @@ def build(
     labelled = read_labelled(source, options, progress)
     progress("fitting", 0, 1)
     gallery = make_gallery(labelled, method)
+    if options.calibrate:
+        gallery = replace(gallery, calibration=calibrate(gallery.samples, method))
     progress("fitting", 1, 1)
-    with replacing(output) as part:
-        save_gallery(gallery, part)
-        file_bytes = part.stat().st_size
     return BuildReport(
         gallery=gallery,
+        file_bytes=write_gallery(gallery, output),
         seconds=time.perf_counter() - started,
-        file_bytes=file_bytes,
         left_out=labelled.left_out,
         notes=labelled.notes,
     )
+
+
+def write_gallery(gallery: Gallery, output: Path) -> int:
+    """The size of the file, which appears whole."""
+    with replacing(output) as part:
+        save_gallery(gallery, part)
+        return part.stat().st_size
 
 
 def read_labelled(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
@@ -119,7 +129,7 @@ def read_labelled(source: Source, options: BuildOptions, progress: Progress = si
     # With PCA to come the raw values are needed once more; without it the unit vectors are all.
     labelled = read_samples(source, options, progress, raw=options.pca is not None)
     if options.pca:
-        axes = principal_axes(labelled.vectors, options.pca)
+        axes = principal_axes(labelled.vectors, options.pca, options.power)
         apply_recipe(labelled, replace(labelled.recipe, pca=axes), options.dtype)
     return labelled
 
@@ -181,6 +191,7 @@ def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
     """The classes in name order, the order that sorts the samples by them, and the class index so sorted."""
     classes = sorted(set(labels))
     _refuse_lookalikes(classes)
+    _refuse_reserved(classes)
     position = {name: i for i, name in enumerate(classes)}
     class_index = np.array([position[label] for label in labels])
     order = np.argsort(class_index, kind="stable")
@@ -214,7 +225,7 @@ def _recipe_before_pca(
             raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
         if options.extractor:
             raise UsageError("--extractor is for pictures, and these are features already")
-        return Recipe("features", source.n_features), notes
+        return Recipe("features", source.n_features, power=options.power), notes
     if source.ignored:
         notes.append(f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
     notes += [f"class {name}: nothing in it, left out" for name in source.empty_folders]
@@ -232,7 +243,7 @@ def _recipe_before_pca(
             if any(max(found) > LARGEST_NATIVE for found in sizes):
                 notes.append(WEAK_PIXELS)
     bands = 3 if options.color else 1
-    return Recipe("pictures", size[0] * size[1] * bands, size, options.color), notes
+    return Recipe("pictures", size[0] * size[1] * bands, size, options.color, power=options.power), notes
 
 
 def _recipe_by_extractor(
@@ -245,7 +256,7 @@ def _recipe_by_extractor(
         notes.append(
             f"pictures prepared as {extractor.preset_name} is; --extractor-preset chooses another way"
         )
-    return Recipe("pictures", how.n_outputs, how.size, how.bands == 3, extraction=how)
+    return Recipe("pictures", how.n_outputs, how.size, how.bands == 3, power=options.power, extraction=how)
 
 
 def _sizes(source: Pictures, max_pixels: int, jobs: int, progress: Progress) -> set[tuple[int, int]]:
@@ -319,6 +330,12 @@ def _refuse_lookalikes(classes: Sequence[str]) -> None:
         other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if other != name:
             raise DataError(f"classes {other!r} and {name!r} differ only in case or Unicode form; rename one")
+
+
+def _refuse_reserved(classes: Sequence[str]) -> None:
+    for name in classes:
+        if unicodedata.normalize("NFC", name).casefold() == UNKNOWN:
+            raise DataError(f"class {name!r}: this name is kept for what is none of the classes; rename it")
 
 
 def _first_reasons(left_out: Sequence[LeftOut]) -> str:

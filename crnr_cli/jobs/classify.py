@@ -20,6 +20,7 @@ from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.pixels import Form
 from crnr_cli.recipe import Recipe
+from crnr_cli.rejection import calibrate
 from crnr_cli.results import Answers, CsvWriter
 from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
 
@@ -30,6 +31,7 @@ class QueryOptions:
     nul_separated: bool = False
     max_pixels: int = Form.max_pixels
     jobs: int | None = None
+    reject: float | None = None  # say unknown, at this rate of false rejections
     top: int | None = None  # write only so many best classes, not the residuals of all
     extractor: Path | None = None  # where the gallery's model is now
 
@@ -40,6 +42,7 @@ class ClassifyReport:
     statuses: Counter[str]  # how many queries ended how
     skipped: int  # without an answer, though they were meant to have one
     ignored: int  # system files passed over
+    rejection: str | None = None  # when a query was said to be unknown
 
 
 def classify(
@@ -52,7 +55,7 @@ def classify(
     """Write the CSV to a path, where it appears whole, or to an open stream as it comes."""
     if isinstance(output, Path):
         _check_place(output, names)
-    gallery = open_gallery(gallery_path, options)
+    gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
     if isinstance(output, Path):
         with replacing(output) as part, part.open("wb") as file:
@@ -60,15 +63,21 @@ def classify(
     return _write(gallery, source, output, options, progress)
 
 
-def open_gallery(path: Path, options: QueryOptions) -> Gallery:
-    """Load a gallery, and note where its extractor is said to be."""
-    gallery = load_gallery(path)
-    if options.extractor is None:
+def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
+    """The gallery, calibrated if queries are to be rejected and its file does not say when."""
+    gallery = load_gallery(gallery_path)
+    if options.extractor is not None:
+        gallery = _with_extractor_at(options.extractor, gallery, gallery_path)
+    if options.reject is None or gallery.calibration:
         return gallery
+    return replace(gallery, calibration=calibrate(gallery.samples, gallery.method))
+
+
+def _with_extractor_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
     how = gallery.recipe.extraction
     if how is None:
-        raise UsageError(f"--extractor: {path} was built without one")
-    return replace(gallery, recipe=replace(gallery.recipe, extraction=how.found_at(options.extractor)))
+        raise UsageError(f"--extractor: {gallery_path} was built without one")
+    return replace(gallery, recipe=replace(gallery.recipe, extraction=how.found_at(model)))
 
 
 def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) -> Source:
@@ -101,6 +110,7 @@ def answer(
     form = gallery.recipe.form(options.max_pixels)
     jobs = options.jobs or available_cores()
     named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
+    least_standout = _least_standout(gallery, options)
     done = 0
     progress("classifying", 0, len(source))
     for batch in raw_batches(source, form, _queries_at_once(gallery), jobs):
@@ -112,6 +122,7 @@ def answer(
             truths=_truths(batch, named_as, isinstance(source, Features)),
             errors=errors,
             residuals=gallery.residuals(vectors[good]),
+            least_standout=least_standout,
             signed=gallery.method.signed,
         )
         done += len(batch.names)
@@ -130,7 +141,16 @@ def _write(
             skipped += row.label is None and not is_unclaimed(row.path, row.status)
         file.flush()
     ignored = source.ignored if isinstance(source, Pictures) else 0
-    return ClassifyReport(len(source), statuses, skipped, ignored)
+    rule = None
+    if options.reject is not None and gallery.calibration:
+        rule = gallery.calibration.rule(options.reject)
+    return ClassifyReport(len(source), statuses, skipped, ignored, rule)
+
+
+def _least_standout(gallery: Gallery, options: QueryOptions) -> float:
+    if options.reject is None or gallery.calibration is None:
+        return 0.0
+    return gallery.calibration.least_standout(options.reject)
 
 
 def _check_place(output: Path, names: Sequence[str]) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.jobs.classify import QueryOptions, answer, open_gallery, open_queries
+from crnr_cli.jobs.classify import QueryOptions, answer, load_for, open_queries
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.metrics import Scores, score, wilson
-from crnr_cli.results import OK, Prediction, parse_predictions, predictions, read_predictions
+from crnr_cli.results import OK, UNKNOWN, Prediction, parse_predictions, predictions, read_predictions
 from crnr_cli.sources import is_unclaimed
 
 
@@ -24,9 +24,19 @@ class EvaluateReport:
     failed: Counter[str]  # rows without an answer, by status
 
     @property
+    def rejected(self) -> list[Prediction]:
+        """Rows said to be unknown; they are neither right nor wrong, and counted apart."""
+        return [row for row in self.rows if row.label == UNKNOWN]
+
+    @property
+    def rejected_guess_right(self) -> int:
+        """Rejected rows whose best guess is the truth: what rejecting cost."""
+        return sum(1 for row in self.rejected if row.truth and row.runner_up == row.truth)
+
+    @property
     def mistakes(self) -> list[Prediction]:
         """Wrong answers, the most confident first."""
-        wrong = [row for row in self.rows if row.truth and row.label and row.truth != row.label]
+        wrong = [row for row in self.rows if row.truth and _answered(row) and row.truth != row.label]
         return sorted(wrong, key=lambda row: -(row.margin or 0.0))
 
     @property
@@ -53,7 +63,7 @@ def evaluate(
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
     if tables:
         return evaluate_rows([row for name in tables for row in _read(name)], ", ".join(names))
-    gallery = open_gallery(gallery_path, options)
+    gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
     rows: list[Prediction] = []
     for answers in answer(gallery, source, options, progress):
@@ -69,13 +79,17 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
             f"{name}: no row has a true class to compare with; put the queries into folders "
             "named as the gallery's classes"
         )
-    known = [(row.truth, row.label) for row in rows if row.truth and row.label]
+    known = [(row.truth, row.label or "") for row in rows if row.truth and _answered(row)]
     return EvaluateReport(
         scores=score([truth for truth, _ in known], [label for _, label in known]),
         rows=rows,
         without_truth=sum(1 for row in rows if not row.truth),
-        failed=Counter(row.status for row in rows if row.status != OK),
+        failed=Counter(row.status for row in rows if row.status != OK and row.label != UNKNOWN),
     )
+
+
+def _answered(row: Prediction) -> bool:
+    return row.label is not None and row.label != UNKNOWN
 
 
 def _read(name: str) -> list[Prediction]:

@@ -1,0 +1,192 @@
+"""crnr explain."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crnr_cli.cli import options
+from crnr_cli.cli.console import boundary, print_json, say
+from crnr_cli.cores import use_cores
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from crnr_cli.jobs.explain import ExplainReport, Explanation
+
+CLASSES = 12  # shown with bars
+CARRIERS = 8  # gallery samples shown
+BAR = 28  # characters of the longest bar
+
+
+def explain(
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="A picture, or a row of features such as queries.h5#3.")
+    ],
+    gallery: options.GalleryPath = options.GALLERY,
+    against: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="Compare with another method, side by side.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Draw it: .png, .svg, .pdf or .html."),
+    ] = None,
+    features_key: options.FeaturesKey = None,
+    labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
+    max_pixels: options.MaxPixels = options.MAX_PIXELS,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Show why a query gets its label: what each class leaves over, and the samples that made the answer."""
+    with boundary():
+        use_cores(None)
+        from crnr_cli.features import Keys
+        from crnr_cli.jobs.classify import QueryOptions
+        from crnr_cli.jobs.explain import explain as run
+
+        if output:
+            from crnr_cli.extras import require
+
+            require("report", "--output", "matplotlib", "jinja2")
+            from crnr_cli.jobs.picture import check_picture, write_picture
+
+            check_picture(output)
+        keys = Keys(features_key, labels_key, samples)
+        report = run(query, gallery, QueryOptions(keys, max_pixels=max_pixels), against)
+        if output:
+            write_picture(report, output, max_pixels)
+        if json:
+            print_json(_record(report))
+        else:
+            for explanation in report.explanations:
+                _show(report, explanation)
+        if output and not quiet:
+            say(f"{output}: written")
+
+
+def _record(report: ExplainReport) -> dict[str, Any]:
+    classes = report.gallery.classes
+    answers = []
+    for explanation in report.explanations:
+        shares = report.shares(explanation)
+        first, second = explanation.order[:2].tolist()
+        answers.append(
+            {
+                "method": explanation.method.name,
+                "parameters": asdict(explanation.method),  # type: ignore[call-overload]
+                "label": classes[first],
+                "runner_up": classes[second],
+                "margin": explanation.margin,
+                "residuals": dict(zip(classes, explanation.residuals.tolist(), strict=True)),
+                "weight_shares": None if shares is None else dict(zip(classes, shares.tolist(), strict=True)),
+                "strongest": [asdict(carrier) for carrier in report.carriers(explanation, CARRIERS)],
+            }
+        )
+    return {"query": report.query, "truth": report.truth, "explanations": answers}
+
+
+def _show(report: ExplainReport, explanation: Explanation) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=False)
+    classes = report.gallery.classes
+    first, second = explanation.order[:2].tolist()
+    truth = "" if report.truth is None else f", truly {report.truth}"
+    console.print(
+        Text.assemble(
+            f"{report.query}{truth}: ",
+            (classes[first], "bold green" if report.truth in (None, classes[first]) else "bold red"),
+            f" by {explanation.method.name}, margin {explanation.margin:.3f} to {classes[second]}",
+        )
+    )
+    console.print(_residual_table(report, explanation))
+    if explanation.code is not None:
+        console.print(_carrier_table(report, explanation))
+    console.print(Text(_separation(report, explanation)))
+    console.print()
+
+
+def _residual_table(report: ExplainReport, explanation: Explanation) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    classes, residuals, shares = report.gallery.classes, explanation.residuals, report.shares(explanation)
+    low, high = min(0.0, float(residuals.min())), float(residuals.max())
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("class", overflow="fold")
+    table.add_column("left over (least wins)", no_wrap=True)
+    table.add_column("residual", justify="right")
+    if shares is not None:
+        table.add_column("weight", justify="right")
+    shown = explanation.order[:CLASSES].tolist()
+    if report.truth is not None and (true := classes.index(report.truth)) not in shown:
+        shown.append(true)
+    for place, i in enumerate(shown):
+        style = (
+            "green"
+            if place == 0
+            else "yellow"
+            if place == 1
+            else "cyan"
+            if classes[i] == report.truth
+            else "dim"
+        )
+        bar = _bar((residuals[i] - low) / ((high - low) or 1.0))
+        weight = [] if shares is None else [f"{100 * shares[i]:.0f} %"]
+        table.add_row(Text(classes[i]), Text(bar, style=style), f"{residuals[i]:.4f}", *weight)
+    if len(classes) > len(shown):
+        table.caption = f"{len(classes) - len(shown)} more classes leave more"
+        table.caption_justify = "left"
+    return table
+
+
+def _carrier_table(report: ExplainReport, explanation: Explanation) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from crnr_cli.results import common_folder
+
+    carriers = report.carriers(explanation, CARRIERS)
+    folder = common_folder(carrier.name for carrier in carriers)
+    largest = max(abs(carrier.weight) for carrier in carriers) or 1.0
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in (
+        "class",
+        "carries the code",
+        "weight",
+        f"sample of {folder}" if folder else "gallery sample",
+    ):
+        table.add_column(column, justify="right" if column == "weight" else "left", overflow="fold")
+    for carrier in carriers:
+        style = "green" if carrier.weight > 0 else "red"
+        bar = Text(_bar(abs(carrier.weight) / largest, BAR // 2), style=style)
+        table.add_row(
+            Text(carrier.label), bar, f"{carrier.weight:+.3f}", Text(carrier.name.removeprefix(folder))
+        )
+    return table
+
+
+def _separation(report: ExplainReport, explanation: Explanation) -> str:
+    """What separates the label from the runner-up, in a sentence."""
+    classes, shares = report.gallery.classes, report.shares(explanation)
+    first, second = explanation.order[:2].tolist()
+    parts = []
+    for i in (first, second):
+        share = "" if shares is None else f" with {100 * shares[i]:.0f} % of the weight"
+        best = report.carriers(explanation, 1, i)
+        led = f", led by {PurePath(best[0].name).name} ({best[0].weight:+.3f})" if best else ""
+        parts.append(f"{classes[i]} leaves {explanation.residuals[i]:.4f}{share}{led}")
+    return f"{parts[0]};\n{parts[1]}."
+
+
+def _bar(share: float, width: int = BAR) -> str:
+    """A bar in eighths of a character."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]

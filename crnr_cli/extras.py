@@ -1,0 +1,14 @@
+"""Packages that only some options need, and what to say where they are missing."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from crnr_cli.errors import CrnrError
+
+
+def require(extra: str, what: str, *packages: str) -> None:
+    """Refuse, before any work, what needs packages that are not installed."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise CrnrError(f"{what} needs {' and '.join(missing)}: pip install 'crnr-cli[{extra}]'")

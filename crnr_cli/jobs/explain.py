@@ -1,0 +1,136 @@
+"""Explain: why a query got its label, by the gallery samples that made it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from crnr_cli.errors import UsageError
+from crnr_cli.features import SUFFIXES as FEATURE_SUFFIXES
+from crnr_cli.gallery import Gallery, load_gallery
+from crnr_cli.jobs.classify import QueryOptions, open_queries
+from crnr_cli.loading import raw_batches
+from crnr_cli.methods import CodingMethod, Method, NonNegative, make_method
+from crnr_cli.results import margins
+from crnr_cli.solvers import Array
+
+_ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """A gallery sample that takes part in the code."""
+
+    name: str
+    label: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How one method answers the query."""
+
+    method: Method
+    residuals: Array  # (K,)
+    code: Array | None  # (n,): the weight of every gallery sample; None for a method that has no code
+
+    @property
+    def order(self) -> Array:
+        """The classes, the least residual first; ties in name order."""
+        order: Array = np.argsort(self.residuals, kind="stable")
+        return order
+
+    @property
+    def margin(self) -> float:
+        best, second = self.residuals[self.order[:2]]
+        return float(margins(np.array([best]), np.array([second]), self.method.signed)[0])
+
+
+@dataclass(frozen=True)
+class ExplainReport:
+    query: str
+    truth: str | None  # where the query's folder or label names a class
+    gallery: Gallery
+    explanations: list[Explanation]  # of the gallery's method, and of the one it is compared with
+
+    def carriers(self, explanation: Explanation, most: int, label: int | None = None) -> list[Carrier]:
+        """The samples of the largest weights, of all classes or of one."""
+        if explanation.code is None:
+            return []
+        edges = self.gallery.samples.edges
+        class_of = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+        rows = np.arange(len(class_of)) if label is None else np.flatnonzero(class_of == label)
+        rows = rows[np.argsort(-np.abs(explanation.code[rows]), kind="stable")][:most]
+        return [
+            Carrier(self.gallery.names[i], self.gallery.classes[class_of[i]], float(explanation.code[i]))
+            for i in rows.tolist()
+        ]
+
+    def shares(self, explanation: Explanation) -> Array | None:
+        """Each class's share of all positive weights, (K,); a code of few steps has negative ones too."""
+        if explanation.code is None:
+            return None
+        weights = np.add.reduceat(np.maximum(explanation.code, 0), self.gallery.samples.edges[:-1])
+        shares: Array = weights / (weights.sum() or 1.0)
+        return shares
+
+
+def explain(
+    query: str, gallery_path: Path, options: QueryOptions, against: str | None = None
+) -> ExplainReport:
+    gallery = load_gallery(gallery_path)
+    other = None if against is None else _other_method(against, gallery.method)
+    vector, folders = _read_query(query, gallery, options)
+    explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
+    if other:
+        explanations.append(_explanation(gallery, other, vector, other.fit(gallery.samples)))
+    truth = next((name for name in folders if name in gallery.classes), None)
+    return ExplainReport(query, truth, gallery, explanations)
+
+
+def _other_method(name: str, method: Method) -> Method:
+    """At its defaults; crnr and nrc share what they have in common, so that only lam differs."""
+    other = make_method(name, {})
+    if isinstance(other, NonNegative) and isinstance(method, NonNegative):
+        common = ("mu", "iterations", "tol")
+        return make_method(name, {key: getattr(method, key) for key in common})
+    return other
+
+
+def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Array, tuple[str, ...]]:
+    """The unit vector, (1, d), and the names that may be its class."""
+    named = _ROW.fullmatch(query)
+    row = None
+    if named and not Path(query).exists() and Path(named["path"]).suffix.lower() in FEATURE_SUFFIXES:
+        query, row = named["path"], int(named["row"])
+    source = open_queries([query], gallery, options)
+    if row is None and len(source) > 1:
+        example = f"{query}#0" if gallery.recipe.kind == "features" else "a picture"
+        raise UsageError(f"{query}: holds {len(source)} queries; explain takes one, such as {example}")
+    if row is not None and row >= len(source):
+        raise UsageError(f"{query}: has {len(source)} rows, and no row {row}; the first is 0")
+    before = 0
+    for batch in raw_batches(source, gallery.recipe.form(options.max_pixels), 1024, 1):
+        at = (row or 0) - before
+        if at < len(batch.names):
+            break
+        before += len(batch.names)
+    error = batch.errors[at]
+    if error is None:
+        vectors, faults = gallery.recipe.unit_vectors(batch.values[at : at + 1], gallery.dtype)
+        error = faults[0]
+    if error is not None:
+        error.args = (f"{query}: {error}",)
+        raise error
+    return vectors, batch.labels[at]
+
+
+def _explanation(gallery: Gallery, method: Method, vector: Array, state: dict[str, Array]) -> Explanation:
+    residuals = method.residuals(gallery.samples, state, vector)[0]
+    code = method.codes(gallery.samples, state, vector)[0] if isinstance(method, CodingMethod) else None
+    return Explanation(
+        method, residuals.astype(np.float64), None if code is None else code.astype(np.float64)
+    )

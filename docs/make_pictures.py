@@ -1,0 +1,60 @@
+"""Make the pictures of the README from the sample data: docs/report.png and docs/explain.png.
+
+    python docs/make_pictures.py
+
+Needs the extra `report`, and Chromium for the picture of a page. Run it again when the pages change.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+HERE = Path(__file__).parent
+WIDTH, HEIGHT = 1180, 1490
+QUERY = "sample_data/queries/8/4051.png"  # an 8 that crnr gets right and nrc takes for a 9
+
+
+def crnr(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "crnr_cli", *arguments], check=True, cwd=HERE.parent)
+
+
+def photograph(page: Path, picture: Path, profile: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        raise SystemExit("needs Chromium (Debian: apt-get install chromium)")
+    flags = ["--headless", "--disable-gpu", "--no-first-run", "--disable-sync", "--hide-scrollbars"]
+    flags += ["--disable-background-networking", "--disable-component-update", "--disable-quic"]
+    if os.geteuid() == 0:
+        flags.append("--no-sandbox")  # Chromium refuses to start as root with it
+    size = [f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={picture}"]
+    subprocess.run([browser, *flags, *size, page.as_uri()], check=True, stderr=subprocess.DEVNULL)
+
+
+def shrink(picture: Path) -> None:
+    """Flat colours: 256 of them look the same, in a third of the bytes."""
+    with Image.open(picture) as image:
+        small = image.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    small.save(picture, optimize=True)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        gallery, page = folder / "gallery.h5", folder / "report.html"
+        crnr("build", "sample_data/gallery", "-o", str(gallery), "--quiet")
+        crnr("evaluate", "sample_data/queries", "-g", str(gallery), "--html", str(page), "--quiet", "--json")
+        photograph(page, HERE / "report.png", folder / "profile")
+        crnr("explain", QUERY, "-g", str(gallery), "--against", "nrc", "-o", str(HERE / "explain.png"))
+    for picture in ("report.png", "explain.png"):
+        shrink(HERE / picture)
+
+
+if __name__ == "__main__":
+    main()
