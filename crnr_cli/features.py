@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 
 from crnr_cli.errors import DataError
+from crnr_cli.files import Stamp
 from crnr_cli.solvers import Array
 
 SUFFIXES = {".h5", ".hdf5", ".npz"}
@@ -27,12 +28,14 @@ class Keys:
 @dataclass(frozen=True)
 class FeatureFile:
     path: Path
+    stamp: Stamp
     values: Any  # (n, d): an array, or an open HDF5 dataset that is read by slices
     labels: list[str] | None
     names: list[str]
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
+        stamp = Stamp.of(path.stat())  # before it is read: if it changes meanwhile, the stamp is old
         arrays = _read_hdf5(path) if path.suffix.lower() in (".h5", ".hdf5") else _read_npz(path)
         values = arrays[_key(path, arrays, "features", keys.features)]
         if len(values.shape) != 2 or values.dtype.kind not in "fiub":
@@ -48,7 +51,7 @@ class FeatureFile:
         names = [f"{path}#{row}" for row in range(len(values))]
         if "paths" in arrays and len(arrays["paths"]) == len(values):
             names = _texts(path, arrays["paths"])
-        return cls(path, values, labels, names)
+        return cls(path, stamp, values, labels, names)
 
     def __len__(self) -> int:
         return len(self.names)

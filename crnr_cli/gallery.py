@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.files import Stamp
 from crnr_cli.methods import METHODS, Method, Samples, State, make_method
 from crnr_cli.recipe import Recipe
 from crnr_cli.solvers import Array
@@ -37,6 +38,8 @@ class Gallery:
     method: Method
     state: State
     crnr_version: str = __version__
+    stamps: list[Stamp] = field(default_factory=list)  # of the samples' files; empty if unknown
+    sha256: str = ""  # of the file it was loaded from
 
     @property
     def dtype(self) -> str:
@@ -95,11 +98,11 @@ def load_gallery(path: Path) -> Gallery:
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
     content = _read(path)
     root = content.attributes["/"]
-    stored = root.get("sha256", b"")
-    if not isinstance(stored, bytes) or stored.decode("ascii", "replace") != content.sha256():
+    stored, actual = root.get("sha256"), content.sha256()
+    if stored != actual.encode():
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
-        return _from_content(content)
+        return replace(_from_content(content), sha256=actual)
     except (KeyError, ValueError, TypeError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
@@ -117,6 +120,9 @@ def _to_content(gallery: Gallery) -> _Content:
         "classes/names": _to_bytes(gallery.classes),
         **{f"state/{key}": array for key, array in gallery.state.items()},
     }
+    if gallery.stamps:
+        arrays["samples/size"] = np.array([stamp.size for stamp in gallery.stamps], dtype=np.int64)
+        arrays["samples/mtime_ns"] = np.array([stamp.mtime_ns for stamp in gallery.stamps], dtype=np.int64)
     if recipe.pca is not None:
         arrays["recipe/pca"] = recipe.pca
     parameters = {
@@ -167,14 +173,23 @@ def _from_content(content: _Content) -> Gallery:
         method=method,
         state={path.removeprefix("state/"): a for path, a in arrays.items() if path.startswith("state/")},
         crnr_version=root["crnr_version"].decode(),
+        stamps=_stamps(arrays),
     )
     n, d = gallery.samples.vectors.shape
     if (
         not len(gallery.names) == len(gallery.hashes) == len(class_index) == n
+        or len(gallery.stamps) not in (0, n)
         or gallery.recipe.n_outputs != d
     ):
         raise ValueError("its parts are of different sizes")
     return gallery
+
+
+def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
+    if "samples/size" not in arrays:
+        return []
+    pairs = zip(arrays["samples/size"].tolist(), arrays["samples/mtime_ns"].tolist(), strict=True)
+    return [Stamp(size, mtime_ns) for size, mtime_ns in pairs]
 
 
 def _read(path: Path) -> _Content:

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Protocol, TextIO
 
 import numpy as np
 
@@ -60,14 +60,19 @@ def margins(best: Array, second: Array) -> Array:
     return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
 
 
+class Writable(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
 class CsvWriter:
     """Rows as RFC 4180 with LF, floats in as many digits as bring them back."""
 
-    def __init__(self, file: BinaryIO, classes: Sequence[str], dtype: str) -> None:
+    def __init__(self, file: Writable, classes: Sequence[str], dtype: str, *, header: bool = True) -> None:
         self._file, self._classes = file, classes
         self._float = "%.9g" if dtype == "float32" else "%r"
         self._residuals = "".join(f",{self._float}" for _ in classes)
-        self._write([",".join([*COLUMNS, *(_field(f"residual:{name}") for name in classes)])])
+        if header:
+            self._write([",".join([*COLUMNS, *(_field(f"residual:{name}") for name in classes)])])
 
     def write(self, answers: Answers) -> list[Prediction]:
         """Append a batch; returns what was written."""

