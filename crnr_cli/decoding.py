@@ -24,6 +24,8 @@ Answer = Pixels | SampleError
 CHUNK = 16  # pictures a request: few enough to share work evenly, enough to keep a decoder busy
 CHUNKS_AHEAD = 32  # decoded and waiting, at most: what bounds the memory
 SECONDS_A_PICTURE = 30.0  # a decoder silent for longer is hung
+# -P: the folder we are called in may hold a stranger's json.py.
+COMMAND = (sys.executable, "-P", "-m", "crnr_cli.decoder_process")
 
 
 def available_cores() -> int:
@@ -107,8 +109,7 @@ class _Decoder:
     """One decoder process. See `decoder_process` for what is said."""
 
     def __init__(self, form: Form) -> None:
-        # -P: the folder we are called in may hold a stranger's json.py.
-        command = [sys.executable, "-P", "-m", "crnr_cli.decoder_process", json.dumps(asdict(form))]
+        command = [*COMMAND, json.dumps(asdict(form))]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

@@ -30,14 +30,14 @@ class Stamp:
 def check_output(path: Path, inputs: Iterable[str | Path] = ()) -> None:
     """Refuse, before any work, an output that could not be written at the end of it, or that is an input."""
     folder = path.parent
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112, which is False too where we may not look; so below
         raise OutputError(f"{path}: is a directory; name a file")
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112
         raise OutputError(f"{path}: there is no directory {folder}; make it first")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise OutputError(f"{path}: no permission to write here")
     for given in inputs:
-        if path.is_file() and Path(given).is_file() and path.samefile(given):
+        if os.path.isfile(path) and os.path.isfile(given) and path.samefile(given):  # noqa: PTH113
             raise OutputError(f"{path}: is an input of this run; write to another file")
 
 

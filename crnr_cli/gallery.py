@@ -16,6 +16,7 @@ import numpy as np
 from crnr_cli import __version__
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.files import Stamp
+from crnr_cli.hdf5 import scalar_attribute, written_hdf5
 from crnr_cli.methods import METHODS, Method, Samples, State, make_method
 from crnr_cli.recipe import Recipe
 from crnr_cli.solvers import Array
@@ -84,8 +85,7 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
     """Write to a path that is not a gallery yet; `files.replacing` makes it appear at once."""
     content = _to_content(gallery)
     content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
-    # HDF5's own lock would quarrel with the one that files.replacing holds.
-    with h5py.File(path, "w", locking=False) as file:
+    with written_hdf5(path) as file:
         for name, array in content.arrays.items():
             file.create_dataset(name, data=array)
         for group, values in content.attributes.items():
@@ -94,7 +94,7 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
 
 def load_gallery(path: Path) -> Gallery:
     """Read and check a whole gallery; anything wrong with it is a GalleryError that names the file."""
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110, which is False too where we may not look
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
     content = _read(path)
     root = content.attributes["/"]
@@ -196,7 +196,7 @@ def _read(path: Path) -> _Content:
     """Everything in the file, after a look at all that it declares; nothing is followed before that."""
     try:
         with h5py.File(path, "r", locking=False) as file:
-            kind, version = file.attrs.get("format"), file.attrs.get("version")
+            kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
             if kind != FORMAT.encode():
                 raise GalleryError(f"{path}: not a crnr gallery")
             if not isinstance(version, np.integer) or version > VERSION:
@@ -210,13 +210,16 @@ def _read(path: Path) -> _Content:
             return content
     except GalleryError as e:
         raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as e:
+    except Exception as e:  # HDF5 may fail with any exception on a file that is damaged or made to hurt
         raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
 
 
 def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) -> int:
     """Note attributes and (still unread) datasets; returns what is left of the file's size."""
-    content.attributes[path] = {key: group.attrs[key] for key in group.attrs}
+    values = {key: scalar_attribute(group, key) for key in group.attrs}
+    if None in values.values():
+        raise GalleryError("an attribute is not one plain value")
+    content.attributes[path] = values
     for name in group:
         where = name if path == "/" else f"{path}/{name}"
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):

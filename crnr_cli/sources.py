@@ -79,7 +79,9 @@ def open_source(names: Sequence[str], keys: Keys, *, nul_separated: bool = False
     for path in paths:
         if not os.path.lexists(path):
             raise DataError(f"{path}: no such file or folder")
-    feature_files = [path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and path.is_file()]
+    feature_files = [
+        path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and not _is_folder(path)
+    ]
     if feature_files and len(feature_files) < len(names):
         raise UsageError("give pictures or feature files, not both at once")
     source = _features(feature_files, keys) if feature_files else _pictures(names, nul_separated)
@@ -114,7 +116,7 @@ def _pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
     for name in names:
         if name == "-":
             pictures.files += map(_named_file, _stdin_list(nul_separated))
-        elif Path(name).is_dir():
+        elif _is_folder(Path(name)):
             _walk(Path(name), pictures)
         else:
             pictures.files.append(_named_file(name))
@@ -137,25 +139,34 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
 
 def _walk(root: Path, pictures: Pictures) -> None:
     """All files under a folder in a fixed order; the first folder below the root is the class."""
+    followed: set[str] = set()
     for entry in _entries(root, root, pictures):
         before = len(pictures.files)
-        if entry.is_dir():
-            _descend(entry, root, {os.path.realpath(root)}, pictures)
+        if _is_folder(entry):
+            _descend(entry, root, {os.path.realpath(root)}, followed, pictures)
             if len(pictures.files) == before:
                 pictures.empty_folders.append(entry.name)
         else:
             pictures.files.append(_picture_file(str(entry), entry.relative_to(root).parts[:-1]))
 
 
-def _descend(folder: Path, root: Path, above: set[str], pictures: Pictures) -> None:
+def _descend(folder: Path, root: Path, above: set[str], followed: set[str], pictures: Pictures) -> None:
     real = os.path.realpath(folder)
     if real in above:  # a link back up: its files are listed already
         return
+    if folder.is_symlink():
+        if real in followed:  # once is enough: links among folders have paths without end
+            return
+        followed.add(real)
     for entry in _entries(folder, root, pictures):
-        if entry.is_dir():
-            _descend(entry, root, above | {real}, pictures)
+        if _is_folder(entry):
+            _descend(entry, root, above | {real}, followed, pictures)
         else:
             pictures.files.append(_picture_file(str(entry), entry.relative_to(root).parts[:-1]))
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112, which is False too where we may not look
 
 
 def _entries(folder: Path, root: Path, pictures: Pictures) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import io
 import os
 import subprocess
@@ -48,8 +49,8 @@ class Shell:
 
     def start(self, *args: str, **how: object) -> subprocess.Popen[bytes]:
         """In a process of its own, for signals and pipes."""
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen([*CRNR, *args], cwd=self.here, **{**pipes, **how})  # type: ignore[call-overload]
+        usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([*CRNR, *args], **{"cwd": self.here, **usual, **how})  # type: ignore[call-overload]
 
     def process(self, *args: str, **how: object) -> Outcome:
         process = self.start(*args, **how)
@@ -105,10 +106,12 @@ def make_features(
     np.savez(path, features=features.astype(np.float32), labels=labels)
 
 
-def without_root(folder: Path) -> dict[str, object]:
-    """For tests of permissions, which root does not know: run the process as nobody."""
-    if os.getuid() != 0:
-        return {}
-    for path in (folder, *folder.parents[:3]):
-        path.chmod(path.stat().st_mode | 0o755)
-    return {"user": 65534, "group": 65534, "extra_groups": []}
+def without_root() -> dict[str, object]:
+    """Options of a process that file permissions hold for, even if we are root."""
+
+    def forget_root() -> None:
+        for capability in (1, 2):  # to read and write whatever the permissions say
+            if ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) != 0:  # PR_CAPBSET_DROP
+                raise OSError("cannot drop root's capabilities")
+
+    return {"preexec_fn": forget_root} if os.getuid() == 0 else {"start_new_session": True}

@@ -5,6 +5,9 @@ Commands import the rest of the package when they run, so that `crnr --help` doe
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -47,4 +50,19 @@ app.command(epilog="Example: crnr info gallery.h5 --json")(info)
 
 
 def main() -> None:
+    _settle_streams()
     app()
+
+
+def _settle_streams() -> None:
+    """The same bytes in cron as in a terminal, whatever the locale and whichever streams are closed.
+
+    Names that are not UTF-8 come out as they went in, but on stderr, which is for people.
+    """
+    if sys.stdout is None:  # to write there is an error, told when somebody does
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)

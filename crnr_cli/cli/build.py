@@ -54,6 +54,8 @@ def build(
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
+    strict: options.Strict = False,
+    max_failure_rate: options.MaxFailureRate = 1.0,
     allow_skipped: options.AllowSkipped = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -84,6 +86,7 @@ def build(
                     keys=Keys(features_key, labels_key),
                     nul_separated=null,
                     jobs=jobs,
+                    max_failure_rate=0.0 if strict else max_failure_rate,
                 ),
                 progress,
             )

@@ -65,6 +65,8 @@ def classify(
             reasons = [
                 f"{count} {status}" for status, count in report.statuses.most_common() if status != "ok"
             ]
+            for path, why in report.failures:
+                say(f"no answer: {path}: {why}", style="yellow")
             if reasons:
                 say(f"without an answer: {', '.join(reasons)} (see the column status)", style="yellow")
         if report.skipped and not allow_skipped:

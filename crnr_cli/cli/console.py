@@ -62,7 +62,7 @@ def boundary() -> Iterator[None]:
         _abandon_stdout()
         raise typer.Exit(READER_GONE) from e
     except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EIO) or e.filename is not None:
+        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF) or e.filename is not None:
             raise
         _abandon_stdout()
         say(f"error: cannot write to stdout ({os.strerror(e.errno)})", style="red")

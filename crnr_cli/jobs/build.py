@@ -41,6 +41,7 @@ class BuildOptions:
     keys: Keys = field(default_factory=Keys)
     nul_separated: bool = False
     jobs: int | None = None
+    max_failure_rate: float = 1.0  # stop when more than this share of the samples has to be left out
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class LeftOut:
 
     name: str
     error: SampleError
+
+    @property
+    def is_skipped(self) -> bool:
+        """Meant to be a sample."""
+        return not is_unclaimed(self.name, self.error.status)
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class BuildReport:
     @property
     def skipped(self) -> int:
         """Left out, though meant to be samples."""
-        return sum(not is_unclaimed(left.name, left.error.status) for left in self.left_out)
+        return sum(left.is_skipped for left in self.left_out)
 
 
 @dataclass
@@ -83,14 +89,14 @@ def build(
 ) -> BuildReport:
     """Read the source, fit the method, and write the gallery at once."""
     started = time.perf_counter()
-    check_output(output)
+    check_output(output, names)
     method = make_method(options.method, options.parameters)
     source = open_source(names, options.keys, nul_separated=options.nul_separated)
-    labelled = read_labelled(source, options, progress)
-    progress("fitting", 0, 1)
-    gallery = make_gallery(labelled, method)
-    progress("fitting", 1, 1)
     with replacing(output) as part:
+        labelled = read_labelled(source, options, progress)
+        progress("fitting", 0, 1)
+        gallery = make_gallery(labelled, method)
+        progress("fitting", 1, 1)
         save_gallery(gallery, part)
         file_bytes = part.stat().st_size
     return BuildReport(
@@ -108,18 +114,23 @@ def read_labelled(source: Source, options: BuildOptions, progress: Progress = si
     recipe, notes = _recipe_before_pca(source, options, jobs, progress)
     labelled = LabelledVectors(recipe, notes=notes)
     kept: list[Array] = []
-    done = 0
     form = recipe.form(options.max_pixels, with_hash=True)
     for batch in raw_batches(source, form, BATCH, jobs):
         good, vectors = _screen(batch, labelled, options.dtype)
         # With PCA to come the raw values are needed once more; without it the unit vectors are all.
         kept.append(batch.values[good] if options.pca else vectors[good])
-        done += len(batch.names)
-        progress("reading", done, len(source))
+        skipped = [left for left in labelled.left_out if left.is_skipped]
+        if len(skipped) > options.max_failure_rate * len(source):
+            last = skipped[-1]
+            raise DataError(
+                f"{last.name}: {last.error}; stopped, as {len(skipped)} of {len(source)} samples "
+                f"have to be left out and at most {options.max_failure_rate:.2%} may be"
+            )
+        progress("reading", batch.end, len(source))
     labelled.vectors = np.concatenate(kept)
     _refuse_non_finite(labelled, source)
     if not len(labelled.vectors):
-        raise DataError("no sample of the gallery can be used; " + _first_reasons(labelled.left_out))
+        raise DataError("nothing to do: no sample can be used; " + _first_reasons(labelled.left_out))
     if options.pca:
         labelled.recipe = replace(recipe, pca=principal_axes(labelled.vectors, options.pca))
         _project(labelled, options.dtype)
@@ -233,7 +244,8 @@ def _refuse_lookalikes(classes: Sequence[str]) -> None:
     for name in classes:
         other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if other != name:
-            raise DataError(f"classes {other!r} and {name!r} differ only in case or Unicode form; rename one")
+            # ascii(), as two Unicode forms of one name look the same.
+            raise DataError(f"classes {other!a} and {name!a} differ only in case or Unicode form; rename one")
 
 
 def _first_reasons(left_out: Sequence[LeftOut]) -> str:

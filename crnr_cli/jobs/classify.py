@@ -22,6 +22,8 @@ from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.results import Answers, CsvWriter, Prediction
 from crnr_cli.sources import Features, Pictures, Source, fingerprint, is_unclaimed, open_source
 
+MOST_FAILURES = 10  # told one by one; the CSV has them all
+
 
 @dataclass(frozen=True)
 class QueryOptions:
@@ -39,6 +41,7 @@ class ClassifyReport:
     statuses: Counter[str]  # how many queries ended how
     skipped: int  # without an answer, though they were meant to have one
     ignored: int  # system files passed over
+    failures: list[tuple[str, str]]  # queries of this run without an answer, and why; the first of them
 
 
 def classify(
@@ -126,15 +129,21 @@ def _write(
 ) -> ClassifyReport:
     done = file.done
     resumed_after = done.statuses.total()
+    failures: list[tuple[str, str]] = []
     writer = CsvWriter(file, gallery.classes, gallery.dtype, header=not done.batches)
     for answers in answer(gallery, source, options, progress, first=done.batches):
         rows = writer.write(answers)
         missing = [row for row in rows if row.label is None and not is_unclaimed(row.path, row.status)]
         file.end_batch(Counter(row.status for row in rows), len(missing))
+        if len(failures) < MOST_FAILURES:
+            failed = zip(answers.paths, answers.errors, strict=True)
+            failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
         if done.skipped > options.max_failure_rate * len(source):
             raise DataError(_too_many(done.skipped, len(source), options.max_failure_rate, missing[-1]))
     ignored = source.ignored if isinstance(source, Pictures) else 0
-    return ClassifyReport(len(source), resumed_after, done.statuses, done.skipped, ignored)
+    return ClassifyReport(
+        len(source), resumed_after, done.statuses, done.skipped, ignored, failures[:MOST_FAILURES]
+    )
 
 
 def _too_many(failed: int, total: int, allowed: float, last: Prediction) -> str:

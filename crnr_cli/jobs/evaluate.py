@@ -82,5 +82,7 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
 def _read(name: str) -> list[Prediction]:
     if name != "-":
         return read_predictions(Path(name))
+    if sys.stdin is None:
+        raise DataError("-: stdin is closed; give it a predictions CSV")
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")  # type: ignore[union-attr]
     return parse_predictions(sys.stdin, "stdin")
