@@ -102,9 +102,19 @@ def load_gallery(path: Path) -> Gallery:
     if stored != actual.encode():
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
-        return replace(_from_content(content), sha256=actual)
-    except (KeyError, ValueError, TypeError, UsageError) as e:
+        gallery = replace(_from_content(content), sha256=actual)
+        _require_answer(gallery)
+        return gallery
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
+
+
+def _require_answer(gallery: Gallery) -> None:
+    """Ask for one answer: it shows whether the method's state fits the samples, whatever the method is."""
+    with np.errstate(all="ignore"):
+        residuals = gallery.residuals(gallery.samples.vectors[:1])
+    if residuals.shape != (1, len(gallery.classes)) or not np.isfinite(residuals).all():
+        raise ValueError("its state gives no answer")
 
 
 def _to_content(gallery: Gallery) -> _Content:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -73,12 +74,15 @@ def _picture_batches(
     try:
         for start in range(begin, len(files), batch_size):
             stop = min(start + batch_size, len(files))
-            yield _picture_batch(files[start:stop], decoded, stop)
+            yield _picture_batch(files[start:stop], decoded, form, stop)
     finally:
         decoded.close()
 
 
-def _picture_batch(files: list[PictureFile], decoded: Iterator[Pixels | SampleError], end: int) -> RawBatch:
+def _picture_batch(
+    files: list[PictureFile], decoded: Iterator[Pixels | SampleError], form: Form, end: int
+) -> RawBatch:
+    assert form.size is not None  # of one size: they are rows of one table
     fresh = islice(decoded, sum(file.error is None for file in files))
     answers = [file.error or next(fresh) for file in files]
     pixels = [answer for answer in answers if isinstance(answer, Pixels)]
@@ -86,7 +90,7 @@ def _picture_batch(files: list[PictureFile], decoded: Iterator[Pixels | SampleEr
     return RawBatch(
         names=[file.path for file in files],
         labels=[file.folders for file in files],
-        values=np.array(rows) if rows else np.empty((0, 1)),
+        values=np.array(rows) if rows else np.empty((0, math.prod(form.size) * (3 if form.color else 1))),
         errors=[answer if isinstance(answer, SampleError) else None for answer in answers],
         hashes=[answer.sha256 if isinstance(answer, Pixels) else "" for answer in answers],
         stamps=[file.stamp for file in files],

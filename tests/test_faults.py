@@ -694,9 +694,7 @@ def test_fault_22_other_dimension(case: Case) -> None:
         ],
     )  # fmt: skip
     make_queries()
-    case.run(
-        *CLASSIFY, exit=1, err=["error: the gallery was built from features, and these queries are pictures"]
-    )
+    case.run(*CLASSIFY, exit=1, err=["error: the gallery was built from features, and these are pictures"])
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5", "queries"}
 
 

@@ -13,10 +13,13 @@ from typing import Annotated
 import typer
 
 from crnr_cli import __version__
+from crnr_cli.cli.add import add
 from crnr_cli.cli.build import build
 from crnr_cli.cli.classify import classify
 from crnr_cli.cli.evaluate import evaluate
 from crnr_cli.cli.info import info
+from crnr_cli.cli.remove import remove
+from crnr_cli.cli.verify import verify
 
 app = typer.Typer(
     name="crnr",
@@ -47,6 +50,9 @@ app.command(epilog="Example: crnr build gallery/ --pca 100 --lam 0.1")(build)
 app.command(epilog="Example: find queries -name '*.png' | crnr classify - -o out.csv")(classify)
 app.command(epilog="Example: crnr evaluate out.csv --min-accuracy 0.9")(evaluate)
 app.command(epilog="Example: crnr info gallery.h5 --json")(info)
+app.command(epilog="Example: crnr add gallery.h5 new_pictures/")(add)
+app.command(epilog="Example: crnr remove gallery.h5 --class spam --sample gallery/ham/7.png")(remove)
+app.command(epilog="Example: crnr verify gallery.h5 --against gallery/")(verify)
 
 
 def main() -> None:

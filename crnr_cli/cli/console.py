@@ -130,12 +130,17 @@ def shown_progress(quiet: bool) -> Iterator[Progress]:
         yield show
 
 
-def tell_left_out(named: Sequence[tuple[str, str]], most: int = 10) -> None:
-    """Name the inputs that were left out, with the reason of each; the first few if they are many."""
-    for name, reason in named[:most]:
-        say(f"left out: {name}: {reason}", style="yellow")
-    if len(named) > most:
-        say(f"... and {len(named) - most} more", style="yellow")
+def tell_left_out(named: Sequence[tuple[str, str]]) -> None:
+    """Name the inputs that were left out, with the reason of each."""
+    tell_some("left out", [f"{name}: {reason}" for name, reason in named], style="yellow")
+
+
+def tell_some(kind: str, names: Sequence[str], *, most: int = 10, style: str | None = None) -> None:
+    """Names on lines of their own; the first few if they are many."""
+    for name in names[:most]:
+        say(f"{kind}: {name}", style=style)
+    if len(names) > most:
+        say(f"... and {len(names) - most} more", style=style)
 
 
 @contextmanager

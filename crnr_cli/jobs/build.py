@@ -14,7 +14,7 @@ import numpy as np
 from crnr_cli.decoding import available_cores, decode
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.features import Keys
-from crnr_cli.files import check_output, replacing
+from crnr_cli.files import Stamp, check_output, replacing
 from crnr_cli.gallery import Gallery, save_gallery
 from crnr_cli.images import Form, Pixels
 from crnr_cli.jobs.progress import Progress, silent
@@ -27,6 +27,7 @@ from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_sour
 LARGEST_NATIVE = 64  # pictures that share a size up to this keep it
 DEFAULT_SIZE = (32, 32)
 BATCH = 1024
+MOST_TOLD = 10  # of notes of one kind
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class LabelledVectors:
     names: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     hashes: list[str] = field(default_factory=list)
+    stamps: list[Stamp] = field(default_factory=list)
     vectors: Array = field(default_factory=lambda: np.empty((0, 0)))
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -110,15 +112,34 @@ def build(
 
 def read_labelled(source: Source, options: BuildOptions, progress: Progress = silent) -> LabelledVectors:
     """Read all samples of a source, fit the recipe on them, and apply it."""
-    jobs = options.jobs or available_cores()
-    recipe, notes = _recipe_before_pca(source, options, jobs, progress)
+    recipe, notes = _recipe_before_pca(source, options, options.jobs or available_cores(), progress)
     labelled = LabelledVectors(recipe, notes=notes)
+    # With PCA to come the raw values are needed once more; without it the unit vectors are all.
+    _read(labelled, source, options, progress, raw=bool(options.pca))
+    refuse_nothing(labelled.names, labelled.left_out)
+    if options.pca:
+        labelled.recipe = replace(recipe, pca=principal_axes(labelled.vectors, options.pca))
+        _project(labelled, options.dtype)
+    return labelled
+
+
+def read_by_recipe(
+    recipe: Recipe, source: Source, options: BuildOptions, progress: Progress = silent
+) -> LabelledVectors:
+    """Read all samples of a source by the recipe of a gallery that there is."""
+    labelled = LabelledVectors(recipe, notes=_notes(source))
+    _read(labelled, source, options, progress, raw=False)
+    return labelled
+
+
+def _read(
+    labelled: LabelledVectors, source: Source, options: BuildOptions, progress: Progress, *, raw: bool
+) -> None:
     kept: list[Array] = []
-    form = recipe.form(options.max_pixels, with_hash=True)
-    for batch in raw_batches(source, form, BATCH, jobs):
+    form = labelled.recipe.form(options.max_pixels, with_hash=True)
+    for batch in raw_batches(source, form, BATCH, options.jobs or available_cores()):
         good, vectors = _screen(batch, labelled, options.dtype)
-        # With PCA to come the raw values are needed once more; without it the unit vectors are all.
-        kept.append(batch.values[good] if options.pca else vectors[good])
+        kept.append(batch.values[good] if raw else vectors[good])
         skipped = [left for left in labelled.left_out if left.is_skipped]
         if len(skipped) > options.max_failure_rate * len(source):
             last = skipped[-1]
@@ -129,12 +150,6 @@ def read_labelled(source: Source, options: BuildOptions, progress: Progress = si
         progress("reading", batch.end, len(source))
     labelled.vectors = np.concatenate(kept)
     _refuse_non_finite(labelled, source)
-    if not len(labelled.vectors):
-        raise DataError("nothing to do: no sample can be used; " + _first_reasons(labelled.left_out))
-    if options.pca:
-        labelled.recipe = replace(recipe, pca=principal_axes(labelled.vectors, options.pca))
-        _project(labelled, options.dtype)
-    return labelled
 
 
 def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
@@ -147,10 +162,12 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     samples = Samples.of(labelled.vectors[order], class_index[order])
     if len(classes) == 1:
         labelled.notes.append(f"only one class, {classes[0]}: classify will refuse this gallery")
+    labelled.notes += _in_two_classes(labelled)
     return Gallery(
         samples=samples,
         names=[labelled.names[i] for i in order],
         hashes=[labelled.hashes[i] for i in order],
+        stamps=[labelled.stamps[i] for i in order],
         classes=classes,
         recipe=labelled.recipe,
         method=method,
@@ -161,14 +178,9 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
 def _recipe_before_pca(
     source: Source, options: BuildOptions, jobs: int, progress: Progress
 ) -> tuple[Recipe, list[str]]:
-    notes: list[str] = []
+    notes = _notes(source)
     if isinstance(source, Features):
-        if any(file.labels is None for file in source.files):
-            raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
         return Recipe("features", source.n_features), notes
-    if source.ignored:
-        notes.append(f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
-    notes += [f"class {name}: nothing in it, left out" for name in source.empty_folders]
     size = options.size
     if size is None:
         sizes = _sizes(source, options.max_pixels, jobs, progress)
@@ -180,6 +192,18 @@ def _recipe_before_pca(
             notes.append(f"pictures {why}: all brought to {size[0]}x{size[1]}; --size chooses another size")
     bands = 3 if options.color else 1
     return Recipe("pictures", size[0] * size[1] * bands, size, options.color), notes
+
+
+def _notes(source: Source) -> list[str]:
+    """What the user should know about a labelled source, which must have labels."""
+    if isinstance(source, Features):
+        if any(file.labels is None for file in source.files):
+            raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
+        return []
+    notes = [f"class {name}: nothing in it, left out" for name in source.empty_folders]
+    if source.ignored:
+        notes.insert(0, f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
+    return notes
 
 
 def _sizes(source: Pictures, max_pixels: int, jobs: int, progress: Progress) -> set[tuple[int, int]]:
@@ -199,8 +223,8 @@ def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[lis
     vectors, faults = labelled.recipe.unit_vectors(batch.values, dtype)
     good: list[int] = []
     row = -1
-    for name, folders, error, content_hash in zip(
-        batch.names, batch.labels, batch.errors, batch.hashes, strict=True
+    for name, folders, error, file_hash, stamp in zip(
+        batch.names, batch.labels, batch.errors, batch.hashes, batch.stamps, strict=True
     ):
         if error is None:
             row += 1
@@ -215,8 +239,28 @@ def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[lis
         good.append(row)
         labelled.names.append(name)
         labelled.labels.append(folders[0])
-        labelled.hashes.append(content_hash or hashlib.sha256(batch.values[row].tobytes()).hexdigest())
+        labelled.hashes.append(file_hash or row_hash(batch.values[row]))
+        labelled.stamps.append(stamp)
     return good, vectors
+
+
+def row_hash(values: Array) -> str:
+    """SHA-256 of the content of a sample that is a row of features."""
+    return hashlib.sha256(values.tobytes()).hexdigest()
+
+
+def _in_two_classes(labelled: LabelledVectors) -> list[str]:
+    """Samples of one content under two class names: at most one of them can be right."""
+    seen: dict[str, int] = {}
+    notes = []
+    for i, content in enumerate(labelled.hashes):
+        first = seen.setdefault(content, i)
+        if labelled.labels[first] != labelled.labels[i]:
+            notes.append(
+                f"the same content in two classes: {labelled.names[first]} ({labelled.labels[first]}) and "
+                f"{labelled.names[i]} ({labelled.labels[i]})"
+            )
+    return notes[:MOST_TOLD] + ([f"... and {len(notes) - MOST_TOLD} more"] if len(notes) > MOST_TOLD else [])
 
 
 def _project(labelled: LabelledVectors, dtype: str) -> None:
@@ -229,6 +273,12 @@ def _project(labelled: LabelledVectors, dtype: str) -> None:
                 raise DataError(f"{labelled.names[row]}: nothing is left of it after PCA; remove it")
         projected.append(vectors)
     labelled.vectors = np.concatenate(projected)
+
+
+def refuse_nothing(samples: Sequence[object], left_out: Sequence[LeftOut]) -> None:
+    if not samples:
+        reasons = "; ".join(f"{left.name}: {left.error}" for left in left_out[:3])
+        raise DataError(f"nothing to do: no sample can be used; {reasons}")
 
 
 def _refuse_non_finite(labelled: LabelledVectors, source: Source) -> None:
@@ -246,7 +296,3 @@ def _refuse_lookalikes(classes: Sequence[str]) -> None:
         if other != name:
             # ascii(), as two Unicode forms of one name look the same.
             raise DataError(f"classes {other!a} and {name!a} differ only in case or Unicode form; rename one")
-
-
-def _first_reasons(left_out: Sequence[LeftOut]) -> str:
-    return "; ".join(f"{left.name}: {left.error}" for left in left_out[:3])

@@ -77,15 +77,20 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
     if len(gallery.classes) < 2:
         raise GalleryError(f"the gallery has one class, {gallery.classes[0]}: every answer would be the same")
     source = open_source(names, options.keys, nul_separated=options.nul_separated)
+    require_same_kind(source, gallery)
+    return source
+
+
+def require_same_kind(source: Source, gallery: Gallery) -> None:
+    """Refuse what the recipe of a gallery cannot be applied to."""
     kind = "features" if isinstance(source, Features) else "pictures"
     if kind != gallery.recipe.kind:
-        raise DataError(f"the gallery was built from {gallery.recipe.kind}, and these queries are {kind}")
+        raise DataError(f"the gallery was built from {gallery.recipe.kind}, and these are {kind}")
     if isinstance(source, Features) and source.n_features != gallery.recipe.n_inputs:
         raise DataError(
             f"{source.files[0].path}: {source.n_features} features a sample, and the gallery was built from "
             f"{gallery.recipe.n_inputs}; use the same features for both"
         )
-    return source
 
 
 def answer(
