@@ -229,6 +229,8 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) 
     values = {key: scalar_attribute(group, key) for key in group.attrs}
     if None in values.values():
         raise GalleryError("an attribute is not one plain value")
+    if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, where it is not UTF-8
+        raise GalleryError("a name in it is not text")
     content.attributes[path] = values
     for name in group:
         where = name if path == "/" else f"{path}/{name}"

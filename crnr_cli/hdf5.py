@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +16,7 @@ import h5py
 import numpy as np
 
 from crnr_cli.errors import DataError
+from crnr_cli.solvers import Array
 
 _MAX_DEPTH = 8
 _MAX_ITEMS = 10_000
@@ -19,6 +24,9 @@ _MAX_CHUNK = 2**29  # bytes that a compressed piece may swell to, as it is alway
 _BEST_RATIO = 1032  # deflate cannot do better, and nothing else that we accept does
 # Deflate, shuffle, Fletcher's checksum and LZF. Others would load a library from wherever HDF5 looks for one.
 _FILTERS = {1, 2, 3, 32000}
+SECONDS_TO_START = 4.0
+TEXTS_A_SECOND = 100_000  # at the very least
+_READ_TEXT = (sys.executable, "-P", "-m", "crnr_cli.text_process")
 
 
 def open_datasets(path: Path) -> dict[str, Any]:
@@ -29,7 +37,7 @@ def open_datasets(path: Path) -> dict[str, Any]:
             raise DataError(f"{path}: is a gallery, not features; name it with --gallery")
         found: dict[str, Any] = {}
         _collect(file, "", 0, found)
-        return found
+        return {name: _guarded(path, name, item) for name, item in found.items()}
     except DataError:
         raise
     except Exception as e:  # HDF5 may fail with any exception on a file that is damaged or made to hurt
@@ -45,6 +53,41 @@ def scalar_attribute(item: Any, name: str) -> Any:
         return None
     value: Any = item.attrs[name]
     return value
+
+
+class VariableText:
+    """A dataset of text of variable length, read by a process that may hang or crash in our place."""
+
+    dtype = np.dtype(object)
+
+    def __init__(self, path: Path, name: str, shape: tuple[int, ...]) -> None:
+        self._path, self._name, self.shape = path, name, shape
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
+        command = [*_READ_TEXT, str(self._path), self._name]
+        seconds = SECONDS_TO_START + math.prod(self.shape) / TEXTS_A_SECOND
+        # More threads than one would only reserve memory, of which the process has little.
+        one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        try:
+            done = subprocess.run(
+                command,
+                env=one_thread,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=seconds,
+                check=True,
+            )
+            return np.array(json.loads(done.stdout), dtype=object)
+        except (subprocess.SubprocessError, ValueError) as e:
+            raise DataError(
+                f"{self._path}: the text in {self._name} cannot be read; write it again, with a fixed length"
+            ) from e
+
+
+def _guarded(path: Path, name: str, item: Any) -> Any:
+    text = h5py.check_string_dtype(item.dtype)
+    is_variable = isinstance(item, h5py.Dataset) and text is not None and text.length is None
+    return VariableText(path, name, item.shape) if is_variable else item
 
 
 @contextmanager

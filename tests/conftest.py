@@ -7,8 +7,9 @@ from shell import Shell
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="Fail every I/O call, not some.")
     parser.addoption(
-        "--full", action="store_true", help="Fail every I/O call, not some; mutate many more files."
+        "--mutations", type=int, default=2400, metavar="N", help="How many damaged files to open, in all."
     )
     parser.addoption(
         "--update-docs", action="store_true", help="Write docs/faults.md anew from what the tests see."
