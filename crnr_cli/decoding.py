@@ -119,6 +119,8 @@ class _Decoder:
         self._heard: float | None = None  # when it last answered; None while nothing is asked of it
         self._hung = False
         if not self._replies.readline():
+            self.end()
+            self.close()
             raise RuntimeError(f"the decoder process does not start: {' '.join(command)}")
 
     def ask(self, paths: Sequence[str]) -> None:

@@ -120,6 +120,7 @@ def fresh(start: Path, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
 def test_every_call_may_fail(

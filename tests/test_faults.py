@@ -1023,9 +1023,13 @@ def test_fault_32_the_same_file_twice(case: Case) -> None:
     assert [row["path"] for row in read_rows(Path("out.csv"))] == names
 
 
-def limited(size: int) -> object:
-    """A kernel that refuses to let files grow beyond `size`, as a quota does."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+def limited(size: int) -> dict[str, object]:
+    """Options of a process whose files may not grow beyond `size`, as with a quota."""
+    return {
+        "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
+        # To measure coverage there would need files too.
+        "env": {name: value for name, value in os.environ.items() if not name.startswith("COV")},
+    }
 
 
 def test_fault_33_full_disk(case: Case) -> None:
@@ -1037,14 +1041,14 @@ def test_fault_33_full_disk(case: Case) -> None:
     case.build("gallery.npz")
     whole = Path("gallery.h5").read_bytes()
     case.run(
-        "build", "gallery.npz", exit=1, preexec_fn=limited(20_000),
+        "build", "gallery.npz", exit=1, **limited(20_000),
         err=["error: gallery.h5: cannot write (File too large); the old file, if any, is intact"],
     )  # fmt: skip
     assert Path("gallery.h5").read_bytes() == whole
     assert case.files() == {"gallery.npz", "gallery.h5"}
     Path("out.csv").write_text("old")
     case.run(
-        "classify", "gallery.npz", "-o", "out.csv", exit=1, preexec_fn=limited(4_000),
+        "classify", "gallery.npz", "-o", "out.csv", exit=1, **limited(4_000),
         err=[
             "error: out.csv: cannot write (File too large); "
             "what is done is kept: --resume goes on from there"

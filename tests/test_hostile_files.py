@@ -60,6 +60,7 @@ MAKERS = {
 WEIGHTS = dict.fromkeys(MAKERS, 1.0) | {"gallery.h5": 3.0, "texts.h5": 0.1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_damaged_file_is_refused_or_is_what_it_was(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
