@@ -36,7 +36,10 @@ class FeatureFile:
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
-        stamp = Stamp.of(path.stat())  # before it is read: if it changes meanwhile, the stamp is old
+        try:
+            stamp = Stamp.of(path.stat())  # before it is read: if it changes meanwhile, the stamp is old
+        except OSError as e:
+            raise DataError(f"{path}: cannot read it ({e.strerror})") from e
         arrays: dict[str, Any] = (
             dict(open_datasets(path)) if path.suffix.lower() in (".h5", ".hdf5") else dict(open_arrays(path))
         )

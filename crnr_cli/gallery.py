@@ -96,6 +96,8 @@ def load_gallery(path: Path) -> Gallery:
     """Read and check a whole gallery; anything wrong with it is a GalleryError that names the file."""
     if not os.path.exists(path):  # noqa: PTH110, which is False too where we may not look
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
+    if not path.is_file():
+        raise GalleryError(f"{path}: not a regular file; name a gallery that `crnr build` wrote")
     content = _read(path)
     root = content.attributes["/"]
     stored, actual = root.get("sha256"), content.sha256()

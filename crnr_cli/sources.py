@@ -79,9 +79,7 @@ def open_source(names: Sequence[str], keys: Keys, *, nul_separated: bool = False
     for path in paths:
         if not os.path.lexists(path):
             raise DataError(f"{path}: no such file or folder")
-    feature_files = [
-        path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and not _is_folder(path)
-    ]
+    feature_files = [path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and _is_file(path)]
     if feature_files and len(feature_files) < len(names):
         raise UsageError("give pictures or feature files, not both at once")
     source = _features(feature_files, keys) if feature_files else _pictures(names, nul_separated)
@@ -167,6 +165,10 @@ def _descend(folder: Path, root: Path, above: set[str], followed: set[str], pict
 
 def _is_folder(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112, which is False too where we may not look
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113, likewise
 
 
 def _entries(folder: Path, root: Path, pictures: Pictures) -> list[Path]:

@@ -135,3 +135,29 @@ def test_an_attribute_that_is_no_single_value_is_refused(shell: Shell) -> None:
         GalleryError, match=r"^gallery.h5: an attribute is not one plain value; build it again$"
     ):
         load_gallery(Path("gallery.h5"))
+
+
+def test_a_name_that_is_not_text_is_refused(shell: Shell) -> None:
+    shutil.copy(V1, "gallery.h5")
+    with h5py.File("gallery.h5", "r+") as file:
+        h5py.h5g.create(file.id, b"caf\xe9")
+    with pytest.raises(GalleryError, match=r"^gallery.h5: a name in it is not text; build it again$"):
+        load_gallery(Path("gallery.h5"))
+
+
+def test_a_type_that_is_not_numbers_or_bytes_is_refused(shell: Shell) -> None:
+    shutil.copy(V1, "gallery.h5")
+    with h5py.File("gallery.h5", "r+") as file:
+        file["state/extra"] = "variable"
+    with pytest.raises(GalleryError, match=r"^gallery.h5: state/extra is of type object; build it again$"):
+        load_gallery(Path("gallery.h5"))
+
+
+def test_more_data_than_the_file_holds_is_refused(shell: Shell) -> None:
+    shutil.copy(V1, "gallery.h5")
+    with h5py.File("gallery.h5", "r+") as file:
+        file.create_dataset("state/extra", (10**6,), "f8")  # declared, and never written
+    with pytest.raises(
+        GalleryError, match=r"^gallery.h5: state/extra declares more data than the file holds"
+    ):
+        load_gallery(Path("gallery.h5"))
