@@ -8,6 +8,7 @@ its stdin.
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import sys
 from dataclasses import asdict
@@ -19,6 +20,8 @@ from crnr_cli.images import read_pixels
 from crnr_cli.pixels import Form
 
 READY = b"ready\n"
+BASE_BYTES = 2**29  # of address space, for Python and Pillow themselves
+BYTES_A_PIXEL = 24  # RGBA four times over, upright, on white and converted, and something to spare
 
 
 def answer(path: str, form: Form) -> bytes:
@@ -30,12 +33,22 @@ def answer(path: str, form: Form) -> bytes:
     return json.dumps({**pixels, "bytes": len(data)}).encode() + b"\n" + data
 
 
+def limit_memory(form: Form) -> None:
+    """A picture that is made to hurt may take this process, but not the machine."""
+    limit = BASE_BYTES + BYTES_A_PIXEL * form.max_pixels
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard)
+    )
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes our stdin
     Image.MAX_IMAGE_PIXELS = None  # the form's max_pixels rules, and answers with a status
     options = json.loads(sys.stdin.buffer.readline() or sys.exit())
     size = options.pop("size")
     form = Form(size=tuple(size) if size else None, **options)
+    limit_memory(form)
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
     for line in sys.stdin.buffer:

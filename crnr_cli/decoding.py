@@ -19,11 +19,11 @@ from crnr_cli.pixels import Form, Pixels
 
 Answer = Pixels | SampleError
 
-# -P: the folder we are called in may hold a stranger's json.py.
-COMMAND = [sys.executable, "-P", "-m", "crnr_cli.decoder_process"]
 CHUNK = 16  # pictures a request: few enough to share work evenly, enough to keep a decoder busy
 CHUNKS_AHEAD = 32  # decoded and waiting, at most: what bounds the memory
 SECONDS_A_PICTURE = 30.0  # a decoder silent for longer is hung
+# -P: the folder we are called in may hold a stranger's json.py.
+COMMAND = (sys.executable, "-P", "-m", "crnr_cli.decoder_process")
 
 
 _early: list[subprocess.Popen[bytes]] = []
@@ -126,6 +126,8 @@ class _Decoder:
             self._requests.write(json.dumps(asdict(form)).encode() + b"\n")
             self._requests.flush()
         if not self._replies.readline():
+            self.end()
+            self.close()
             raise RuntimeError(f"the decoder process does not start: {' '.join(COMMAND)}")
 
     def ask(self, paths: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,10 @@ import h5py
 import numpy as np
 
 from crnr_cli.errors import DataError
+from crnr_cli.files import Stamp
+from crnr_cli.hdf5 import Refused, open_datasets
 from crnr_cli.matlab import from_hdf5, read_matlab, turned
+from crnr_cli.npz import open_arrays
 from crnr_cli.solvers import Array
 
 SUFFIXES = {".h5", ".hdf5", ".npz", ".mat"}
@@ -29,30 +32,40 @@ class Keys:
 @dataclass(frozen=True)
 class FeatureFile:
     path: Path
+    stamp: Stamp
     values: Any  # (n, d): an array, or an open HDF5 dataset that is read by slices
     labels: list[str] | None
     names: list[str]
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
+        try:
+            stamp = Stamp.of(path.stat())  # before it is read: if it changes meanwhile, the stamp is old
+        except OSError as e:
+            raise DataError(f"{path}: cannot read it ({e.strerror})") from e
         arrays = _read(path, keys)
         values = arrays[_key(path, arrays, "features", keys.features)]
-        if len(values.shape) != 2 or values.dtype.kind not in "fiub":
+        if len(values.shape) != 2 or values.dtype.kind not in "fiub" or not values.shape[1]:
             raise DataError(
                 f"{path}: features must be a table of numbers, one row a sample; "
                 f"found {values.dtype} of shape {values.shape}"
             )
         labels = None
         if keys.labels is not None or "labels" in arrays:
-            labels = _texts(path, arrays[_key(path, arrays, "labels", keys.labels)])
+            stored = arrays[_key(path, arrays, "labels", keys.labels)]
+            count = math.prod(stored.shape)
+            # Before they are read. In .mat, text may be a table of characters, which counts otherwise.
+            if path.suffix.lower() != ".mat" and count not in values.shape:
+                raise DataError(f"{path}: {len(values)} rows of features but {count} labels")
+            labels = _texts(path, stored)
         if _sample_axis(path, values.shape, labels, keys.samples) == "columns":
             values = turned(values)
         if labels is not None and len(labels) != len(values):
             raise DataError(f"{path}: {len(values)} rows of features but {len(labels)} labels")
         names = [f"{path}#{row}" for row in range(len(values))]
-        if "paths" in arrays and len(arrays["paths"]) == len(values):
+        if "paths" in arrays and arrays["paths"].shape == (len(values),):
             names = _texts(path, arrays["paths"])
-        return cls(path, values, labels, names)
+        return cls(path, stamp, values, labels, names)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -63,19 +76,22 @@ class FeatureFile:
 
     def rows(self, start: int, stop: int) -> Array:
         """Rows as numbers of the machine's own byte order."""
-        values = np.asarray(self.values[start:stop])
+        try:
+            values = np.asarray(self.values[start:stop])
+        except OSError as e:
+            raise DataError(f"{self.path}: cannot read rows {start} to {stop} ({e})") from e
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
 def _read(path: Path, keys: Keys) -> dict[str, Any]:
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _read_npz(path)
+        return dict(open_arrays(path))
     if suffix != ".mat":
-        return _read_hdf5(path)
+        return open_datasets(path)
     wanted = {keys.features or "features", keys.labels or "labels", "paths"}
     if h5py.is_hdf5(path):  # MATLAB's v7.3
-        return from_hdf5(path, _read_hdf5(path), wanted)
+        return from_hdf5(path, open_datasets(path, references=True), wanted)
     return read_matlab(path, wanted)
 
 
@@ -103,50 +119,20 @@ def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None, g
 def _key(path: Path, arrays: dict[str, Any], what: str, given: str | None) -> str:
     key = given if given is not None else what
     if key in arrays:
+        if isinstance(arrays[key], Refused):
+            raise DataError(f"{path}: dataset {key} {arrays[key].why}")
         return key
     found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
     raise DataError(f"{path}: no dataset {key}; found {found}; name one with --{what}-key")
 
 
-def _read_hdf5(path: Path) -> dict[str, Any]:
-    arrays: dict[str, Any] = {}
-
-    def keep(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            if item.is_virtual or item.external:
-                raise DataError(
-                    f"{path}: dataset {name} points into other files; copy the data into one file"
-                )
-            arrays[name] = item
-
-    try:
-        file = h5py.File(path, "r", locking=False)
-    except OSError as e:
-        raise DataError(f"{path}: not a readable HDF5 file ({e})") from e
-    if file.attrs.get("format") == b"crnr-gallery":
-        raise DataError(f"{path}: is a gallery, not features; name it with --gallery")
-    file.visititems(keep)
-    return arrays
-
-
-def _read_npz(path: Path) -> dict[str, Any]:
-    arrays: dict[str, Any] = {}
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            for name in archive.files:
-                try:
-                    arrays[name] = archive[name]
-                except ValueError:  # pickled objects: listed, never loaded
-                    arrays[name] = np.empty(0, dtype=object)
-        return arrays
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
-        raise DataError(f"{path}: not a readable npz file ({e})") from e
-
-
 def _texts(path: Path, array: Any) -> list[str]:
     """Labels or names of any type as text: 7, 7.0, b'7' and '7' are one label."""
-    values = np.asarray(array).ravel()
-    if values.dtype.kind == "f" and np.all(values == np.floor(values)):
+    try:
+        values = np.asarray(array).ravel()
+    except (OSError, ValueError) as e:
+        raise DataError(f"{path}: cannot read its labels or names ({e})") from e
+    if values.dtype.kind == "f" and np.all((values == np.floor(values)) & (np.abs(values) < 2**53)):
         values = values.astype(np.int64)
     if values.dtype.kind in "iubU":
         return [str(value) for value in values.tolist()]

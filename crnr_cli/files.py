@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import OutputError
@@ -14,15 +15,48 @@ from crnr_cli.errors import OutputError
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 
 
-def check_output(path: Path) -> None:
-    """Refuse, before any work, an output that could not be written at the end of it."""
+@dataclass(frozen=True)
+class Stamp:
+    """By which a file is known to be unchanged without a look inside; all zero if it was never seen."""
+
+    size: int = 0
+    mtime_ns: int = 0
+
+    @classmethod
+    def of(cls, about: os.stat_result) -> Stamp:
+        return cls(about.st_size, about.st_mtime_ns)
+
+
+def check_output(path: Path, inputs: Iterable[str | Path] = ()) -> None:
+    """Refuse, before any work, an output that could not be written at the end of it, or that is an input."""
     folder = path.parent
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112, which is False too where we may not look; so below
         raise OutputError(f"{path}: is a directory; name a file")
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112
         raise OutputError(f"{path}: there is no directory {folder}; make it first")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise OutputError(f"{path}: no permission to write here")
+    for given in inputs:
+        if os.path.isfile(path) and os.path.isfile(given) and path.samefile(given):  # noqa: PTH113
+            raise OutputError(f"{path}: is an input of this run; write to another file")
+
+
+def is_replaceable(path: Path) -> bool:
+    """A regular file, or nothing yet; a pipe or /dev/null is written to directly."""
+    return path.is_file() or not path.exists()
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[Path]:
+    """The partial file beside `path`, ours alone while the block lasts: a second writer is refused."""
+    check_output(path)
+    target = Path(os.path.realpath(path))
+    part = target.with_name(target.name + ".part")
+    lock = _locked(part, path)
+    try:
+        yield part
+    finally:
+        os.close(lock)
 
 
 @contextmanager
@@ -32,26 +66,39 @@ def replacing(path: Path) -> Iterator[Path]:
     Whatever was at `path` stays whole until then, and stays for good if the block fails. What is not a
     regular file (a pipe, /dev/null) is written to directly: there is nothing to replace.
     """
-    check_output(path)
-    if path.exists() and not path.is_file():
+    if not is_replaceable(path):
+        check_output(path)
         yield path
         return
+    with claimed(path) as part:
+        try:
+            with disk_errors(path, "the old file, if any, is intact"):
+                yield part
+            put_in_place(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def put_in_place(part: Path, path: Path) -> None:
+    """The whole partial file becomes `path`; if the power fails, the old one is there or the new one."""
     target = Path(os.path.realpath(path))
-    part = target.with_name(target.name + ".part")
-    lock = _locked(part, path)
-    try:
-        yield part
+    with disk_errors(path, "the old file, if any, is intact"):
         with part.open("rb+") as written:
             os.fsync(written.fileno())
         part.replace(target)
+    with disk_errors(path, "the new file is in place, but a power loss might undo that"):
         _sync_folder(target.parent)
+
+
+@contextmanager
+def disk_errors(path: Path, comfort: str) -> Iterator[None]:
+    """A full or failing disk is told in one line, with what became of the files."""
+    try:
+        yield
     except OSError as e:
-        if e.errno in _DISK_ERRORS:
-            raise OutputError(f"{path}: cannot write ({os.strerror(e.errno)}); the old file is intact") from e
-        raise
-    finally:
-        part.unlink(missing_ok=True)
-        os.close(lock)
+        if e.errno not in _DISK_ERRORS:
+            raise
+        raise OutputError(f"{path}: cannot write ({os.strerror(e.errno)}); {comfort}") from e
 
 
 def _locked(part: Path, path: Path) -> int:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import numpy as np
 from crnr_cli import __version__, memory
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.extraction import Extraction
+from crnr_cli.files import Stamp
+from crnr_cli.hdf5 import scalar_attribute, written_hdf5
 from crnr_cli.methods import METHODS, Method, Samples, State, make_method
 from crnr_cli.recipe import Recipe
 from crnr_cli.rejection import Calibration
@@ -41,6 +43,8 @@ class Gallery:
     state: State
     crnr_version: str = __version__
     calibration: Calibration | None = None  # for telling what is none of the classes
+    stamps: list[Stamp] = field(default_factory=list)  # of the samples' files; empty if unknown
+    sha256: str = ""  # of the file it was loaded from
 
     @property
     def dtype(self) -> str:
@@ -85,8 +89,7 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
     """Write to a path that is not a gallery yet; `files.replacing` makes it appear at once."""
     content = _to_content(gallery)
     content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
-    # HDF5's own lock would quarrel with the one that files.replacing holds.
-    with h5py.File(path, "w", locking=False) as file:
+    with written_hdf5(path) as file:
         for name, array in content.arrays.items():
             file.create_dataset(name, data=array)
         for group, values in content.attributes.items():
@@ -95,17 +98,29 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
 
 def load_gallery(path: Path) -> Gallery:
     """Read and check a whole gallery; anything wrong with it is a GalleryError that names the file."""
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110, which is False too where we may not look
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
+    if not path.is_file():
+        raise GalleryError(f"{path}: not a regular file; name a gallery that `crnr build` wrote")
     content = _read(path)
     root = content.attributes["/"]
-    stored = root.get("sha256", b"")
-    if not isinstance(stored, bytes) or stored.decode("ascii", "replace") != content.sha256():
+    stored, actual = root.get("sha256"), content.sha256()
+    if stored != actual.encode():
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
-        return _from_content(content, path.parent)
-    except (KeyError, ValueError, TypeError, UsageError) as e:
+        gallery = replace(_from_content(content, path.parent), sha256=actual)
+        _require_answer(gallery)
+        return gallery
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
+
+
+def _require_answer(gallery: Gallery) -> None:
+    """Ask for one answer: it shows whether the method's state fits the samples, whatever the method is."""
+    with np.errstate(all="ignore"):
+        residuals = gallery.residuals(gallery.samples.vectors[:1])
+    if residuals.shape != (1, len(gallery.classes)) or not np.isfinite(residuals).all():
+        raise ValueError("its state gives no answer")
 
 
 def _to_content(gallery: Gallery) -> _Content:
@@ -121,6 +136,9 @@ def _to_content(gallery: Gallery) -> _Content:
         "classes/names": _to_bytes(gallery.classes),
         **{f"state/{key}": array for key, array in gallery.state.items()},
     }
+    if gallery.stamps:
+        arrays["samples/size"] = np.array([stamp.size for stamp in gallery.stamps], dtype=np.int64)
+        arrays["samples/mtime_ns"] = np.array([stamp.mtime_ns for stamp in gallery.stamps], dtype=np.int64)
     if recipe.pca is not None:
         arrays["recipe/pca"] = recipe.pca
     parameters = {
@@ -183,10 +201,12 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
         state={path.removeprefix("state/"): a for path, a in arrays.items() if path.startswith("state/")},
         crnr_version=root["crnr_version"].decode(),
         calibration=_calibration(content),
+        stamps=_stamps(arrays),
     )
     n, d = gallery.samples.vectors.shape
     if (
         not len(gallery.names) == len(gallery.hashes) == len(class_index) == n
+        or len(gallery.stamps) not in (0, n)
         or gallery.recipe.n_outputs != d
         or (gallery.recipe.extraction and gallery.recipe.extraction.n_outputs != gallery.recipe.n_inputs)
     ):
@@ -203,11 +223,18 @@ def _calibration(content: _Content) -> Calibration | None:
     return Calibration(values, content.attributes["calibration"]["origin"].decode())
 
 
+def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
+    if "samples/size" not in arrays:
+        return []
+    pairs = zip(arrays["samples/size"].tolist(), arrays["samples/mtime_ns"].tolist(), strict=True)
+    return [Stamp(size, mtime_ns) for size, mtime_ns in pairs]
+
+
 def _read(path: Path) -> _Content:
     """Everything in the file, after a look at all that it declares; nothing is followed before that."""
     try:
         with h5py.File(path, "r", locking=False) as file:
-            kind, version = file.attrs.get("format"), file.attrs.get("version")
+            kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
             if kind != FORMAT.encode():
                 raise GalleryError(f"{path}: not a crnr gallery")
             if not isinstance(version, np.integer) or version > VERSION:
@@ -225,13 +252,18 @@ def _read(path: Path) -> _Content:
             return content
     except GalleryError as e:
         raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as e:
+    except Exception as e:  # HDF5 may fail with any exception on a file that is damaged or made to hurt
         raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
 
 
 def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) -> int:
     """Note attributes and (still unread) datasets; returns what is left of the file's size."""
-    content.attributes[path] = {key: group.attrs[key] for key in group.attrs}
+    values = {key: scalar_attribute(group, key) for key in group.attrs}
+    if None in values.values():
+        raise GalleryError("an attribute is not one plain value")
+    if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, where it is not UTF-8
+        raise GalleryError("a name in it is not text")
+    content.attributes[path] = values
     for name in group:
         where = name if path == "/" else f"{path}/{name}"
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):

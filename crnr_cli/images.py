@@ -8,9 +8,12 @@ from __future__ import annotations
 import hashlib
 import math
 import stat
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from PIL import Image, UnidentifiedImageError
 
@@ -20,6 +23,7 @@ from crnr_cli.pixels import Form, Pixels
 # By content, not by name. EPS would run Ghostscript; the rest nobody asked for.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
 _AS_SEEN = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -79,6 +83,8 @@ def _opened(path: str, form: Form) -> Iterator[Image.Image]:
             width, height = image.size
             if width * height > form.max_pixels:
                 raise SampleError("too_large", f"{width} x {height} pixels, at most {form.max_pixels}")
+            if image.format == "PNG" and not form.header_only:
+                _check_png(file, about.st_size)
             yield image
     except SampleError:
         raise
@@ -88,11 +94,29 @@ def _opened(path: str, form: Form) -> Iterator[Image.Image]:
         raise SampleError("unreadable", "permission denied") from e
     except UnidentifiedImageError as e:
         raise SampleError("not_image", "not a picture of a known format") from e
+    except MemoryError as e:
+        raise SampleError("too_large", "needs more memory than a decoder may take") from e
     except Exception as e:  # a decoder may fail with any exception; its words go to the user
         words = str(e) or type(e).__name__
         if "truncated" in words.lower():
             raise SampleError("truncated", words) from e
         raise SampleError("decode_error", words) from e
+
+
+def _check_png(file: BinaryIO, size: int) -> None:
+    """Compare the checksums of a PNG's chunks, which Pillow does not do where the pixels are."""
+    position = file.tell()
+    offset = file.seek(len(_PNG_SIGNATURE))
+    kind = b""
+    while kind != b"IEND":
+        length, kind = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
+        offset += 12 + length
+        if offset > size or not kind.isalpha():
+            raise SampleError("truncated", "the PNG ends before its last chunk")
+        data, checksum = file.read(length), file.read(4)
+        if zlib.crc32(data, zlib.crc32(kind)).to_bytes(4) != checksum:
+            raise SampleError("decode_error", f"the PNG's chunk {kind.decode('ascii')} has a wrong checksum")
+    file.seek(position)
 
 
 def _orientation(image: Image.Image) -> int:

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 
 from crnr_cli.errors import DataError
+from crnr_cli.hdf5 import Refused, why_not
 from crnr_cli.matlab_process import REFUSED, odd_cells, refuse_odd_class
 from crnr_cli.solvers import Array
 
@@ -92,13 +93,19 @@ def _last_words(path: Path, code: int, said: str) -> str:
 def from_hdf5(path: Path, datasets: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
     """The variables of a v7.3 file, which is HDF5 with every array turned."""
     return {
-        name: _from_dataset(path, name, dataset) if name in wanted else Unread(dataset.shape[::-1])
+        name: _from_dataset(path, name, dataset) if name in wanted else _listed(dataset)
         for name, dataset in datasets.items()
         if not name.startswith("#")  # where MATLAB keeps what cells and objects point to
     }
 
 
+def _listed(dataset: Any) -> Any:
+    return dataset if isinstance(dataset, Refused) else Unread(dataset.shape[::-1])
+
+
 def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
+    if isinstance(dataset, Refused):
+        return dataset
     kind = _class_of(dataset)
     refuse_odd_class(path, name, kind)
     if "MATLAB_empty" in dataset.attrs:
@@ -109,7 +116,7 @@ def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
         if kind == "char":
             return _joined(dataset)
         cells = [dataset.file[reference] for reference in np.ravel(dataset[()])]
-        if all(_class_of(cell) == "char" for cell in cells):
+        if all(_class_of(cell) == "char" and why_not(cell) is None for cell in cells):
             return np.array(["" if "MATLAB_empty" in cell.attrs else _joined(cell)[0] for cell in cells])
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as e:
         raise DataError(f"{path}: {name} is not readable as text ({e})") from e

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 
@@ -91,10 +91,22 @@ def standout(residuals: Array, signed: bool = False) -> Array:
     return margins(best, others, signed)
 
 
+class Writable(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
 class CsvWriter:
     """Rows as RFC 4180 with LF, floats in as many digits as bring them back."""
 
-    def __init__(self, file: BinaryIO, classes: Sequence[str], dtype: str, top: int | None = None) -> None:
+    def __init__(
+        self,
+        file: Writable,
+        classes: Sequence[str],
+        dtype: str,
+        top: int | None = None,
+        *,
+        header: bool = True,
+    ) -> None:
         """With `top`, the best so many classes of each query take the place of the residuals of all."""
         self._file, self._classes = file, classes
         self._top = None if top is None else min(top, len(classes))
@@ -105,7 +117,8 @@ class CsvWriter:
         else:
             self._extra = [f"{what}_{i + 1}" for i in range(self._top) for what in ("label", "residual")]
             self._row = f",%s,{self._float}" * self._top
-        self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
+        if header:
+            self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
 
     def write(self, answers: Answers) -> list[Prediction]:
         """Append a batch; returns what was written."""

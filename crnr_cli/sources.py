@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import stat
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.features import SUFFIXES as FEATURE_SUFFIXES
 from crnr_cli.features import FeatureFile, Keys
+from crnr_cli.files import Stamp
 
 # What operating systems and tools leave behind; never a sample, never a class.
 _JUNK = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
@@ -36,6 +39,7 @@ class PictureFile:
 
     path: str
     folders: tuple[str, ...]
+    stamp: Stamp = Stamp()  # noqa: RUF009, it is frozen
     error: SampleError | None = None  # known from the listing already: not to be opened
 
 
@@ -75,13 +79,23 @@ def open_source(names: Sequence[str], keys: Keys, *, nul_separated: bool = False
     for path in paths:
         if not os.path.lexists(path):
             raise DataError(f"{path}: no such file or folder")
-    feature_files = [path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and path.is_file()]
+    feature_files = [path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and _is_file(path)]
     if feature_files and len(feature_files) < len(names):
         raise UsageError("give pictures or feature files, not both at once")
     source = _features(feature_files, keys) if feature_files else _pictures(names, nul_separated)
     if not len(source):
         raise DataError(f"nothing to do in {', '.join(names)}: no files found there")
     return source
+
+
+def fingerprint(source: Source) -> str:
+    """SHA-256 of a listing: names, order, sizes and times of its files."""
+    digest = hashlib.sha256()
+    for file in source.files:
+        folders = file.folders if isinstance(file, PictureFile) else ()
+        about = [str(file.path), *folders, file.stamp.size, file.stamp.mtime_ns]
+        digest.update(json.dumps(about).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def _features(paths: list[Path], keys: Keys) -> Features:
@@ -100,7 +114,7 @@ def _pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
     for name in names:
         if name == "-":
             pictures.files += map(_named_file, _stdin_list(nul_separated))
-        elif Path(name).is_dir():
+        elif _is_folder(Path(name)):
             _walk(Path(name), pictures)
         else:
             pictures.files.append(_named_file(name))
@@ -109,11 +123,13 @@ def _pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
 
 def _named_file(path: str) -> PictureFile:
     """A file named by itself: its class, if any, is the nearest folder that is called as one."""
-    return PictureFile(path, tuple(reversed(Path(path).parts[:-1])))
+    return _picture_file(path, tuple(reversed(Path(path).parts[:-1])))
 
 
 def _stdin_list(nul_separated: bool) -> Iterator[str]:
     separator = b"\0" if nul_separated else b"\n"
+    if sys.stdin is None:
+        raise DataError("-: stdin is closed; give it a list of files")
     for line in sys.stdin.buffer.read().split(separator):
         if line:
             yield os.fsdecode(line)
@@ -121,25 +137,38 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
 
 def _walk(root: Path, pictures: Pictures) -> None:
     """All files under a folder in a fixed order; the first folder below the root is the class."""
+    followed: set[str] = set()
     for entry in _entries(root, root, pictures):
         before = len(pictures.files)
-        if entry.is_dir():
-            _descend(entry, root, {os.path.realpath(root)}, pictures)
+        if _is_folder(entry):
+            _descend(entry, root, {os.path.realpath(root)}, followed, pictures)
             if len(pictures.files) == before:
                 pictures.empty_folders.append(entry.name)
         else:
-            pictures.files.append(_walked_file(entry, root))
+            pictures.files.append(_picture_file(str(entry), entry.relative_to(root).parts[:-1]))
 
 
-def _descend(folder: Path, root: Path, above: set[str], pictures: Pictures) -> None:
+def _descend(folder: Path, root: Path, above: set[str], followed: set[str], pictures: Pictures) -> None:
     real = os.path.realpath(folder)
     if real in above:  # a link back up: its files are listed already
         return
+    if folder.is_symlink():
+        if real in followed:  # once is enough: links among folders have paths without end
+            return
+        followed.add(real)
     for entry in _entries(folder, root, pictures):
-        if entry.is_dir():
-            _descend(entry, root, above | {real}, pictures)
+        if _is_folder(entry):
+            _descend(entry, root, above | {real}, followed, pictures)
         else:
-            pictures.files.append(_walked_file(entry, root))
+            pictures.files.append(_picture_file(str(entry), entry.relative_to(root).parts[:-1]))
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112, which is False too where we may not look
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113, likewise
 
 
 def _entries(folder: Path, root: Path, pictures: Pictures) -> list[Path]:
@@ -148,18 +177,21 @@ def _entries(folder: Path, root: Path, pictures: Pictures) -> list[Path]:
         found = sorted(folder.iterdir())
     except OSError as e:
         error = SampleError("unreadable", e.strerror or str(e))
-        pictures.files.append(PictureFile(str(folder), folder.relative_to(root).parts, error))
+        pictures.files.append(PictureFile(str(folder), folder.relative_to(root).parts, error=error))
         return []
     kept = [entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in _JUNK]
     pictures.ignored += len(found) - len(kept)
     return kept
 
 
-def _walked_file(path: Path, root: Path) -> PictureFile:
-    folders = path.relative_to(root).parts[:-1]
+def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
     try:
-        regular = stat.S_ISREG(path.stat().st_mode)
-    except OSError:  # a dangling link, or gone since it was listed
-        return PictureFile(str(path), folders, SampleError("vanished", "no such file"))
-    error = None if regular else SampleError("not_regular", "not a regular file")
-    return PictureFile(str(path), folders, error)
+        about = Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):  # a dangling link, or gone since it was listed
+        return PictureFile(path, folders, error=SampleError("vanished", "no such file"))
+    except (OSError, ValueError) as e:  # a loop of links, a folder that is closed to us, a NUL in a name
+        return PictureFile(
+            path, folders, error=SampleError("unreadable", getattr(e, "strerror", None) or str(e))
+        )
+    error = None if stat.S_ISREG(about.st_mode) else SampleError("not_regular", "not a regular file")
+    return PictureFile(path, folders, Stamp.of(about), error)

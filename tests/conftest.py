@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from shell import Shell
 from typer.testing import CliRunner, Result
 
 from crnr_cli.cli import app
@@ -56,3 +57,26 @@ def pictures(tmp_path: Path) -> Path:
             image.save(tmp_path / "gallery" / name / f"{k}.png")
             image.point(lambda value: min(value + 9, 255)).save(tmp_path / "queries" / name / f"{k}.png")
     return tmp_path
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="Fail every I/O call, not some.")
+    parser.addoption(
+        "--mutations", type=int, default=2400, metavar="N", help="How many damaged files to open, in all."
+    )
+    parser.addoption(
+        "--update-docs", action="store_true", help="Write docs/faults.md anew from what the tests see."
+    )
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """crnr in an empty folder, which is also the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CRNR_GALLERY", raising=False)
+    return Shell(tmp_path)

@@ -230,7 +230,10 @@ def test_a_list_on_stdin_is_classified_in_its_order(crnr: Crnr, built: Path) -> 
         ("queries/cat/0.png", "cat", "ok"),
         ("nowhere.png", "", "vanished"),
     ]
-    assert result.stderr == "2 of 3 inputs labelled\nwithout an answer: 1 vanished (see the column status)\n"
+    assert result.stderr == (
+        "2 of 3 inputs labelled\nno answer: nowhere.png: vanished, no such file\n"
+        "without an answer: 1 vanished (see the column status)\n"
+    )
 
 
 def test_names_with_newlines_go_by_nul(crnr: Crnr, built: Path) -> None:

@@ -1,96 +1,238 @@
-"""Pictures as a person sees them, and what becomes of files that are none."""
-
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import os
+import stat
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import picture
 from PIL import Image
+from shell import picture
 
+from crnr_cli import decoder_process, decoding
+from crnr_cli.cores import available_cores
+from crnr_cli.decoding import decode
 from crnr_cli.errors import SampleError
 from crnr_cli.images import read_pixels
-from crnr_cli.pixels import Form
+from crnr_cli.pixels import Form, Pixels
 
-NATIVE = Form(None)
-
-
-def pixels(path: Path, form: Form = NATIVE) -> np.ndarray:
-    found = read_pixels(str(path), form)
-    values = np.frombuffer(found.data, np.float32 if found.is_float else np.uint8)
-    return values.reshape(found.height, found.width, found.bands).squeeze(-1 if found.bands == 1 else ())
+AS_IT_IS = Form(None)
 
 
-def status(path: Path, form: Form = NATIVE) -> str:
-    with pytest.raises(SampleError) as caught:
+def values(pixels: Pixels) -> np.ndarray:
+    flat = np.frombuffer(pixels.data, np.float32 if pixels.is_float else np.uint8)
+    return flat.reshape(pixels.height, pixels.width, pixels.bands)
+
+
+def status(path: Path, form: Form = AS_IT_IS) -> tuple[str, str]:
+    with pytest.raises(SampleError) as refused:
         read_pixels(str(path), form)
-    return caught.value.status
+    return refused.value.status, refused.value.detail
 
 
-@pytest.mark.parametrize("suffix", ["png", "gif", "bmp", "tiff", "webp", "pgm"])
-def test_grey_values_come_back_as_they_are(tmp_path: Path, suffix: str) -> None:
-    image = picture(0)
-    image.save(tmp_path / f"x.{suffix}", **({"lossless": True} if suffix == "webp" else {}))
-    assert (pixels(tmp_path / f"x.{suffix}") == np.asarray(image)).all()
+def test_grey_pixels_are_those_of_the_file(tmp_path: Path) -> None:
+    seen = picture(0, 1, (5, 4))
+    seen.save(tmp_path / "x.png")
+    pixels = read_pixels(str(tmp_path / "x.png"), Form(None, with_hash=True))
+    np.testing.assert_array_equal(values(pixels)[:, :, 0], np.asarray(seen))
+    assert pixels.sha256 == hashlib.sha256((tmp_path / "x.png").read_bytes()).hexdigest()
 
 
-def test_the_eight_orientations_of_one_picture_are_one(tmp_path: Path) -> None:
-    seen = picture(1, (6, 4))
-    turned = {
-        1: None, 2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
-        4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_90,
-        7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_270,
-    }  # fmt: skip
-    for orientation, turn in turned.items():
-        exif = Image.Exif()
-        exif[0x0112] = orientation
-        stored = seen.transpose(turn) if turn is not None else seen
-        stored.save(tmp_path / "x.png", exif=exif)
-        assert (pixels(tmp_path / "x.png") == np.asarray(seen)).all(), orientation
-        header = read_pixels(str(tmp_path / "x.png"), Form(None, header_only=True))
-        assert (header.width, header.height) == (6, 4)
+def test_colour_and_its_size(tmp_path: Path) -> None:
+    Image.new("RGB", (6, 4), (10, 20, 30)).save(tmp_path / "x.png")
+    pixels = read_pixels(str(tmp_path / "x.png"), Form((3, 2), color=True))
+    np.testing.assert_array_equal(values(pixels), np.tile([10, 20, 30], (2, 3, 1)))
+    assert pixels.sha256 == ""
 
 
-def test_hidden_colour_under_transparency_is_white(tmp_path: Path) -> None:
-    image = Image.new("RGBA", (2, 1), (10, 20, 30, 0))
-    image.putpixel((1, 0), (10, 20, 30, 255))
-    image.save(tmp_path / "x.png")
-    assert pixels(tmp_path / "x.png", Form(None, color=True)).tolist() == [[[255, 255, 255], [10, 20, 30]]]
+@pytest.mark.parametrize(("alpha", "expected"), [(0, 255), (255, 10)])
+def test_transparency_is_on_white(tmp_path: Path, alpha: int, expected: int) -> None:
+    Image.new("LA", (2, 2), (10, alpha)).save(tmp_path / "x.png")
+    assert set(read_pixels(str(tmp_path / "x.png"), Form(None)).data) == {expected}
 
 
-def test_a_16_bit_ramp_is_not_clipped(tmp_path: Path) -> None:
-    ramp = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
+def test_16_bits_stay_16_bits(tmp_path: Path) -> None:
+    ramp = np.arange(0, 60_000, 5_000, dtype=np.uint16).reshape(3, 4)
     Image.fromarray(ramp).save(tmp_path / "x.png")
-    assert (pixels(tmp_path / "x.png") == ramp).all()
-    colored = pixels(tmp_path / "x.png", Form(None, color=True))
-    assert (colored == ramp[:, :, None]).all()
+    grey = read_pixels(str(tmp_path / "x.png"), Form(None))
+    np.testing.assert_array_equal(values(grey)[:, :, 0], ramp.astype(np.float32))
+    color = read_pixels(str(tmp_path / "x.png"), Form(None, color=True))
+    np.testing.assert_array_equal(values(color), np.repeat(ramp[:, :, None], 3, axis=2))
 
 
-def test_only_the_first_frame_counts(tmp_path: Path) -> None:
-    picture(0).save(tmp_path / "x.tiff", save_all=True, append_images=[picture(1)])
-    assert (pixels(tmp_path / "x.tiff") == np.asarray(picture(0))).all()
+def test_a_header_tells_the_size_as_seen(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(0, 1, (5, 4)).save(tmp_path / "x.png", exif=exif)
+    header = read_pixels(str(tmp_path / "x.png"), Form(None, header_only=True))
+    assert (header.width, header.height, header.data) == (4, 5, b"")
+    turned = read_pixels(str(tmp_path / "x.png"), Form(None))
+    assert (turned.width, turned.height) == (4, 5)
+    np.testing.assert_array_equal(values(turned)[:, :, 0], np.rot90(np.asarray(picture(0, 1, (5, 4))), -1))
 
 
-def test_a_large_jpeg_is_brought_to_size(tmp_path: Path) -> None:
-    picture(2, (16, 16)).resize((640, 480), Image.Resampling.BICUBIC).save(tmp_path / "x.jpg", quality=95)
-    small = pixels(tmp_path / "x.jpg", Form((16, 12)))
-    with Image.open(tmp_path / "x.jpg") as image:
-        whole = np.asarray(image.resize((16, 12), Image.Resampling.BOX), float)
-    assert small.shape == (12, 16)
-    assert np.corrcoef(small.ravel(), whole.ravel())[0, 1] > 0.98
+def test_a_large_jpeg_turned_on_its_side(tmp_path: Path) -> None:
+    """Decoded at a fraction of its size, and never at less than is asked for."""
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    picture(1, 1, (400, 80)).save(tmp_path / "x.jpg", exif=exif)
+    pixels = read_pixels(str(tmp_path / "x.jpg"), Form((8, 40)))
+    assert (pixels.width, pixels.height) == (8, 40)
 
 
-def test_bad_files_each_have_their_status(tmp_path: Path) -> None:
-    (tmp_path / "empty.jpg").touch()
-    (tmp_path / "page.jpg").write_text("<html>not found</html>")
-    picture(0, (64, 64)).save(tmp_path / "whole.png")
-    whole = (tmp_path / "whole.png").read_bytes()
-    (tmp_path / "cut.png").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "folder.png").mkdir()
-    assert status(tmp_path / "empty.jpg") == "empty_file"
-    assert status(tmp_path / "page.jpg") == "not_image"
-    assert status(tmp_path / "cut.png") == "truncated"
-    assert status(tmp_path / "none.png") == "vanished"
-    assert status(tmp_path / "folder.png") == "not_regular"
-    assert status(tmp_path / "whole.png", Form(None, max_pixels=4095)) == "too_large"
+def test_a_broken_exif_block_is_no_reason_to_lose_the_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture(0, 1).save(tmp_path / "x.png")
+
+    def broken(_: Image.Image) -> Image.Exif:
+        raise SyntaxError("not a TIFF file")
+
+    monkeypatch.setattr(Image.Image, "getexif", broken)
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.getexif", broken)
+    assert read_pixels(str(tmp_path / "x.png"), Form(None)).width == 8
+
+
+def test_every_reason_has_a_status(tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)).save(whole, "PNG")
+    data = whole.getvalue()
+    path = tmp_path / "x"
+    assert status(path) == ("vanished", "no such file")
+    os.mkfifo(path)
+    assert status(path) == ("not_regular", "not a regular file")
+    path.unlink()
+    for content, expected in [
+        (b"", ("empty_file", "the file is empty")),
+        (b"text", ("not_image", "not a picture of a known format")),
+        (data[:-8], ("truncated", "the PNG ends before its last chunk")),
+        (
+            data[:2000] + b"\0\0" + data[2002:],
+            ("decode_error", "the PNG's chunk IDAT has a wrong checksum"),
+        ),
+    ]:
+        path.write_bytes(content)
+        assert status(path) == expected
+    path.write_bytes(data)
+    assert status(path, Form(None, max_pixels=4095)) == ("too_large", "64 x 64 pixels, at most 4095")
+    Image.new("L", (64, 64)).save(path, "JPEG")
+    path.write_bytes(path.read_bytes()[:200])
+    assert status(path)[0] in ("truncated", "not_image")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (PermissionError(13, "no"), ("unreadable", "permission denied")),
+        (MemoryError(), ("too_large", "needs more memory than a decoder may take")),
+        (RuntimeError("the decoder's words"), ("decode_error", "the decoder's words")),
+        (OSError("file is truncated somehow"), ("truncated", "file is truncated somehow")),
+        (ZeroDivisionError(), ("decode_error", "ZeroDivisionError")),
+    ],
+)
+def test_whatever_a_decoder_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: tuple[str, str]
+) -> None:
+    picture(0, 1).save(tmp_path / "x.png")
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Image, "open", fail)
+    assert status(tmp_path / "x.png") == expected
+
+
+def test_a_decoder_process_answers_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here in this process, to see what is said."""
+    picture(0, 1).save(tmp_path / "good.png")
+    limits: list[Form] = []
+    monkeypatch.setattr(
+        decoder_process, "limit_memory", limits.append
+    )  # of this process it would be for good
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
+    request = json.dumps([str(tmp_path / "good.png"), str(tmp_path / "gone.png")])
+    form = Form((8, 8), max_pixels=1000)
+    said = f"{json.dumps(vars(form))}\n{request}\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
+    answers = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(answers))
+    import signal
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        decoder_process.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    answers.seek(0)
+    assert answers.readline() == b"ready\n"
+    header = json.loads(answers.readline())
+    assert header == {"width": 8, "height": 8, "bands": 1, "is_float": False, "sha256": "", "bytes": 64}
+    assert answers.read(64) == np.asarray(picture(0, 1)).tobytes()
+    assert json.loads(answers.readline()) == {"status": "vanished", "detail": "no such file"}
+    assert answers.read() == b""
+    assert limits == [form]
+
+
+def test_the_limit_of_memory_grows_with_the_pixels_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda what, limits: given.append(limits))
+    for hard in (resource.RLIM_INFINITY, 10**6):
+        monkeypatch.setattr(resource, "getrlimit", lambda what, hard=hard: (hard, hard))
+        decoder_process.limit_memory(Form(None, max_pixels=10**6))
+    assert given == [(2**29 + 24 * 10**6, resource.RLIM_INFINITY), (10**6, 10**6)]
+
+
+def test_many_pictures_come_in_order(tmp_path: Path) -> None:
+    """More than are decoded ahead, so that the first are taken while the last still wait."""
+    picture(0, 1).save(tmp_path / "x.png")
+    n = decoding.CHUNK * (decoding.CHUNKS_AHEAD + 2)
+    paths = [str(tmp_path / ("x.png" if i % 7 else f"gone{i}")) for i in range(n)]
+    answers = list(decode(paths, Form(None), jobs=2))
+    assert [isinstance(answer, Pixels) for answer in answers] == [bool(i % 7) for i in range(n)]
+
+
+def test_a_reader_that_stops_early_leaves_no_process(tmp_path: Path) -> None:
+    picture(0, 1).save(tmp_path / "x.png")
+    answers = decode([str(tmp_path / "x.png")] * 1000, Form(None), jobs=1)
+    next(answers)
+    answers.close()
+
+
+def test_a_decoder_that_does_not_start_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", "pass"))
+    with pytest.raises(RuntimeError, match="the decoder process does not start"):
+        list(decode(["x.png"], Form(None), jobs=1))
+
+
+def test_a_decoder_that_dies_inside_an_answer_loses_only_that_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import sys; sys.stdin.readline()\n"
+        "sys.stdout.write('ready\\n'); sys.stdout.flush(); sys.stdin.readline()\n"
+        'print(\'{"width": 9, "height": 9, "bands": 1, "is_float": false, "sha256": "", "bytes": 81}\')\n'
+        "print('short', end='')"
+    )
+    monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", code))
+    (answer,) = decode(["x.png"], Form(None), jobs=1)
+    assert isinstance(answer, SampleError)
+    assert (answer.status, answer.detail) == ("decode_error", "the decoder ended (exit 0)")
+
+
+def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    for quota, cores in (("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1)):
+        monkeypatch.setattr(Path, "read_text", lambda path, quota=quota: quota)
+        assert available_cores() == cores
+
+
+def test_fifo_is_told_by_its_mode(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert status(tmp_path / "pipe")[0] == "not_regular"

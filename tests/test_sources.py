@@ -1,94 +1,202 @@
-"""Listings: their order, their classes, and what they pass over."""
-
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
+from shell import Shell, make_features, make_pictures, picture, read_rows
 
-from crnr_cli.errors import DataError, UsageError
-from crnr_cli.features import Keys
-from crnr_cli.sources import Pictures, open_source
+from crnr_cli import features, npz
+from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.features import FeatureFile, Keys
+from crnr_cli.sources import Pictures, fingerprint, open_source
 
 
-def listed(*names: object) -> Pictures:
-    source = open_source([str(name) for name in names], Keys())
+def listed(*names: str) -> Pictures:
+    source = open_source(names, Keys())
     assert isinstance(source, Pictures)
     return source
 
 
-def touch(*paths: Path) -> None:
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+def test_a_listing_is_sorted_and_knows_its_classes(shell: Shell) -> None:
+    make_pictures(shell.here / "q", ["b", "a/deep"], per_class=2)
+    picture(0, 0).save("q/top.png")
+    files = listed("q").files
+    assert [file.path for file in files] == [
+        "q/a/deep/0.png", "q/a/deep/1.png", "q/b/0.png", "q/b/1.png", "q/top.png"
+    ]  # fmt: skip
+    assert [file.folders for file in files] == [("a", "deep")] * 2 + [("b",)] * 2 + [()]
+    stamp = Path("q/top.png").stat()
+    assert (files[-1].stamp.size, files[-1].stamp.mtime_ns) == (stamp.st_size, stamp.st_mtime_ns)
 
 
-def test_files_are_sorted_and_the_first_folder_is_the_class(tmp_path: Path) -> None:
-    touch(tmp_path / "b" / "2.png", tmp_path / "b" / "1.png", tmp_path / "a" / "deep" / "er" / "x.png")
-    files = listed(tmp_path).files
-    assert [(file.path, file.folders[0]) for file in files] == [
-        (f"{tmp_path}/a/deep/er/x.png", "a"),
-        (f"{tmp_path}/b/1.png", "b"),
-        (f"{tmp_path}/b/2.png", "b"),
-    ]
+def test_a_file_by_its_name_has_the_nearest_folder_first(shell: Shell) -> None:
+    make_pictures(shell.here / "q", ["b"], per_class=1)
+    assert listed("q/b/0.png").files[0].folders == ("b", "q")
 
 
-def test_a_file_named_by_itself_takes_its_nearest_folder_first(tmp_path: Path) -> None:
-    touch(tmp_path / "cat" / "x.png")
-    assert listed(tmp_path / "cat" / "x.png").files[0].folders[0] == "cat"
+def test_links_among_folders_are_followed_once(shell: Shell) -> None:
+    """Ten folders that link to each other have millions of paths."""
+    make_pictures(shell.here / "q", [f"f{i}" for i in range(10)], per_class=1)
+    for i in range(10):
+        for j in range(10):
+            if i != j:
+                Path(f"q/f{i}/to{j}").symlink_to(f"../f{j}")
+    assert 10 <= len(listed("q")) <= 10 + 10 + 10
 
 
-def test_the_same_file_twice_is_two_samples(tmp_path: Path) -> None:
-    touch(tmp_path / "x.png")
-    assert len(listed(tmp_path / "x.png", tmp_path / "x.png")) == 2
+def test_a_linked_class_is_a_class(shell: Shell) -> None:
+    make_pictures(shell.here / "elsewhere", ["x"], per_class=2)
+    Path("q").mkdir()
+    Path("q/a").symlink_to("../elsewhere/x")
+    assert [file.folders for file in listed("q").files] == [("a",), ("a",)]
 
 
-def test_system_files_are_passed_over_and_counted(tmp_path: Path) -> None:
-    touch(
-        tmp_path / "a" / "x.png",
-        tmp_path / "a" / ".DS_Store",
-        tmp_path / "a" / "._x.jpg",
-        tmp_path / "a" / "Thumbs.db",
-        tmp_path / "__MACOSX" / "x.png",
-        tmp_path / ".ipynb_checkpoints" / "x.png",
-    )
-    pictures = listed(tmp_path)
-    assert [file.folders for file in pictures.files] == [("a",)]
-    assert pictures.ignored == 5
+def test_names_that_no_file_can_have(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = None
+    make_features(shell.here / "g.npz")
+    make_pictures(shell.here / "g")
+    shell.crnr("build", "g", "-q")
+    names = ["a\0b", "x" * 5000, "g/ant/0.png/below"]
+    outcome = shell.crnr("classify", "-", "-o", "out.csv", "-q", stdin="\n".join(names).encode())
+    assert (outcome.exit, outcome.out, outcome.err) == (3, "", "")
+    assert [row["status"] for row in read_rows(Path("out.csv"))] == ["unreadable", "unreadable", "vanished"]
 
 
-def test_an_empty_class_folder_is_named(tmp_path: Path) -> None:
-    touch(tmp_path / "a" / "x.png")
-    (tmp_path / "b").mkdir()
-    assert listed(tmp_path).empty_folders == ["b"]
+def test_the_fingerprint_of_a_listing(shell: Shell) -> None:
+    make_pictures(shell.here / "q", per_class=2)
+    make_features(shell.here / "a.npz")
+    first = fingerprint(listed("q"))
+    assert fingerprint(listed("q")) == first
+    assert fingerprint(listed("q", "q")) != first
+    os.utime("q/ant/0.png", (1, 1))
+    assert fingerprint(listed("q")) != first
+    table = fingerprint(open_source(["a.npz"], Keys()))
+    os.utime("a.npz", (1, 1))
+    assert fingerprint(open_source(["a.npz"], Keys())) != table
 
 
-def test_a_link_back_up_is_followed_no_further(tmp_path: Path) -> None:
-    touch(tmp_path / "a" / "x.png")
-    (tmp_path / "a" / "loop").symlink_to(tmp_path)
-    assert [file.path for file in listed(tmp_path).files] == [f"{tmp_path}/a/x.png"]
+def test_pictures_and_features_do_not_mix(shell: Shell) -> None:
+    make_features(shell.here / "a.npz")
+    make_pictures(shell.here / "q")
+    with pytest.raises(UsageError, match="give pictures or feature files, not both at once"):
+        open_source(["a.npz", "q"], Keys())
 
 
-def test_what_is_not_a_regular_file_is_never_opened(tmp_path: Path) -> None:
-    touch(tmp_path / "a" / "x.png")
-    os.mkfifo(tmp_path / "a" / "pipe.png")
-    (tmp_path / "a" / "gone.png").symlink_to("nowhere")
-    statuses = {Path(f.path).name: f.error.status for f in listed(tmp_path).files if f.error}
-    assert statuses == {"pipe.png": "not_regular", "gone.png": "vanished"}
+def test_feature_files_have_one_width(shell: Shell) -> None:
+    make_features(shell.here / "a.npz", dimension=5)
+    make_features(shell.here / "b.npz", dimension=6)
+    with pytest.raises(DataError, match=r"^b.npz: 6 features a sample, but a.npz has 5$"):
+        open_source(["a.npz", "b.npz"], Keys())
 
 
-def test_nothing_to_do_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"nothing to do in {tmp_path}"):
-        listed(tmp_path)
+def test_a_pipe_that_is_called_as_features_is_never_opened(shell: Shell) -> None:
+    os.mkfifo("x.h5")
+    (file,) = listed("x.h5").files
+    assert isinstance(file.error, SampleError)
+    assert file.error.status == "not_regular"
+    outcome = shell.crnr("info", "x.h5")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == "error: x.h5: not a regular file; name a gallery that `crnr build` wrote\n"
 
 
-def test_a_missing_path_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none: no such file or folder"):
-        listed(tmp_path / "none")
+def test_labels_of_all_kinds_are_text(shell: Shell) -> None:
+    expected = {
+        "int": ([1, 2], ["1", "2"]),
+        "whole": ([1.0, 2.0], ["1", "2"]),
+        "half": ([0.5, 2.0], ["0.5", "2.0"]),
+        "huge": ([1e300, 1.0], ["1e+300", "1.0"]),
+        "odd": ([np.nan, np.inf], ["nan", "inf"]),
+        "truth": ([True, False], ["True", "False"]),
+        "bytes": (np.array([b"a", b"\xe9"]), ["a", "\udce9"]),
+    }
+    for name, (labels, texts) in expected.items():
+        np.savez(f"{name}.npz", features=np.eye(2), labels=labels)
+        assert FeatureFile.open(Path(f"{name}.npz"), Keys()).labels == texts
+    np.savez("complex.npz", features=np.eye(2), labels=[1j, 2j])
+    with pytest.raises(DataError, match="labels must be numbers or text, not complex128"):
+        FeatureFile.open(Path("complex.npz"), Keys())
 
 
-def test_pictures_and_features_do_not_mix(tmp_path: Path) -> None:
-    touch(tmp_path / "x.png", tmp_path / "x.npz")
-    with pytest.raises(UsageError, match="not both"):
-        listed(tmp_path / "x.png", tmp_path / "x.npz")
+def test_names_come_from_the_file_if_it_has_them(shell: Shell) -> None:
+    np.savez("a.npz", features=np.eye(2), paths=["x.png", "y.png"])
+    assert FeatureFile.open(Path("a.npz"), Keys()).names == ["x.png", "y.png"]
+    np.savez("a.npz", features=np.eye(2), paths=["x.png"])
+    assert FeatureFile.open(Path("a.npz"), Keys()).names == ["a.npz#0", "a.npz#1"]
+
+
+def test_rows_that_cannot_be_read(shell: Shell) -> None:
+    """A compressed piece that is damaged is found when it is unpacked."""
+    with h5py.File("x.h5", "w") as file:
+        data = np.random.default_rng(0).random((8, 4))
+        file.create_dataset("features", data=data, chunks=(4, 4), compression="gzip", fletcher32=True)
+        file["labels"] = np.arange(8)
+        where = file["features"].id.get_chunk_info(1).byte_offset
+    content = bytearray(Path("x.h5").read_bytes())
+    content[where + 20] ^= 0xFF
+    Path("x.h5").write_bytes(content)
+    opened = FeatureFile.open(Path("x.h5"), Keys())
+    np.testing.assert_array_equal(opened.rows(0, 4), data[:4])
+    with pytest.raises(DataError, match=r"^x.h5: cannot read rows 4 to 8 \("):
+        opened.rows(4, 8)
+
+
+def test_labels_that_cannot_be_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+            raise OSError("no luck")
+
+    with pytest.raises(DataError, match=r"^x.h5: cannot read its labels or names \(no luck\)$"):
+        features._texts(Path("x.h5"), Broken())
+
+
+def test_a_file_of_features_that_vanished(shell: Shell) -> None:
+    with pytest.raises(DataError, match=r"^x.npz: cannot read it \(No such file or directory\)$"):
+        FeatureFile.open(Path("x.npz"), Keys())
+
+
+def test_an_npz_that_swells_beyond_reason(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed("x.npz", features=np.zeros((1000, 100)))
+    assert FeatureFile.open(Path("x.npz"), Keys()).values.shape == (1000, 100)
+    monkeypatch.setattr(npz, "_BEST_RATIO", 10)
+    with pytest.raises(DataError, match=r"features.npy declares more than it can hold"):
+        FeatureFile.open(Path("x.npz"), Keys())
+
+
+def test_an_empty_label_is_refused(shell: Shell) -> None:
+    np.savez("x.npz", features=np.eye(2), labels=["a", ""])
+    outcome = shell.crnr("build", "x.npz")
+    assert (outcome.exit, outcome.out, outcome.err) == (1, "", "error: x.npz#1: its label is empty\n")
+
+
+def test_many_left_out_are_cut(shell: Shell) -> None:
+    make_pictures(shell.here / "g")
+    for i in range(13):
+        Path(f"g/ant/empty{i:02}.png").write_bytes(b"")
+    outcome = shell.crnr("build", "g")
+    assert outcome.exit == 3
+    assert outcome.err.count("left out: ") == 10
+    assert "... and 3 more\n" in outcome.err
+
+
+@pytest.mark.parametrize("stop", ["SIGINT", "SIGTERM"])
+def test_a_build_that_is_stopped_leaves_nothing(shell: Shell, stop: str) -> None:
+    import signal
+
+    make_pictures(shell.here / "g")
+    Path("gallery.h5").write_text("old")
+    from crnr_cli.jobs import build
+
+    def stopped(*args: object) -> None:
+        signal.raise_signal(signal.Signals[stop])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "make_gallery", stopped)
+        outcome = shell.crnr("build", "g")
+    number = signal.Signals[stop].value
+    words = {"SIGINT": "interrupted\n", "SIGTERM": "terminated\n"}[stop]
+    assert (outcome.exit, outcome.out, outcome.err) == (128 + number, "", words)
+    assert Path("gallery.h5").read_text() == "old"
+    assert shell.files() == {"g", "gallery.h5"}

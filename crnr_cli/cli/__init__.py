@@ -5,18 +5,24 @@ Commands import the rest of the package when they run, so that `crnr --help` doe
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from typing import Annotated
 
 import typer
 
 from crnr_cli import __version__
+from crnr_cli.cli.add import add
 from crnr_cli.cli.build import build
 from crnr_cli.cli.classify import classify
 from crnr_cli.cli.compare import compare
 from crnr_cli.cli.evaluate import evaluate
 from crnr_cli.cli.explain import explain
 from crnr_cli.cli.info import info
+from crnr_cli.cli.remove import remove
 from crnr_cli.cli.tune import tune
+from crnr_cli.cli.verify import verify
 
 app = typer.Typer(
     name="crnr",
@@ -52,7 +58,25 @@ app.command(
 app.command(epilog="Example: crnr info gallery.h5 --json")(info)
 app.command(epilog="Example: crnr explain query.png --against nrc -o why.png")(explain)
 app.command(epilog="Example: crnr tune gallery/ -o gallery.h5 --budget 60")(tune)
+app.command(epilog="Example: crnr add gallery.h5 new_pictures/")(add)
+app.command(epilog="Example: crnr remove gallery.h5 --class spam --sample gallery/ham/7.png")(remove)
+app.command(epilog="Example: crnr verify gallery.h5 --against gallery/")(verify)
 
 
 def main() -> None:
+    _settle_streams()
     app()
+
+
+def _settle_streams() -> None:
+    """The same bytes in cron as in a terminal, whatever the locale and whichever streams are closed.
+
+    Names that are not UTF-8 come out as they went in, but on stderr, which is for people.
+    """
+    if sys.stdout is None:  # to write there is an error, told when somebody does
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out
+from crnr_cli.cli.console import (
+    SKIPPED,
+    boundary,
+    print_json,
+    say,
+    shown_progress,
+    tell_left_out,
+    tell_some,
+)
 from crnr_cli.cores import use_cores
+from crnr_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from crnr_cli.jobs.build import BuildReport
 
 
 def build(
+    context: typer.Context,
     sources: options.Sources,
     output: Annotated[
         Path, typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write.")
@@ -74,12 +88,20 @@ def build(
         typer.Option("--calibrate", help="Store when to reject; else each `classify --reject` finds it."),
     ] = False,
     dtype: options.Dtype = options.Precision.float32,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update", help="Keep the gallery's settings, and read only files that are new or have changed."
+        ),
+    ] = False,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     samples: options.SampleAxis = None,
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
+    strict: options.Strict = False,
+    max_failure_rate: options.MaxFailureRate = 1.0,
     allow_skipped: options.AllowSkipped = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -101,10 +123,13 @@ def build(
             pool=pool,
         )
         from crnr_cli.features import Keys
-        from crnr_cli.gallery import describe
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.build import build as run
+        from crnr_cli.jobs.update import update as run_update
 
+        update = update and output.exists()  # the first time there is nothing to bring up to date
+        if update:
+            _refuse_settings(context)
         given = {
             "lam": lam,
             "mu": mu,
@@ -116,40 +141,69 @@ def build(
             "c": c,
         }
         with shown_progress(quiet) as progress:
-            report = run(
-                sources,
-                output,
-                BuildOptions(
-                    method=method,
-                    parameters={name: value for name, value in given.items() if value is not None},
-                    size=target_size,
-                    color=color,
-                    power=power,
-                    pca=pca,
-                    dtype=dtype.value,
-                    max_pixels=max_pixels,
-                    keys=Keys(features_key, labels_key, samples),
-                    nul_separated=null,
-                    jobs=jobs,
-                    extractor=network,
-                    calibrate=calibrate,
-                ),
-                progress,
+            build_options = BuildOptions(
+                method=method,
+                parameters={name: value for name, value in given.items() if value is not None},
+                size=target_size,
+                color=color,
+                power=power,
+                pca=pca,
+                dtype=dtype.value,
+                max_pixels=max_pixels,
+                keys=Keys(features_key, labels_key, samples),
+                nul_separated=null,
+                jobs=jobs,
+                extractor=network,
+                calibrate=calibrate,
+                max_failure_rate=0.0 if strict else max_failure_rate,
             )
-        about = describe(report.gallery)
-        if json:
-            print_json(
-                {"gallery": str(output), **about, "seconds": report.seconds, "bytes": report.file_bytes}
-            )
-        if not quiet:
-            tell_left_out([(left.name, str(left.error)) for left in report.left_out])
-            for note in report.notes:
-                say(f"note: {note}")
-            factor_form = f", {about['factor']}" if about["factor"] else ""
-            say(
-                f"{output}: {about['n_classes']} classes, {about['n_samples']} samples, "
-                f"dimension {about['dimension']}, {about['method']}{factor_form}; "
-                f"{report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
-            )
+            report = (run_update if update else run)(sources, output, build_options, progress)
+        show_report(output, report, quiet=quiet, json=json)
         if report.skipped and not allow_skipped:
             raise typer.Exit(SKIPPED)
+
+
+def show_report(output: Path, report: BuildReport, *, quiet: bool, json: bool) -> None:
+    """What was written, in words or as JSON; of a gallery that was there before, also what changed."""
+    from crnr_cli.gallery import describe
+    from crnr_cli.jobs.update import UpdateReport
+
+    about = describe(report.gallery)
+    changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
+    if json:
+        record = {"gallery": str(output), **about, "seconds": report.seconds, "bytes": report.file_bytes}
+        print_json(record | ({"changes": changes} if changes else {}))
+    if quiet:
+        return
+    tell_left_out([(left.name, str(left.error)) for left in report.left_out])
+    for note in report.notes:
+        say(f"note: {note}")
+    for kind in ("added", "changed", "removed"):
+        tell_some(kind, changes.get(kind, []))
+    if changes:
+        counts = [f"{len(changes[kind])} {kind}" for kind in ("added", "changed", "removed")]
+        say(f"{', '.join(counts)}, {changes['unchanged']} unchanged")
+    factor_form = f", {about['factor']}" if about["factor"] else ""
+    say(
+        f"{output}: {about['n_classes']} classes, {about['n_samples']} samples, "
+        f"dimension {about['dimension']}, {about['method']}{factor_form}; "
+        f"{report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
+    )
+
+
+# What a gallery has settled for good, by the names of the parameters above.
+_SETTINGS = (
+    "method", "lam", "mu", "iterations", "tol", "factor", "gamma", "weight", "c",
+    "size", "color", "power", "pca", "extractor", "extractor_preset", "crop", "filter", "mean", "std",
+    "channels", "layout", "extractor_output", "pool", "calibrate", "dtype",
+)  # fmt: skip
+
+
+def _refuse_settings(context: typer.Context) -> None:
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in _SETTINGS
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(f"--update keeps the gallery's settings; leave out {', '.join(given)} or --update")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import SKIPPED, boundary, say, shown_progress
+from crnr_cli.cli.console import SKIPPED, boundary, finishing_batches, say, shown_progress
 from crnr_cli.cores import use_cores
 from crnr_cli.decoding import early_decoder
 
@@ -37,6 +37,11 @@ def classify(
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped, if there is one.")
+    ] = False,
+    strict: options.Strict = False,
+    max_failure_rate: options.MaxFailureRate = 1.0,
     allow_skipped: options.AllowSkipped = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -47,17 +52,28 @@ def classify(
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.classify import classify as run
 
-        with shown_progress(quiet) as progress:
+        remedy = "" if output == "-" else "; the same command with --resume goes on from there"
+        with shown_progress(quiet) as shown, finishing_batches(shown, remedy) as progress:
             report = run(
                 sources,
                 gallery,
                 sys.stdout.buffer if output == "-" else Path(output),
                 QueryOptions(
-                    Keys(features_key, labels_key, samples), null, max_pixels, jobs, reject, top, extractor
+                    Keys(features_key, labels_key, samples),
+                    null,
+                    max_pixels,
+                    jobs,
+                    reject,
+                    top,
+                    extractor,
+                    max_failure_rate=0.0 if strict else max_failure_rate,
                 ),
                 progress,
+                resume=resume,
             )
         if not quiet:
+            if resume:
+                say(f"note: {report.resumed_after} of {report.n_queries} inputs were answered before")
             if report.ignored:
                 say(f"note: {report.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
             answered = report.statuses["ok"]
@@ -72,6 +88,8 @@ def classify(
                 for status, count in report.statuses.most_common()
                 if status not in ("ok", "rejected")
             ]
+            for path, why in report.failures:
+                say(f"no answer: {path}: {why}", style="yellow")
             if reasons:
                 say(f"without an answer: {', '.join(reasons)} (see the column status)", style="yellow")
         if report.skipped and not allow_skipped:

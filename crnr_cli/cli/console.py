@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
 SKIPPED = 3  # done, but some inputs were skipped
 GATE_MISSED = 4
-INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 READER_GONE = 128 + signal.SIGPIPE
+GRACE = 1.5  # seconds that a batch may still take after a signal
+
+_STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
-class _Terminated(BaseException):
-    """SIGTERM, as an exception: what is open is closed and cleaned up on the way out."""
+class _Stopped(BaseException):
+    """SIGINT or SIGTERM, as an exception: what is open is closed and cleaned up on the way out."""
+
+    def __init__(self, number: int, remedy: str = "") -> None:
+        self.exit_code = 128 + number
+        self.words = _STOPS[signal.Signals(number)] + remedy
 
 
 def say(words: str, *, style: str | None = None) -> None:
@@ -48,10 +54,10 @@ def print_json(record: Any) -> None:
 @contextmanager
 def boundary() -> Iterator[None]:
     """Errors a user can mend become one line and an exit code; anything else keeps its traceback."""
-    previous = signal.signal(signal.SIGTERM, _raise_terminated)
     try:
-        yield
-        sys.stdout.flush()
+        with _on_stop(_raise_stopped):
+            yield
+            sys.stdout.flush()
     except CrnrError as e:
         say(f"error: {e}", style="red")
         raise typer.Exit(e.exit_code) from e
@@ -59,19 +65,42 @@ def boundary() -> Iterator[None]:
         _abandon_stdout()
         raise typer.Exit(READER_GONE) from e
     except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EIO) or e.filename is not None:
+        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF) or e.filename is not None:
             raise
         _abandon_stdout()
         say(f"error: cannot write to stdout ({os.strerror(e.errno)})", style="red")
         raise typer.Exit(1) from e
-    except KeyboardInterrupt as e:
-        say("interrupted")
-        raise typer.Exit(INTERRUPTED) from e
-    except _Terminated as e:
-        say("terminated")
-        raise typer.Exit(TERMINATED) from e
+    except _Stopped as e:
+        say(e.words)
+        raise typer.Exit(e.exit_code) from e
+
+
+@contextmanager
+def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
+    """A signal stops the work when the next progress is told, that is after a batch, or else after GRACE."""
+    noted: list[_Stopped] = []
+
+    def stop(*_: object) -> NoReturn:
+        raise noted[0]
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        if noted:  # the second one: somebody is in a hurry
+            stop()
+        noted.append(_Stopped(number, remedy))
+        signal.setitimer(signal.ITIMER_REAL, GRACE)
+
+    def tell(step: str, done: int, total: int) -> None:
+        progress(step, done, total)
+        if noted:
+            stop()
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    try:
+        with _on_stop(note):
+            yield tell
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 @contextmanager
@@ -104,16 +133,35 @@ def shown_progress(quiet: bool) -> Iterator[Progress]:
         yield show
 
 
-def tell_left_out(named: Sequence[tuple[str, str]], most: int = 10) -> None:
-    """Name the inputs that were left out, with the reason of each; the first few if they are many."""
-    for name, reason in named[:most]:
-        say(f"left out: {name}: {reason}", style="yellow")
-    if len(named) > most:
-        say(f"... and {len(named) - most} more", style="yellow")
+def tell_left_out(named: Sequence[tuple[str, str]]) -> None:
+    """Name the inputs that were left out, with the reason of each."""
+    tell_some("left out", [f"{name}: {reason}" for name, reason in named], style="yellow")
 
 
-def _raise_terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise _Terminated
+def tell_some(kind: str, names: Sequence[str], *, most: int = 10, style: str | None = None) -> None:
+    """Names on lines of their own; the first few if they are many."""
+    for name in names[:most]:
+        say(f"{kind}: {name}", style=style)
+    if len(names) > most:
+        say(f"... and {len(names) - most} more", style=style)
+
+
+@contextmanager
+def _on_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle the signals that stop a program, but for those that whoever started us wants ignored."""
+    previous = {number: signal.getsignal(number) for number in _STOPS}
+    for number, before in previous.items():
+        if before != signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
+
+def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
+    raise _Stopped(number)
 
 
 def _abandon_stdout() -> None:

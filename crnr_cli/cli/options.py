@@ -63,6 +63,10 @@ Jobs = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes; errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first input that has to be skipped.")]
+MaxFailureRate = Annotated[
+    float, typer.Option(min=0, max=1, metavar="R", help="Stop when more than this share has to be skipped.")
+]
 AllowSkipped = Annotated[bool, typer.Option(help="Exit 0 even if some inputs were skipped.")]
 Reject = Annotated[
     float | None,

@@ -19,7 +19,7 @@ from crnr_cli.extraction import ExtractorOptions
 from crnr_cli.extractor import BATCH as EXTRACTOR_BATCH
 from crnr_cli.extractor import make_extraction
 from crnr_cli.features import Keys
-from crnr_cli.files import check_output, replacing
+from crnr_cli.files import Stamp, check_output, replacing
 from crnr_cli.gallery import Gallery, save_gallery
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
@@ -38,6 +38,7 @@ WEAK_PIXELS = (
     "raw pixels are weak on photographs: on 12 kinds of flowers they are right in 26 of 100 cases, features "
     "of a network in 94; use such features with --extractor MODEL.onnx"
 )
+MOST_TOLD = 10  # of notes of one kind
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class BuildOptions:
     jobs: int | None = None
     extractor: ExtractorOptions | None = None
     calibrate: bool = False  # store when a query is none of the classes
+    max_failure_rate: float = 1.0  # stop when more than this share of the samples has to be left out
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class LeftOut:
 
     name: str
     error: SampleError
+
+    @property
+    def is_skipped(self) -> bool:
+        """Meant to be a sample."""
+        return not is_unclaimed(self.name, self.error.status)
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ class BuildReport:
     @property
     def skipped(self) -> int:
         """Left out, though meant to be samples."""
-        return sum(not is_unclaimed(left.name, left.error.status) for left in self.left_out)
+        return sum(left.is_skipped for left in self.left_out)
 
 
 @dataclass
@@ -87,6 +94,7 @@ class LabelledVectors:
     names: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     hashes: list[str] = field(default_factory=list)
+    stamps: list[Stamp] = field(default_factory=list)
     vectors: Array = field(default_factory=lambda: np.empty((0, 0)))
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -97,20 +105,23 @@ def build(
 ) -> BuildReport:
     """Read the source, fit the method, and write the gallery at once."""
     started = time.perf_counter()
-    check_output(output)
+    check_output(output, names)
     method = make_method(options.method, options.parameters)
     if reason := method.unavailable():
         raise UsageError(reason)
     source = open_source(names, options.keys, nul_separated=options.nul_separated)
-    labelled = read_labelled(source, options, progress)
-    progress("fitting", 0, 1)
-    gallery = make_gallery(labelled, method)
-    if options.calibrate:
-        gallery = replace(gallery, calibration=calibrate(gallery.samples, method))
-    progress("fitting", 1, 1)
+    with replacing(output) as part:
+        labelled = read_labelled(source, options, progress)
+        progress("fitting", 0, 1)
+        gallery = make_gallery(labelled, method)
+        if options.calibrate:
+            gallery = replace(gallery, calibration=calibrate(gallery.samples, method))
+        progress("fitting", 1, 1)
+        save_gallery(gallery, part)
+        file_bytes = part.stat().st_size
     return BuildReport(
         gallery=gallery,
-        file_bytes=write_gallery(gallery, output),
+        file_bytes=file_bytes,
         seconds=time.perf_counter() - started,
         left_out=labelled.left_out,
         notes=labelled.notes,
@@ -142,37 +153,8 @@ def read_samples(
     _refuse_too_large(len(source), recipe, options)
     labelled = LabelledVectors(recipe, notes=notes)
     _read(labelled, source, options, progress, raw=raw)
-    _refuse_non_finite(labelled, source)
-    if not labelled.names:
-        raise DataError("no sample of the gallery can be used; " + _first_reasons(labelled.left_out))
+    refuse_nothing(labelled.names, labelled.left_out)
     return labelled
-
-
-def read_by_recipe(
-    recipe: Recipe, source: Source, options: BuildOptions, progress: Progress = silent
-) -> LabelledVectors:
-    """Read labelled samples by the recipe of a gallery that there is."""
-    labelled = LabelledVectors(recipe)
-    _read(labelled, source, options, progress, raw=False)
-    return labelled
-
-
-def _read(
-    labelled: LabelledVectors, source: Source, options: BuildOptions, progress: Progress, *, raw: bool
-) -> None:
-    """Fill in the good samples, as unit vectors or raw values, and the reasons of the others."""
-    kept: list[Array] = []
-    done = 0
-    form = labelled.recipe.form(options.max_pixels, with_hash=True)
-    batch_size = EXTRACTOR_BATCH if form.extraction else BATCH
-    for batch in raw_batches(source, form, batch_size, options.jobs or available_cores()):
-        good, vectors = _screen(batch, labelled, options.dtype)
-        if good:
-            kept.append(batch.values[good] if raw else vectors[good])
-        done += len(batch.names)
-        progress("reading", done, len(source))
-    if kept:
-        labelled.vectors = np.concatenate(kept)
 
 
 def apply_recipe(labelled: LabelledVectors, recipe: Recipe, dtype: str) -> None:
@@ -198,6 +180,38 @@ def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
     return classes, order, class_index[order]
 
 
+def read_by_recipe(
+    recipe: Recipe, source: Source, options: BuildOptions, progress: Progress = silent
+) -> LabelledVectors:
+    """Read all samples of a source by the recipe of a gallery that there is."""
+    labelled = LabelledVectors(recipe, notes=_notes(source))
+    _read(labelled, source, options, progress, raw=False)
+    return labelled
+
+
+def _read(
+    labelled: LabelledVectors, source: Source, options: BuildOptions, progress: Progress, *, raw: bool
+) -> None:
+    kept: list[Array] = []
+    form = labelled.recipe.form(options.max_pixels, with_hash=True)
+    batch_size = EXTRACTOR_BATCH if form.extraction else BATCH
+    for batch in raw_batches(source, form, batch_size, options.jobs or available_cores()):
+        good, vectors = _screen(batch, labelled, options.dtype)
+        if good:
+            kept.append(batch.values[good] if raw else vectors[good])
+        skipped = [left for left in labelled.left_out if left.is_skipped]
+        if len(skipped) > options.max_failure_rate * len(source):
+            last = skipped[-1]
+            raise DataError(
+                f"{last.name}: {last.error}; stopped, as {len(skipped)} of {len(source)} samples "
+                f"have to be left out and at most {options.max_failure_rate:.2%} may be"
+            )
+        progress("reading", batch.end, len(source))
+    if kept:
+        labelled.vectors = np.concatenate(kept)
+    _refuse_non_finite(labelled, source)
+
+
 def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     """Sort the samples by class, in name order, and fit."""
     classes, order, class_index = sort_by_class(labelled.labels)
@@ -205,10 +219,12 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     refuse_unfittable(method, samples)
     if len(classes) == 1:
         labelled.notes.append(f"only one class, {classes[0]}: classify will refuse this gallery")
+    labelled.notes += _in_two_classes(labelled)
     return Gallery(
         samples=samples,
         names=[labelled.names[i] for i in order],
         hashes=[labelled.hashes[i] for i in order],
+        stamps=[labelled.stamps[i] for i in order] if labelled.stamps else [],
         classes=classes,
         recipe=labelled.recipe,
         method=method,
@@ -219,16 +235,11 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
 def _recipe_before_pca(
     source: Source, options: BuildOptions, jobs: int, progress: Progress
 ) -> tuple[Recipe, list[str]]:
-    notes: list[str] = []
+    notes = _notes(source)
     if isinstance(source, Features):
-        if any(file.labels is None for file in source.files):
-            raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
         if options.extractor:
             raise UsageError("--extractor is for pictures, and these are features already")
         return Recipe("features", source.n_features, power=options.power), notes
-    if source.ignored:
-        notes.append(f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
-    notes += [f"class {name}: nothing in it, left out" for name in source.empty_folders]
     if options.extractor:
         return _recipe_by_extractor(options.extractor, options, jobs, notes), notes
     size = options.size
@@ -259,6 +270,18 @@ def _recipe_by_extractor(
     return Recipe("pictures", how.n_outputs, how.size, how.bands == 3, power=options.power, extraction=how)
 
 
+def _notes(source: Source) -> list[str]:
+    """What the user should know about a labelled source, which must have labels."""
+    if isinstance(source, Features):
+        if any(file.labels is None for file in source.files):
+            raise DataError(f"{source.files[0].path}: no labels; name their dataset with --labels-key")
+        return []
+    notes = [f"class {name}: nothing in it, left out" for name in source.empty_folders]
+    if source.ignored:
+        notes.insert(0, f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
+    return notes
+
+
 def _sizes(source: Pictures, max_pixels: int, jobs: int, progress: Progress) -> set[tuple[int, int]]:
     """The sizes that the readable pictures have, from their headers."""
     paths = [file.path for file in source.files if file.error is None]
@@ -276,8 +299,8 @@ def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[lis
     vectors, faults = labelled.recipe.unit_vectors(batch.values, dtype)
     good: list[int] = []
     row = -1
-    for name, folders, error, content_hash in zip(
-        batch.names, batch.labels, batch.errors, batch.hashes, strict=True
+    for name, folders, error, file_hash, stamp in zip(
+        batch.names, batch.labels, batch.errors, batch.hashes, batch.stamps, strict=True
     ):
         if error is None:
             row += 1
@@ -292,7 +315,8 @@ def _screen(batch: RawBatch, labelled: LabelledVectors, dtype: str) -> tuple[lis
         good.append(row)
         labelled.names.append(name)
         labelled.labels.append(folders[0])
-        labelled.hashes.append(content_hash or hashlib.sha256(batch.values[row].tobytes()).hexdigest())
+        labelled.hashes.append(file_hash or row_hash(batch.values[row]))
+        labelled.stamps.append(stamp)
     return good, vectors
 
 
@@ -316,6 +340,31 @@ def refuse_unfittable(method: Method, samples: Samples) -> None:
     )
 
 
+def row_hash(values: Array) -> str:
+    """SHA-256 of the content of a sample that is a row of features."""
+    return hashlib.sha256(values.tobytes()).hexdigest()
+
+
+def _in_two_classes(labelled: LabelledVectors) -> list[str]:
+    """Samples of one content under two class names: at most one of them can be right."""
+    seen: dict[str, int] = {}
+    notes = []
+    for i, content in enumerate(labelled.hashes):
+        first = seen.setdefault(content, i)
+        if labelled.labels[first] != labelled.labels[i]:
+            notes.append(
+                f"the same content in two classes: {labelled.names[first]} ({labelled.labels[first]}) and "
+                f"{labelled.names[i]} ({labelled.labels[i]})"
+            )
+    return notes[:MOST_TOLD] + ([f"... and {len(notes) - MOST_TOLD} more"] if len(notes) > MOST_TOLD else [])
+
+
+def refuse_nothing(samples: Sequence[object], left_out: Sequence[LeftOut]) -> None:
+    if not samples:
+        reasons = "; ".join(f"{left.name}: {left.error}" for left in left_out[:3])
+        raise DataError(f"nothing to do: no sample can be used; {reasons}")
+
+
 def _refuse_non_finite(labelled: LabelledVectors, source: Source) -> None:
     bad = [left.name for left in labelled.left_out if left.error.status == "non_finite"]
     if bad and isinstance(source, Features):
@@ -329,14 +378,11 @@ def _refuse_lookalikes(classes: Sequence[str]) -> None:
     for name in classes:
         other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if other != name:
-            raise DataError(f"classes {other!r} and {name!r} differ only in case or Unicode form; rename one")
+            # ascii(), as two Unicode forms of one name look the same.
+            raise DataError(f"classes {other!a} and {name!a} differ only in case or Unicode form; rename one")
 
 
 def _refuse_reserved(classes: Sequence[str]) -> None:
     for name in classes:
         if unicodedata.normalize("NFC", name).casefold() == UNKNOWN:
             raise DataError(f"class {name!r}: this name is kept for what is none of the classes; rename it")
-
-
-def _first_reasons(left_out: Sequence[LeftOut]) -> str:
-    return "; ".join(f"{left.name}: {left.error}" for left in left_out[:3])

@@ -9,20 +9,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from crnr_cli import __version__
 from crnr_cli.cores import available_cores
 from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError, UsageError
 from crnr_cli.extractor import BATCH as EXTRACTOR_BATCH
 from crnr_cli.extractor import Extractor
 from crnr_cli.features import Keys
-from crnr_cli.files import check_output, replacing
+from crnr_cli.files import check_output, is_replaceable
 from crnr_cli.gallery import Gallery, load_gallery
 from crnr_cli.jobs.progress import Progress, silent
+from crnr_cli.journal import Done, Identity, Partial, resumable
 from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.pixels import Form
 from crnr_cli.recipe import Recipe
 from crnr_cli.rejection import calibrate
-from crnr_cli.results import Answers, CsvWriter
-from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
+from crnr_cli.results import Answers, CsvWriter, Prediction
+from crnr_cli.sources import Features, Pictures, Source, fingerprint, is_unclaimed, open_source
+
+MOST_FAILURES = 10  # told one by one; the CSV has them all
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,17 @@ class QueryOptions:
     reject: float | None = None  # say unknown, at this rate of false rejections
     top: int | None = None  # write only so many best classes, not the residuals of all
     extractor: Path | None = None  # where the gallery's model is now
+    max_failure_rate: float = 1.0  # stop when more than this share of the inputs is without an answer
 
 
 @dataclass(frozen=True)
 class ClassifyReport:
     n_queries: int
+    resumed_after: int  # queries answered by an earlier run
     statuses: Counter[str]  # how many queries ended how
     skipped: int  # without an answer, though they were meant to have one
     ignored: int  # system files passed over
+    failures: list[tuple[str, str]]  # queries of this run without an answer, and why; the first of them
     rejection: str | None = None  # when a query was said to be unknown
 
 
@@ -51,16 +58,26 @@ def classify(
     output: Path | BinaryIO,
     options: QueryOptions,
     progress: Progress = silent,
+    *,
+    resume: bool = False,
 ) -> ClassifyReport:
-    """Write the CSV to a path, where it appears whole, or to an open stream as it comes."""
+    """Write the CSV to a path, where it appears whole, or to an open stream as it comes.
+
+    With a path, the answers so far are kept if the run is stopped, and `resume` goes on from there.
+    """
     if isinstance(output, Path):
-        _check_place(output, names)
+        _check_place(output, names, gallery_path)
+    if resume and not (isinstance(output, Path) and is_replaceable(output)):
+        raise UsageError("--resume needs an output file; name it with --output")
     gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
-    if isinstance(output, Path):
-        with replacing(output) as part, part.open("wb") as file:
-            return _write(gallery, source, file, options, progress)
-    return _write(gallery, source, output, options, progress)
+    if not isinstance(output, Path):
+        return _write(gallery, source, _Direct(output), options, progress)
+    if not is_replaceable(output):
+        with output.open("wb") as stream:
+            return _write(gallery, source, _Direct(stream), options, progress)
+    with resumable(output, _identity(gallery, source, options), resume=resume) as partial:
+        return _write(gallery, source, partial, options, progress)
 
 
 def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
@@ -92,10 +109,10 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
 
 
 def refuse_misfit(source: Source, recipe: Recipe) -> None:
-    """Queries must be of the kind, and the dimension, that the gallery was built from."""
+    """Queries, and samples to add, must be of the kind and the dimension that the gallery was built from."""
     kind = "features" if isinstance(source, Features) else "pictures"
     if kind != recipe.kind:
-        raise DataError(f"the gallery was built from {recipe.kind}, and these queries are {kind}")
+        raise DataError(f"the gallery was built from {recipe.kind}, and these are {kind}")
     if isinstance(source, Features) and source.n_features != recipe.n_inputs:
         raise DataError(
             f"{source.files[0].path}: {source.n_features} features a sample, and the gallery was built from "
@@ -104,16 +121,15 @@ def refuse_misfit(source: Source, recipe: Recipe) -> None:
 
 
 def answer(
-    gallery: Gallery, source: Source, options: QueryOptions, progress: Progress = silent
+    gallery: Gallery, source: Source, options: QueryOptions, progress: Progress = silent, first: int = 0
 ) -> Iterator[Answers]:
-    """The answers to all queries, in fixed batches of the listing."""
+    """The answers to all queries, in fixed batches of the listing, from the `first` batch on."""
     form = gallery.recipe.form(options.max_pixels)
     jobs = options.jobs or available_cores()
     named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
     least_standout = _least_standout(gallery, options)
-    done = 0
     progress("classifying", 0, len(source))
-    for batch in raw_batches(source, form, _queries_at_once(gallery), jobs):
+    for batch in raw_batches(source, form, _queries_at_once(gallery), jobs, first):
         vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
         errors = _merged(batch.errors, faults)
         good = [fault is None for fault in faults]
@@ -125,26 +141,49 @@ def answer(
             least_standout=least_standout,
             signed=gallery.method.signed,
         )
-        done += len(batch.names)
-        progress("classifying", done, len(source))
+        progress("classifying", batch.end, len(source))
+
+
+class _Direct:
+    """A stream that cannot be resumed, written to batch by batch."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.done = stream, Done()
+
+    def write(self, data: bytes) -> None:
+        self._stream.write(data)
+
+    def end_batch(self, statuses: Counter[str], skipped: int) -> None:
+        self._stream.flush()
+        self.done.statuses += statuses
+        self.done.skipped += skipped
 
 
 def _write(
-    gallery: Gallery, source: Source, file: BinaryIO, options: QueryOptions, progress: Progress
+    gallery: Gallery, source: Source, file: Partial | _Direct, options: QueryOptions, progress: Progress
 ) -> ClassifyReport:
-    writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top)
-    statuses: Counter[str] = Counter()
-    skipped = 0
-    for answers in answer(gallery, source, options, progress):
-        for row in writer.write(answers):
-            statuses[row.status] += 1
-            skipped += row.label is None and not is_unclaimed(row.path, row.status)
-        file.flush()
-    ignored = source.ignored if isinstance(source, Pictures) else 0
-    rule = None
-    if options.reject is not None and gallery.calibration:
-        rule = gallery.calibration.rule(options.reject)
-    return ClassifyReport(len(source), statuses, skipped, ignored, rule)
+    done = file.done
+    resumed_after = done.statuses.total()
+    failures: list[tuple[str, str]] = []
+    writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top, header=not done.batches)
+    for answers in answer(gallery, source, options, progress, first=done.batches):
+        rows = writer.write(answers)
+        missing = [row for row in rows if row.label is None and not is_unclaimed(row.path, row.status)]
+        file.end_batch(Counter(row.status for row in rows), len(missing))
+        if len(failures) < MOST_FAILURES:
+            failed = zip(answers.paths, answers.errors, strict=True)
+            failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
+        if done.skipped > options.max_failure_rate * len(source):
+            raise DataError(_too_many(done.skipped, len(source), options.max_failure_rate, missing[-1]))
+    return ClassifyReport(
+        n_queries=len(source),
+        resumed_after=resumed_after,
+        statuses=done.statuses,
+        skipped=done.skipped,
+        ignored=source.ignored if isinstance(source, Pictures) else 0,
+        failures=failures[:MOST_FAILURES],
+        rejection=_rejection_rule(gallery, options),
+    )
 
 
 def _least_standout(gallery: Gallery, options: QueryOptions) -> float:
@@ -153,8 +192,38 @@ def _least_standout(gallery: Gallery, options: QueryOptions) -> float:
     return gallery.calibration.least_standout(options.reject)
 
 
-def _check_place(output: Path, names: Sequence[str]) -> None:
-    check_output(output)
+def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
+    if options.reject is None or gallery.calibration is None:
+        return None
+    return gallery.calibration.rule(options.reject)
+
+
+def _too_many(failed: int, total: int, allowed: float, last: Prediction) -> str:
+    return (
+        f"{last.path}: {last.status}; stopped, as {failed} of {total} inputs are without an answer "
+        f"and at most {allowed:.2%} may be"
+    )
+
+
+def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identity:
+    """All that the bytes of the CSV depend on, by the names that a user knows it by."""
+    return {
+        "crnr": __version__,
+        "gallery": gallery.sha256,
+        "--max-pixels": options.max_pixels,
+        "--features-key": options.keys.features,
+        "--labels-key": options.keys.labels,
+        "--samples": options.keys.samples,
+        "--reject": options.reject,
+        "--top": options.top,
+        "number of inputs": len(source),
+        "list of inputs": fingerprint(source),
+        "batch": _queries_at_once(gallery),
+    }
+
+
+def _check_place(output: Path, names: Sequence[str], gallery_path: Path) -> None:
+    check_output(output, [gallery_path, *names])
     place = output.resolve()
     for name in names:
         if name != "-" and Path(name).is_dir() and place.is_relative_to(Path(name).resolve()):

@@ -95,5 +95,7 @@ def _answered(row: Prediction) -> bool:
 def _read(name: str) -> list[Prediction]:
     if name != "-":
         return read_predictions(Path(name))
+    if sys.stdin is None:
+        raise DataError("-: stdin is closed; give it a predictions CSV")
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")  # type: ignore[union-attr]
     return parse_predictions(sys.stdin, "stdin")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 class Progress(Protocol):
     def __call__(self, step: str, done: int, total: int) -> None:
-        """`done` of `total` parts of the step of this name are finished."""
+        """`done` of `total` parts of the step of this name are finished. May raise, to stop the job there."""
 
 
 def silent(step: str, done: int, total: int) -> None:

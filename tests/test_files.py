@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from crnr_cli import files, hdf5, text_process
+from crnr_cli.errors import DataError, OutputError
+from crnr_cli.files import check_output, claimed, replacing
+
+
+def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with replacing(path) as part:
+        part.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def write_and_fail(path: Path, error: Exception) -> None:
+    with replacing(path) as part:
+        part.write_text("new")
+        raise error
+
+
+def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError):
+        write_and_fail(path, ZeroDivisionError())
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_failing_disk_is_told(tmp_path: Path, code: int) -> None:
+    path = tmp_path / "x"
+    with pytest.raises(OutputError) as told:
+        write_and_fail(path, OSError(code, "words"))
+    assert str(told.value) == (f"{path}: cannot write ({os.strerror(code)}); the old file, if any, is intact")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_os_error_is_a_bug(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="words"), replacing(tmp_path / "x"):
+        raise OSError(errno.EINVAL, "words")
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    with replacing(tmp_path / "link") as part:
+        part.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_pipe_is_written_to_directly(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    with replacing(tmp_path / "pipe") as part:
+        part.write_text("data")
+    reader.join(30)
+    assert got == ["data"]
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_part_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "x.part").mkdir()
+    with pytest.raises(OutputError, match=r"x: cannot write \(Is a directory\)$"), claimed(tmp_path / "x"):
+        pass
+
+
+def test_the_lock_is_on_the_file_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between our open and our lock another run ends: it removes the file, or puts it in place."""
+    part = tmp_path / "x.part"
+    flock = files.fcntl.flock
+    ends = [part.unlink, lambda: part.replace(tmp_path / "x"), lambda: (part.unlink(), part.touch())]
+
+    def slow_flock(handle: int, how: int) -> None:
+        if ends:
+            ends.pop()()
+        flock(handle, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", slow_flock)
+    with claimed(tmp_path / "x") as claimed_part:
+        assert claimed_part == part
+        with pytest.raises(OutputError, match="another crnr is writing it"), claimed(tmp_path / "x"):
+            pass
+    assert not ends
+
+
+def test_an_output_that_is_an_input(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("data")
+    os.link(tmp_path / "x", tmp_path / "y")
+    with pytest.raises(OutputError, match="is an input of this run; write to another file"):
+        check_output(tmp_path / "x", ["-", str(tmp_path / "y")])
+    check_output(tmp_path / "x", ["-", str(tmp_path / "z")])
+
+
+class FullDisk(io.BytesIO):
+    """Fails the N-th write, truncation or flush."""
+
+    def __init__(self, fail_at: int) -> None:
+        super().__init__()
+        self.left = fail_at
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise OSError(errno.ENOSPC, "full")
+
+    def write(self, data: object) -> int:
+        self._count()
+        return super().write(data)  # type: ignore[arg-type]
+
+    def truncate(self, size: int | None = None) -> int:
+        self._count()
+        return super().truncate(size)
+
+    def flush(self) -> None:
+        self._count()
+
+
+def test_hdf5_never_sees_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_at = 1
+    while True:
+        disk = FullDisk(fail_at)
+        monkeypatch.setattr(Path, "open", lambda path, mode, disk=disk: disk)
+        try:
+            with hdf5.written_hdf5(tmp_path / "x.h5") as file:
+                file["a"] = np.arange(1000)
+        except OSError as e:
+            assert e.errno == errno.ENOSPC  # noqa: PT017, it need not be raised
+            fail_at += 1
+        else:
+            break
+    assert fail_at > 5
+
+
+def test_an_error_of_ours_comes_through_hdf5(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), hdf5.written_hdf5(tmp_path / "x.h5"):
+        raise ZeroDivisionError
+
+
+def test_text_of_variable_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["labels"] = ["a", "caf\u00e9", ""]
+        file["more/labels"] = np.array([b"\xe9", b"b"], dtype=h5py.string_dtype())
+    found = hdf5.open_datasets(path)
+    assert np.asarray(found["labels"]).tolist() == ["a", "caf\u00e9", ""]
+    assert np.asarray(found["more/labels"]).tolist() == ["\udce9", "b"]
+    monkeypatch.setattr(hdf5, "SECONDS_TO_START", 0)
+    with pytest.raises(DataError, match="the text in labels cannot be read; write it again, with a fixed"):
+        np.asarray(found["labels"])
+
+
+def test_the_process_that_reads_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here in this process, to see what is said."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["labels"] = ["a", "b"]
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(text_process.resource, "setrlimit", lambda what, limit: limits.append(limit))
+    monkeypatch.setattr(sys, "argv", ["text", str(tmp_path / "x.h5"), "labels"])
+    text_process.main()
+    assert json.loads(capsys.readouterr().out) == ["a", "b"]
+    assert limits[0][0] == 2**30 + 16 * (tmp_path / "x.h5").stat().st_size
+
+
+def test_what_else_is_in_an_hdf5_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["type"] = np.dtype("f4")  # a named type is neither group nor dataset
+        file.attrs["format"] = np.zeros(3)
+        file["x"] = [1.0]
+    assert list(hdf5.open_datasets(path)) == ["x"]
+    path.write_text("no HDF5")
+    with pytest.raises(DataError, match=r"x.h5: not a readable HDF5 file \("):
+        hdf5.open_datasets(path)
+
+
+def test_too_many_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdf5, "_MAX_ITEMS", 3)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for name in "abcd":
+            file[name] = 1
+    with pytest.raises(DataError, match="more than 3 datasets"):
+        hdf5.open_datasets(tmp_path / "x.h5")
+
+
+def test_a_gallery_is_not_features(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a gallery, not features; name it with --gallery"):
+        hdf5.open_datasets(Path(__file__).parent / "data" / "gallery-v1.h5")
