@@ -61,7 +61,8 @@ def test_nsc_is_least_squares_on_each_class(d):
     samples, queries, _ = problem(d=d)
     X, classes = columns(samples)
     expected = [
-        [np.linalg.norm(y - X[:, k] @ np.linalg.lstsq(X[:, k], y)[0]) for k in classes] for y in queries
+        [np.linalg.norm(y - X[:, k] @ np.linalg.lstsq(X[:, k], y, rcond=None)[0]) for k in classes]
+        for y in queries
     ]
     np.testing.assert_allclose(run("nsc", samples, queries), expected, rtol=1e-9)
 
@@ -109,7 +110,7 @@ def test_croc_is_its_formula(d):
         c = np.linalg.solve(X.T @ X + 0.05 * np.eye(X.shape[1]), X.T @ y)
         expected.append(
             [
-                np.linalg.norm(y - X[:, k] @ np.linalg.lstsq(X[:, k], y)[0])
+                np.linalg.norm(y - X[:, k] @ np.linalg.lstsq(X[:, k], y, rcond=None)[0])
                 + 0.7 * np.linalg.norm(y - X[:, k] @ c[k])
                 for k in classes
             ]
