@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +14,9 @@ from crnr_cli.cli import options
 from crnr_cli.cli.console import SKIPPED, boundary, finishing_batches, say, shown_progress
 from crnr_cli.cores import use_cores
 from crnr_cli.decoding import early_decoder
+
+if TYPE_CHECKING:
+    from crnr_cli.jobs.classify import Answering
 
 
 def classify(
@@ -37,6 +42,12 @@ def classify(
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Spread over a Dask cluster: tcp://scheduler:8786, or local:N processes."
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was stopped, if there is one.")
     ] = False,
@@ -53,7 +64,11 @@ def classify(
         from crnr_cli.jobs.classify import classify as run
 
         remedy = "" if output == "-" else "; the same command with --resume goes on from there"
-        with shown_progress(quiet) as shown, finishing_batches(shown, remedy) as progress:
+        with (
+            _spread(dask, gallery, quiet) as answered_by,
+            shown_progress(quiet) as shown,
+            finishing_batches(shown, remedy) as progress,
+        ):
             report = run(
                 sources,
                 gallery,
@@ -70,6 +85,7 @@ def classify(
                 ),
                 progress,
                 resume=resume,
+                answered_by=answered_by,
             )
         if not quiet:
             if resume:
@@ -94,3 +110,17 @@ def classify(
                 say(f"without an answer: {', '.join(reasons)} (see the column status)", style="yellow")
         if report.skipped and not allow_skipped:
             raise typer.Exit(SKIPPED)
+
+
+@contextmanager
+def _spread(where: str | None, gallery: Path, quiet: bool) -> Iterator[Answering | None]:
+    """Who is to answer: the workers of a cluster, or None for this process."""
+    if where is None:
+        yield None
+        return
+    from crnr_cli.jobs.cluster import connected
+
+    with connected(where, gallery) as cluster:
+        if not quiet:
+            say(f"{cluster.n_workers} workers; dashboard: {cluster.dashboard}")
+        yield cluster.answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -41,6 +41,10 @@ class QueryOptions:
     max_failure_rate: float = 1.0  # stop when more than this share of the inputs is without an answer
 
 
+# The answers to all queries of a source, in order, from a batch of this number on.
+Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[Answers]]
+
+
 @dataclass(frozen=True)
 class ClassifyReport:
     n_queries: int
@@ -60,11 +64,14 @@ def classify(
     progress: Progress = silent,
     *,
     resume: bool = False,
+    answered_by: Answering | None = None,
 ) -> ClassifyReport:
     """Write the CSV to a path, where it appears whole, or to an open stream as it comes.
 
     With a path, the answers so far are kept if the run is stopped, and `resume` goes on from there.
+    `answered_by` does the work elsewhere than in this process.
     """
+    answered_by = answered_by or answer
     if isinstance(output, Path):
         _check_place(output, names, gallery_path)
     if resume and not (isinstance(output, Path) and is_replaceable(output)):
@@ -72,12 +79,12 @@ def classify(
     gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
     if not isinstance(output, Path):
-        return _write(gallery, source, _Direct(output), options, progress)
+        return _write(gallery, source, _Direct(output), options, progress, answered_by)
     if not is_replaceable(output):
         with output.open("wb") as stream:
-            return _write(gallery, source, _Direct(stream), options, progress)
+            return _write(gallery, source, _Direct(stream), options, progress, answered_by)
     with resumable(output, _identity(gallery, source, options), resume=resume) as partial:
-        return _write(gallery, source, partial, options, progress)
+        return _write(gallery, source, partial, options, progress, answered_by)
 
 
 def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
@@ -127,9 +134,9 @@ def answer(
     form = gallery.recipe.form(options.max_pixels)
     jobs = options.jobs or available_cores()
     named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
-    least_standout = _least_standout(gallery, options)
+    standout = least_standout(gallery, options)
     progress("classifying", 0, len(source))
-    for batch in raw_batches(source, form, _queries_at_once(gallery), jobs, first):
+    for batch in raw_batches(source, form, queries_at_once(gallery), jobs, first):
         vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
         errors = _merged(batch.errors, faults)
         good = [fault is None for fault in faults]
@@ -138,7 +145,7 @@ def answer(
             truths=_truths(batch, named_as, isinstance(source, Features)),
             errors=errors,
             residuals=gallery.residuals(vectors[good]),
-            least_standout=least_standout,
+            least_standout=standout,
             signed=gallery.method.signed,
         )
         progress("classifying", batch.end, len(source))
@@ -160,13 +167,18 @@ class _Direct:
 
 
 def _write(
-    gallery: Gallery, source: Source, file: Partial | _Direct, options: QueryOptions, progress: Progress
+    gallery: Gallery,
+    source: Source,
+    file: Partial | _Direct,
+    options: QueryOptions,
+    progress: Progress,
+    answered_by: Answering,
 ) -> ClassifyReport:
     done = file.done
     resumed_after = done.statuses.total()
     failures: list[tuple[str, str]] = []
     writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top, header=not done.batches)
-    for answers in answer(gallery, source, options, progress, first=done.batches):
+    for answers in answered_by(gallery, source, options, progress, done.batches):
         rows = writer.write(answers)
         missing = [row for row in rows if row.label is None and not is_unclaimed(row.path, row.status)]
         file.end_batch(Counter(row.status for row in rows), len(missing))
@@ -186,7 +198,7 @@ def _write(
     )
 
 
-def _least_standout(gallery: Gallery, options: QueryOptions) -> float:
+def least_standout(gallery: Gallery, options: QueryOptions) -> float:
     if options.reject is None or gallery.calibration is None:
         return 0.0
     return gallery.calibration.least_standout(options.reject)
@@ -218,7 +230,7 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "--top": options.top,
         "number of inputs": len(source),
         "list of inputs": fingerprint(source),
-        "batch": _queries_at_once(gallery),
+        "batch": queries_at_once(gallery),
     }
 
 
@@ -235,7 +247,7 @@ def batch_size(n_samples: int) -> int:
     return max(64, min(512, 2**23 // n_samples))
 
 
-def _queries_at_once(gallery: Gallery) -> int:
+def queries_at_once(gallery: Gallery) -> int:
     n = batch_size(len(gallery.names))
     return min(n, EXTRACTOR_BATCH) if gallery.recipe.extraction else n
 
