@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+# Tests, and the processes they start, run side by side; more threads of each would only fight for the cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from shell import Shell
 
 
