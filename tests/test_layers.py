@@ -17,9 +17,9 @@ CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts
 # From the ground up; a module may import those before it.
 LAYERS = [
     "errors", "extras", "cores", "memory", "files", "pixels", "images", "solvers", "lasso",
-    "decoder_process", "decoding", "recipe", "hdf5", "text_process", "npz", "matlab_process", "matlab", "features", "sources", "loading",
-    "methods", "results", "journal", "crossvalidation", "rejection", "gallery", "metrics", "thumbnails", "plots",
-    "pages", "report", "jobs", "cli",
+    "decoder_process", "decoding", "recipe", "hdf5", "text_process", "npz", "matlab_process", "matlab",
+    "features", "sources", "loading", "methods", "results", "journal", "crossvalidation", "rejection",
+    "gallery", "metrics", "thumbnails", "plots", "pages", "report", "jobs", "cli",
 ]  # fmt: skip
 
 
