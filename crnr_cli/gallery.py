@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from crnr_cli import __version__, memory
-from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.errors import CrnrError, GalleryError, UsageError
 from crnr_cli.extraction import Extraction
 from crnr_cli.files import Stamp
 from crnr_cli.hdf5 import scalar_attribute, written_hdf5
@@ -250,7 +250,7 @@ def _read(path: Path) -> _Content:
             _collect(file, "/", 0, size, content)
             content.arrays.update({name: _read_array(dataset) for name, dataset in content.arrays.items()})
             return content
-    except GalleryError as e:
+    except CrnrError as e:
         raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
     except Exception as e:  # HDF5 may fail with any exception on a file that is damaged or made to hurt
         raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e

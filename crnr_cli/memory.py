@@ -24,8 +24,11 @@ def require(needed: int, work: str, remedy: str) -> None:
     """Refuse work that would not fit, with both figures and what to do about it."""
     free = free_bytes()
     if free is not None and needed > free:
-        raise DataError(f"{work} needs {_gigabytes(needed)}, {_gigabytes(free)} free; {remedy}")
+        raise DataError(f"{work} needs {_shown(needed)}, {_shown(free)} free; {remedy}")
 
 
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"
+def _shown(size: int) -> str:
+    unit, name = next(
+        (u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")) if size >= u or u == 1
+    )
+    return f"{size / unit:.1f} {name}"

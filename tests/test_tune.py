@@ -177,9 +177,7 @@ def test_what_does_not_fit_in_memory_is_refused(heavy_tails, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 10_000)  # enough to read them
     result = runner.invoke(app, ["tune", str(heavy_tails)])
     assert (result.exit_code, result.stdout) == (1, "")
-    words = (
-        "tuning on 60 samples of 40 numbers needs 0.0 GB, 0.0 GB free; use a smaller --size or fewer samples"
-    )
+    words = "tuning on 60 samples of 40 numbers needs 166.7 kB, 10.0 kB free; use a smaller --size or fewer samples"
     assert result.stderr == f"error: {words}\n"
 
 

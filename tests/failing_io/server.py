@@ -13,7 +13,6 @@ import json
 import os
 import sys
 import tempfile
-from pathlib import Path
 
 from typer.testing import CliRunner
 
@@ -53,7 +52,7 @@ def main() -> None:
     CliRunner().invoke(crnr_cli.cli.app, ["info", "nowhere"])  # what is imported late is imported now
     gc.freeze()
     for line in sys.stdin:
-        with tempfile.TemporaryFile(dir=Path(__file__).parent) as errors:
+        with tempfile.TemporaryFile() as errors:
             request = json.loads(line)
             child = os.fork()
             if child == 0:
