@@ -132,6 +132,8 @@ def _texts(path: Path, array: Any) -> list[str]:
         values = np.asarray(array).ravel()
     except (OSError, ValueError) as e:
         raise DataError(f"{path}: cannot read its labels or names ({e})") from e
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise DataError(f"{path}: the label of row {int(np.isnan(values).argmax())} is not a number (NaN)")
     if values.dtype.kind == "f" and np.all((values == np.floor(values)) & (np.abs(values) < 2**53)):
         values = values.astype(np.int64)
     if values.dtype.kind in "iubU":

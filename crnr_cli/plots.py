@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,11 +23,11 @@ FORMATS = ("png", "svg", "pdf")
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 
 
-def check_picture(path: Path) -> None:
-    """Refuse, before any work, a picture that could not be written."""
+def check_picture(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse, before any work, a picture that could not be written, or would be written over an input."""
     if path.suffix.lower().removeprefix(".") not in FORMATS:
         raise UsageError(f"{path}: a picture's name must end in .{', .'.join(FORMATS)}")
-    check_output(path)
+    check_output(path, inputs)
 
 
 def save(figure: Figure, path: Path) -> None:

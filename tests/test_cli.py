@@ -381,6 +381,31 @@ def test_an_output_inside_the_queries_is_refused(crnr: Crnr, built: Path) -> Non
     assert "lies inside the queries" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate out.csv --html out.csv",
+        "evaluate out.csv --errors out.csv",
+        "evaluate out.csv --confusion out.csv",
+        "evaluate out.csv --html gallery.h5",
+        "explain query.png -o query.png",
+        "compare features.npz --csv features.npz",
+        "tune features.npz -o features.npz",
+        "build features.npz -o features.npz",
+        "classify query.png -o gallery.h5",
+    ],
+)
+def test_no_output_is_written_over_an_input(crnr: Crnr, built: Path, command: str) -> None:
+    crnr("classify", "queries", "-o", "out.csv")
+    picture(0).save("query.png")
+    np.savez("features.npz", features=np.random.default_rng(0).random((8, 4)), labels=list("aaaabbbb"))
+    before = {path: path.read_bytes() for path in built.glob("*.*")}
+    result = crnr(*command.split())
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith("is an input of this run; write to another file\n")
+    assert {path: path.read_bytes() for path in built.glob("*.*")} == before
+
+
 def in_shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
     script = command.replace("crnr ", f"{sys.executable} -m crnr_cli ")
     env = {"PATH": os.environ["PATH"], "OPENBLAS_NUM_THREADS": "1", **environment}
@@ -394,6 +419,27 @@ def test_a_pipe_whose_reader_leaves_is_quiet(built: Path) -> None:
     assert done.returncode in (0, 141)
     assert done.stdout.startswith(b"path,truth,label")
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize("command", ["evaluate queries", "info", "explain queries/cat/0.png"])
+def test_tables_whose_reader_leaves_are_quiet_too(built: Path, command: str) -> None:
+    done = in_shell(f"crnr {command} | true", built)
+    assert done.returncode in (0, 141)
+    assert done.stderr == b""
+
+
+def test_a_narrow_screen_cuts_no_figure(crnr: Crnr, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "…" not in crnr("compare", "gallery", "--test", "queries", "--methods", "crnr,nn").stdout
+    assert "(95 % 0.7009 to 1.0000)" in crnr("evaluate", "queries").stdout
+
+
+def test_compare_with_a_test_of_other_classes_is_refused(crnr: Crnr, built: Path) -> None:
+    Path("other/bee").mkdir(parents=True)
+    picture(1).save("other/bee/x.png")
+    result = crnr("compare", "gallery", "--test", "other", "--methods", "nn")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: other: none of its classes is one of the gallery's; put the")
 
 
 def test_a_full_disk_behind_stdout_is_said(built: Path) -> None:

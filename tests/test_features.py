@@ -71,6 +71,11 @@ def test_what_cannot_be_features_is_refused(tmp_path: Path, arrays: dict, messag
         FeatureFile.open(npz(tmp_path, **arrays), Keys())
 
 
+def test_a_label_that_is_not_a_number_is_refused_with_its_row(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"x\.npz: the label of row 1 is not a number"):
+        FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=[1.0, np.nan]), Keys())
+
+
 @pytest.mark.parametrize("name", ["x.npz", "x.h5"])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("hello")

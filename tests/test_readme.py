@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, SAMPLE_DATA
 from scipy.io import savemat
+from test_extractor import flat_model
 
 README = (ROOT / "README.md").read_text()
 
@@ -50,6 +51,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copy(SAMPLE_DATA / "queries" / "3" / "1550.png", tmp_path / "query.png")
     rng = np.random.default_rng(0)
     savemat(tmp_path / "faces.mat", {"train": rng.random((40, 30)), "trainlabels": np.repeat([1, 2, 3], 10)})
+    flat_model(tmp_path / "model.onnx", ["n", 3, 28, 28])
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "crnr").write_text(f'#!/bin/sh\nexec {sys.executable} -m crnr_cli "$@"\n')
     (tmp_path / "bin" / "crnr").chmod(0o755)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out
+from crnr_cli.cli.console import (
+    SKIPPED,
+    boundary,
+    print_json,
+    print_whole,
+    results_console,
+    say,
+    shown_progress,
+    tell_left_out,
+)
 from crnr_cli.cli.tables import number, write_csv
 from crnr_cli.cores import use_cores
 
@@ -106,7 +115,7 @@ def compare(
         from crnr_cli.jobs.compare import compare as run
 
         if csv:
-            check_output(csv)
+            check_output(csv, [*sources, *(test or [])])
         with shown_progress(quiet) as progress:
             report = run(
                 sources,
@@ -200,9 +209,8 @@ def _write(path: Path, report: CompareReport) -> None:
 
 
 def _show(report: CompareReport) -> None:
-    from rich.console import Console
 
-    Console(highlight=False).print(_table(report))
+    print_whole(results_console(), _table(report))
 
 
 def _table(report: CompareReport) -> Table:

@@ -17,7 +17,9 @@ import typer
 from crnr_cli.errors import CrnrError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import TaskID
+    from rich.table import Table
 
     from crnr_cli.jobs.progress import Progress
 
@@ -45,6 +47,25 @@ def say(words: str, *, style: str | None = None) -> None:
     from rich.console import Console
 
     Console(stderr=True, highlight=False).print(words, style=style, markup=False, soft_wrap=True, emoji=False)
+
+
+def results_console() -> Console:
+    """For tables on stdout. A reader that goes away is for the boundary; Rich alone would exit with 1."""
+    from rich.console import Console
+
+    class ResultsConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return ResultsConsole(highlight=False)
+
+
+def print_whole(console: Console, table: Table) -> None:
+    """Print a table as wide as it is: a narrow screen may wrap its lines, but no figure is cut."""
+    needed = console.measure(table, options=console.options.update(max_width=10_000)).maximum
+    screen, console.width = console.width, max(console.width, needed)
+    console.print(table)
+    console.width = screen
 
 
 def print_json(record: Any) -> None:

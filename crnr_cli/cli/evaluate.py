@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import GATE_MISSED, boundary, print_json, say, shown_progress
+from crnr_cli.cli.console import (
+    GATE_MISSED,
+    boundary,
+    print_json,
+    print_whole,
+    results_console,
+    say,
+    shown_progress,
+)
 from crnr_cli.cli.tables import number, share, write_csv
 from crnr_cli.cores import use_cores
 
@@ -58,16 +66,17 @@ def evaluate(
     """Score predictions against the truth: accuracy, precision, recall, F1 and what was mistaken for what."""
     with boundary():
         use_cores(jobs)
+        from crnr_cli.extras import require
         from crnr_cli.features import Keys
+        from crnr_cli.files import check_output
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.evaluate import evaluate as run
 
+        for output in (errors, confusion, html):
+            if output:
+                check_output(output, [*sources, gallery])
         if html:
-            from crnr_cli.extras import require
-            from crnr_cli.files import check_output
-
             require("report", "--html", "jinja2")
-            check_output(html)
         with shown_progress(quiet) as progress:
             keys = Keys(features_key, labels_key, samples)
             query_options = QueryOptions(keys, null, max_pixels, jobs, reject, extractor=extractor)
@@ -129,12 +138,11 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
 
 
 def _show(report: EvaluateReport) -> None:
-    from rich.console import Console
 
-    console = Console(highlight=False)
+    console = results_console()
     scores = report.scores
-    console.print(_summary(report))
-    console.print(_class_table(scores))
+    print_whole(console, _summary(report))
+    print_whole(console, _class_table(scores))
     matrix = _confusion_table(scores)
     # Measured as if there were room for all of it, before deciding what to show.
     if console.measure(matrix, options=console.options.update(max_width=10_000)).maximum <= console.width:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import boundary, print_json, say
+from crnr_cli.cli.console import boundary, print_json, results_console, say
 from crnr_cli.cores import use_cores
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def explain(
             require("report", "--output", "matplotlib", "jinja2")
             from crnr_cli.jobs.picture import check_picture, write_picture
 
-            check_picture(output)
+            check_picture(output, [query, query.rpartition("#")[0], gallery])
         keys = Keys(features_key, labels_key, samples)
         report = run(query, gallery, QueryOptions(keys, max_pixels=max_pixels), against)
         if output:
@@ -90,10 +90,9 @@ def _record(report: ExplainReport) -> dict[str, Any]:
 
 
 def _show(report: ExplainReport, explanation: Explanation) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=False)
+    console = results_console()
     classes = report.gallery.classes
     first, second = explanation.order[:2].tolist()
     truth = "" if report.truth is None else f", truly {report.truth}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import boundary, print_json
+from crnr_cli.cli.console import boundary, print_json, results_console
 
 
 def info(
@@ -26,7 +26,6 @@ def info(
         if json:
             print_json(about)
             return
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
@@ -39,7 +38,7 @@ def info(
         classes.add_column("samples", justify="right")
         for name, count in about["classes"].items():
             classes.add_row(Text(name), str(count))
-        console = Console()
+        console = results_console()
         console.print(table)
         console.print(classes)
 

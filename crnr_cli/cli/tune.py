@@ -12,6 +12,8 @@ from crnr_cli.cli.console import (
     SKIPPED,
     boundary,
     print_json,
+    print_whole,
+    results_console,
     say,
     shown_progress,
     tell_left_out,
@@ -113,7 +115,7 @@ def tune(
             require("report", "--plot", "matplotlib")
             from crnr_cli.plots import check_picture
 
-            check_picture(plot)
+            check_picture(plot, sources)
         with shown_progress(quiet) as progress:
             report = run(
                 sources,
@@ -173,7 +175,6 @@ def _trial(report: TuneReport, trial: Trial) -> dict[str, Any]:
 
 def _show(report: TuneReport) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     shown = report.trials[:SHOWN]
@@ -211,12 +212,12 @@ def _show(report: TuneReport) -> None:
             "" if trial is report.paper else f"{100 * lead:+.1f} ± {100 * error:.1f}",
             style="bold" if trial is report.chosen else None,
         )
-    console = Console(highlight=False)
+    console = results_console()
     console.print(
         f"{len(report.paper.right)} samples, each labelled by the others in {report.folds} folds; "
         f"best of {len(report.trials)} settings"
     )
-    console.print(table)
+    print_whole(console, table)
 
 
 def _shown(value: object) -> str:

@@ -186,7 +186,7 @@ def _write(
             failed = zip(answers.paths, answers.errors, strict=True)
             failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
         if done.skipped > options.max_failure_rate * len(source):
-            raise DataError(_too_many(done.skipped, len(source), options.max_failure_rate, missing[-1]))
+            raise DataError(_too_many(done.skipped, len(source), options.max_failure_rate, missing[0]))
     return ClassifyReport(
         n_queries=len(source),
         resumed_after=resumed_after,
@@ -210,9 +210,9 @@ def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
     return gallery.calibration.rule(options.reject)
 
 
-def _too_many(failed: int, total: int, allowed: float, last: Prediction) -> str:
+def _too_many(failed: int, total: int, allowed: float, first: Prediction) -> str:
     return (
-        f"{last.path}: {last.status}; stopped, as {failed} of {total} inputs are without an answer "
+        f"{first.path}: {first.status}; stopped, as {failed} of {total} inputs are without an answer "
         f"and at most {allowed:.2%} may be"
     )
 

@@ -163,6 +163,11 @@ def _read(
     test = read_by_recipe(gallery.recipe, test_source, reading, progress)
     if not test.labels:
         raise DataError(f"{', '.join(options.test)}: no sample to test with has a true class")
+    if not set(test.labels) & set(gallery.labels):
+        raise DataError(
+            f"{', '.join(options.test)}: none of its classes is one of the gallery's; "
+            "put the queries into folders named as those"
+        )
     return gallery, test, 1
 
 

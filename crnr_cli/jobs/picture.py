@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ from crnr_cli.thumbnails import data_uri, thumbnails
 CARRIERS = 7  # pictures beside the query's
 
 
-def check_picture(path: Path) -> None:
-    """Refuse, before any work, a name that says no form we can write."""
+def check_picture(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse, before any work, a name that says no form we can write, or that is an input."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in (*plots.FORMATS, "html"):
         raise UsageError(f"{path}: an explanation's name must end in .{', .'.join(plots.FORMATS)} or .html")
-    check_output(path)
+    check_output(path, inputs)
 
 
 def write_picture(report: ExplainReport, path: Path, max_pixels: int = Form.max_pixels) -> None:

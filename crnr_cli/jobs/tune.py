@@ -103,7 +103,7 @@ def tune(
     """Try all settings on the source alone, and build a gallery with the chosen one if there is an output."""
     started = time.perf_counter()
     if output:
-        check_output(output)
+        check_output(output, names)
     _methods(options.methods)  # refuses a name that is none before anything is read
     source = open_source(names, options.build.keys, nul_separated=options.build.nul_separated)
     labelled = read_samples(source, options.build, progress, raw=True)
