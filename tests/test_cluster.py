@@ -30,6 +30,7 @@ from crnr_cli.sources import PictureFile, Pictures, open_source
 pytest.importorskip("distributed", reason="Dask is not installed")
 # Dask's own threads and sockets may outlive a test by a moment.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

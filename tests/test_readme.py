@@ -71,6 +71,7 @@ def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.split("\n")[0][:60])
 def test_every_recipe_works(recipe: str, folder: Path) -> None:
     made = run("crnr build gallery -q && crnr classify queries -q -o out.csv", folder)
@@ -83,6 +84,7 @@ def test_every_recipe_works(recipe: str, folder: Path) -> None:
 COMMANDS = re.findall(r"`(crnr [a-z]+ [^`]*[a-z/.][^`]*)`", README)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(set(COMMANDS)))
 def test_every_command_in_the_text_works(command: str, folder: Path) -> None:
     shutil.copytree(folder / "queries", folder / "labelled_queries")
