@@ -49,6 +49,11 @@ class NpzArray:
 
     @cached_property
     def _values(self) -> Array:
+        if self.dtype.hasobject:
+            raise DataError(
+                f"{self._path}: {self._member.filename} holds Python objects, which are never loaded; "
+                "save it as numbers or text, as with .astype(str)"
+            )
         try:
             with zipfile.ZipFile(self._path) as archive, archive.open(self._member) as file:
                 values: Array = np.lib.format.read_array(file, allow_pickle=False)

@@ -71,6 +71,12 @@ def test_what_cannot_be_features_is_refused(tmp_path: Path, arrays: dict, messag
         FeatureFile.open(npz(tmp_path, **arrays), Keys())
 
 
+def test_labels_that_are_python_objects_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    labels = np.array(["a", "b"], dtype=object)
+    with pytest.raises(DataError, match=r"labels\.npy holds Python objects.*as with \.astype\(str\)"):
+        FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=labels), Keys())
+
+
 def test_a_label_that_is_not_a_number_is_refused_with_its_row(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"x\.npz: the label of row 1 is not a number"):
         FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=[1.0, np.nan]), Keys())
