@@ -16,6 +16,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 
+from crnr_cli.files import Stamp
 from crnr_cli.jobs.build import LabelledVectors, apply_recipe, make_gallery
 from crnr_cli.jobs.tune import Setting, TuneOptions, tune_samples
 from crnr_cli.recipe import Recipe, principal_axes
@@ -41,7 +42,14 @@ TASKS: dict[str, tuple[Callable[[Path], list[datasets.Split]], TuneOptions]] = {
 def labelled(raw: np.ndarray, labels: np.ndarray) -> LabelledVectors:
     names = [str(row) for row in range(len(raw))]
     texts = [f"{label:03d}" for label in labels]
-    return LabelledVectors(Recipe("features", raw.shape[1]), names, texts, [""] * len(raw), raw)
+    return LabelledVectors(
+        Recipe("features", raw.shape[1]),
+        names=names,
+        labels=texts,
+        hashes=names,  # any that differ
+        stamps=[Stamp()] * len(raw),
+        vectors=raw,
+    )
 
 
 def accuracy(setting: Setting, split: datasets.Split) -> float:
