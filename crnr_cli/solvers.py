@@ -56,14 +56,16 @@ class LowRankFactor:
 
     With D = lam blockdiag(X_i'X_i) + mu/2 I and S = I + X D^-1 X' = L L', B = (mu/2) D^-1,
     E = sqrt(mu/2) D^-1 X' L^-T and c_1 = E (W y) for W = (1 + lam) sqrt(2/mu) L^-1.
+    X is here without its rows of zeros, such as the pixels at the rim of a digit: they add nothing to X'X
+    or X'y. e is the number of the others.
     """
 
-    E: Array  # (n, d)
-    W: Array  # (d, d)
+    E: Array  # (n, e)
+    W: Array  # (e, d), zero where X is
     block_edges: Array  # where each diagonal block of B starts, and n
-    block_is_tall: Array  # whether it is one class of more than 2d samples
+    block_is_tall: Array  # whether it is one class of more than 2e samples
     squares: Array  # the blocks that are not, one after the other, each row by row; none if lam = 0
-    talls: Array  # (samples in the blocks that are, d): rows G_i', for B_i = I - G_i' G_i
+    talls: Array  # (samples in the blocks that are, e): rows G_i', for B_i = I - G_i' G_i
 
     def first_code(self, Y: Array) -> Array:
         c1: Array = self.E @ (self.W @ Y)
@@ -186,19 +188,20 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
     """Computed in float64 a block at a time, kept in the type of X."""
     from scipy.linalg import cholesky, solve_triangular
 
-    d, n = X.shape
-    block_edges, is_tall = join_classes(edges, d)
+    used = X.any(axis=1)
+    e, n = int(used.sum()), X.shape[1]
+    block_edges, is_tall = join_classes(edges, e)
     squares: list[Array] = []
     talls: list[Array] = []
-    S = np.eye(d)
-    E = np.empty((n, d), X.dtype)
+    S = np.eye(e)
+    E = np.empty((n, e), X.dtype)
     for (start, stop), tall in zip(pairwise(block_edges.tolist()), is_tall, strict=True):
-        Xb = X[:, start:stop].astype(np.float64)
+        Xb = X[used, start:stop].astype(np.float64)
         if lam == 0:
             BXt = Xb.T
         elif tall:
             # B_i = I - X_i' (mu/(2 lam) I + X_i X_i')^-1 X_i = I - G'G
-            G = solve_triangular(cholesky(Xb @ Xb.T + mu / (2 * lam) * np.eye(d), lower=True), Xb, lower=True)
+            G = solve_triangular(cholesky(Xb @ Xb.T + mu / (2 * lam) * np.eye(e), lower=True), Xb, lower=True)
             talls.append(G.T.astype(X.dtype))
             BXt = Xb.T - G.T @ (G @ Xb.T)
         else:
@@ -208,16 +211,18 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
         S += (2 / mu) * (Xb @ BXt)
         E[start:stop] = BXt
     L = cholesky(S, lower=True)
-    scaled_inverse = np.sqrt(2 / mu) * solve_triangular(L, np.eye(d), lower=True)
+    scaled_inverse = np.sqrt(2 / mu) * solve_triangular(L, np.eye(e), lower=True)
+    W = np.zeros((e, len(used)), X.dtype)
+    W[:, used] = (1 + lam) * scaled_inverse
     for start, stop in pairwise(block_edges.tolist()):
         E[start:stop] = E[start:stop].astype(np.float64) @ scaled_inverse.T
     return LowRankFactor(
         E=E,
-        W=((1 + lam) * scaled_inverse).astype(X.dtype),
+        W=W,
         block_edges=block_edges,
         block_is_tall=is_tall.astype(np.uint8),
         squares=np.concatenate([np.empty(0, X.dtype), *squares]),
-        talls=np.concatenate([np.empty((0, d), X.dtype), *talls]),
+        talls=np.concatenate([np.empty((0, e), X.dtype), *talls]),
     )
 
 

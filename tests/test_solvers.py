@@ -131,6 +131,15 @@ def test_dense_and_low_rank_are_one_whatever_the_blocks(sizes: list[int], d: int
     np.testing.assert_allclose(dense.c, low_rank.c, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("lam", [0.0, 0.1])
+def test_dimensions_that_no_sample_uses_are_left_out_of_the_factor_and_change_nothing(lam: float) -> None:
+    X, edges, Y = random_problem(1, [200, 3, 150, 40], 60)
+    X[10:30] = 0  # and the queries are not zero there
+    dense, low_rank = (factorize(X, edges, lam, 0.1) for factorize in FORMS.values())
+    assert low_rank.E.shape == (393, 40)
+    np.testing.assert_allclose(solvers.admm(low_rank, Y, 5).c, solvers.admm(dense, Y, 5).c, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("dtype", "atol"), [("float32", 1e-6), ("float64", 1e-10)])
 def test_order_and_batch_size_do_not_matter(form: str, dtype: str, atol: float) -> None:
