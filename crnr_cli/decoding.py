@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from queue import Empty, SimpleQueue
 
+from crnr_cli.cores import side_by_side
 from crnr_cli.errors import SampleError
 from crnr_cli.pixels import Form, Pixels
 
@@ -47,18 +46,14 @@ def _start() -> subprocess.Popen[bytes]:
 def decode(paths: Sequence[str], form: Form, jobs: int) -> Generator[Answer]:
     """The pixels of every path, or why there are none, in the order given."""
     decoders = _Decoders(form)
-    waiting: deque[Future[list[Answer]]] = deque()
-    threads = ThreadPoolExecutor(jobs)
+    chunks = (paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK))
+    decoded = side_by_side(decoders.answers, chunks, jobs, CHUNKS_AHEAD)
     try:
-        for start in range(0, len(paths), CHUNK):
-            waiting.append(threads.submit(decoders.answers, paths[start : start + CHUNK]))
-            if len(waiting) > CHUNKS_AHEAD:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
+        for answers in decoded:
+            yield from answers
     finally:
         decoders.stop()
-        threads.shutdown(cancel_futures=True)
+        decoded.close()
         decoders.close()
 
 

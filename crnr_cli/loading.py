@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 
@@ -33,7 +33,7 @@ class RawBatch:
 
 def raw_batches(
     source: Source, form: Form | None, batch_size: int, jobs: int, first: int = 0
-) -> Iterator[RawBatch]:
+) -> Generator[RawBatch]:
     """Fixed batches of the listing, in its order, from the `first` on. `form` is for pictures."""
     if isinstance(source, Features):
         return _feature_batches(source, batch_size, first)
@@ -41,7 +41,7 @@ def raw_batches(
     return _picture_batches(source, form, batch_size, jobs, first)
 
 
-def _feature_batches(source: Features, batch_size: int, first: int) -> Iterator[RawBatch]:
+def _feature_batches(source: Features, batch_size: int, first: int) -> Generator[RawBatch]:
     before = accumulate((len(file) for file in source.files), initial=0)
     starts = (
         (file, start, n)
@@ -68,7 +68,7 @@ def _feature_batches(source: Features, batch_size: int, first: int) -> Iterator[
 
 def _picture_batches(
     source: Pictures, form: Form, batch_size: int, jobs: int, first: int
-) -> Iterator[RawBatch]:
+) -> Generator[RawBatch]:
     files = source.files
     begin = first * batch_size
     extractor = Extractor(form.extraction, jobs) if form.extraction else None

@@ -189,7 +189,7 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
     from scipy.linalg import cholesky, solve_triangular
 
     used = X.any(axis=1)
-    e, n = int(used.sum()), X.shape[1]
+    e, (d, n) = int(used.sum()), X.shape
     block_edges, is_tall = join_classes(edges, e)
     squares: list[Array] = []
     talls: list[Array] = []
@@ -212,7 +212,7 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
         E[start:stop] = BXt
     L = cholesky(S, lower=True)
     scaled_inverse = np.sqrt(2 / mu) * solve_triangular(L, np.eye(e), lower=True)
-    W = np.zeros((e, len(used)), X.dtype)
+    W = np.zeros((e, d), X.dtype)
     W[:, used] = (1 + lam) * scaled_inverse
     for start, stop in pairwise(block_edges.tolist()):
         E[start:stop] = E[start:stop].astype(np.float64) @ scaled_inverse.T

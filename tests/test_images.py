@@ -14,7 +14,6 @@ from PIL import Image
 from shell import picture
 
 from crnr_cli import decoder_process, decoding
-from crnr_cli.cores import available_cores
 from crnr_cli.decoding import decode
 from crnr_cli.errors import SampleError
 from crnr_cli.images import read_pixels
@@ -223,13 +222,6 @@ def test_a_decoder_that_dies_inside_an_answer_loses_only_that_picture(
     (answer,) = decode(["x.png"], Form(None), jobs=1)
     assert isinstance(answer, SampleError)
     assert (answer.status, answer.detail) == ("decode_error", "the decoder ended (exit 0)")
-
-
-def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
-    for quota, cores in (("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1)):
-        monkeypatch.setattr(Path, "read_text", lambda path, quota=quota: quota)
-        assert available_cores() == cores
 
 
 def test_fifo_is_told_by_its_mode(tmp_path: Path) -> None:

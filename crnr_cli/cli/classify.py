@@ -58,7 +58,7 @@ def classify(
 ) -> None:
     """Label every input by the gallery: one CSV row each, with the residual of every class."""
     with boundary(), early_decoder():
-        use_cores(jobs)
+        use_cores(jobs, side_by_side=True)
         from crnr_cli.features import Keys
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.classify import classify as run

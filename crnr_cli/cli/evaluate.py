@@ -65,7 +65,7 @@ def evaluate(
 ) -> None:
     """Score predictions against the truth: accuracy, precision, recall, F1 and what was mistaken for what."""
     with boundary():
-        use_cores(jobs)
+        use_cores(jobs, side_by_side=True)
         from crnr_cli.extras import require
         from crnr_cli.features import Keys
         from crnr_cli.files import check_output

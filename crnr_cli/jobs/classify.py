@@ -5,12 +5,15 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from crnr_cli import __version__
-from crnr_cli.cores import available_cores
+from crnr_cli.cores import available_cores, side_by_side, threads_a_product
 from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError, UsageError
 from crnr_cli.extractor import BATCH as EXTRACTOR_BATCH
 from crnr_cli.extractor import Extractor
@@ -20,12 +23,14 @@ from crnr_cli.gallery import Gallery, load_gallery
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.journal import Done, Identity, Partial, resumable
 from crnr_cli.loading import RawBatch, raw_batches
+from crnr_cli.memory import free_bytes
 from crnr_cli.pixels import Form
 from crnr_cli.recipe import Recipe
 from crnr_cli.rejection import calibrate
 from crnr_cli.results import Answers, CsvWriter, Prediction
 from crnr_cli.sources import Features, Pictures, Source, fingerprint, is_unclaimed, open_source
 
+ARRAYS_A_BATCH = 6  # as large as the codes of a batch, held while it is coded
 MOST_FAILURES = 10  # told one by one; the CSV has them all
 
 
@@ -135,20 +140,34 @@ def answer(
     jobs = options.jobs or available_cores()
     named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
     standout = least_standout(gallery, options)
-    progress("classifying", 0, len(source))
-    for batch in raw_batches(source, form, queries_at_once(gallery), jobs, first):
+
+    def answered(batch: RawBatch) -> tuple[Answers, int]:
         vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
-        errors = _merged(batch.errors, faults)
         good = [fault is None for fault in faults]
-        yield Answers(
+        answers = Answers(
             paths=batch.names,
             truths=_truths(batch, named_as, isinstance(source, Features)),
-            errors=errors,
+            errors=_merged(batch.errors, faults),
             residuals=gallery.residuals(vectors[good]),
             least_standout=standout,
             signed=gallery.method.signed,
         )
-        progress("classifying", batch.end, len(source))
+        return answers, batch.end
+
+    progress("classifying", 0, len(source))
+    batches = raw_batches(source, form, queries_at_once(gallery), jobs, first)
+    with closing(batches), closing(side_by_side(answered, batches, _batches_at_once(gallery, jobs))) as done:
+        for answers, end in done:
+            yield answers
+            progress("classifying", end, len(source))
+
+
+def _batches_at_once(gallery: Gallery, jobs: int) -> int:
+    """As many as there are cores for, unless their codes would fill half of the memory."""
+    codes = queries_at_once(gallery) * len(gallery.names) * np.dtype(gallery.dtype).itemsize
+    free = free_bytes()
+    room = jobs if free is None else free // (2 * ARRAYS_A_BATCH * codes)
+    return max(1, min(jobs // threads_a_product(), room))
 
 
 class _Direct:
@@ -243,8 +262,11 @@ def _check_place(output: Path, names: Sequence[str], gallery_path: Path) -> None
 
 
 def batch_size(n_samples: int) -> int:
-    """Queries coded at once: some 32 MB an array of state, and products large enough to be fast."""
-    return max(64, min(512, 2**23 // n_samples))
+    """Queries coded as one batch: some 16 MB an array of state, and products large enough to be fast.
+
+    It must not depend on the cores: an answer's last bits may depend on its batch.
+    """
+    return max(64, min(256, 2**22 // n_samples))
 
 
 def queries_at_once(gallery: Gallery) -> int:
