@@ -1,9 +1,16 @@
-"""How build and classify grow with the gallery: seconds, bytes, and the exponents fitted to them.
+"""How far it goes: with the gallery, and with workers.
 
-python benchmarks/scale.py [--sizes 10000,30000,100000] [--json]
+python benchmarks/scale.py                 both
+python benchmarks/scale.py gallery [--sizes 10000,30000,100000] [--json]
+python benchmarks/scale.py workers [--pictures 8000] [--json]
 
-Made-up unit vectors, d = 512, n/100 classes. Every size runs in a process of its own, so that its peak of
-memory is its own.
+gallery: how build and classify grow, in seconds and bytes, and the exponents fitted to them. Made-up unit
+vectors, d = 512, n/100 classes. Every size runs in a process of its own, so that its peak of memory is its
+own.
+
+workers: `classify` of a folder of small pictures by one process, and on clusters of 1 and 2 processes of this
+machine; what is sent, and how long its steps take; and from these figures, on paper, 100 workers and 100
+million queries.
 """
 
 from __future__ import annotations
@@ -12,11 +19,15 @@ import json as json_module
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import chdir
+from dataclasses import asdict
 from typing import Annotated
 
 import numpy as np
 import typer
+import workers as workers_part
 from rich.console import Console
 from rich.table import Table
 
@@ -24,6 +35,9 @@ from crnr_cli.jobs.classify import batch_size
 from crnr_cli.methods import Samples, make_method
 
 D, A_CLASS, QUERIES = 512, 100, 512
+WORKERS, MANY_QUERIES = 100, 100_000_000
+
+app = typer.Typer(add_completion=False)
 
 
 def measure(n: int) -> dict[str, float]:
@@ -58,19 +72,32 @@ def exponent(rows: list[dict[str, float]], key: str) -> float:
     return float(np.polyfit(np.log([row["n"] for row in rows]), np.log([row[key] for row in rows]), 1)[0])
 
 
-def main(
+Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+
+
+@app.callback(invoke_without_command=True)
+def both(context: typer.Context) -> None:
+    """How far crnr goes: with the gallery, and with workers. Without a command both are measured."""
+    if context.invoked_subcommand is None:
+        gallery()
+        workers()
+
+
+@app.command()
+def gallery(
     sizes: Annotated[
         str, typer.Option(help="Samples in the gallery, with commas between.")
     ] = "10000,30000,100000",
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    json: Json = False,
     one: Annotated[int | None, typer.Option(hidden=True, help="Measure this size here.")] = None,
 ) -> None:
+    """How build, query and memory grow with the gallery."""
     if one is not None:
         print(json_module.dumps(measure(one)))
         return
     rows = []
     for n in map(int, sizes.split(",")):
-        command = [sys.executable, __file__, "--one", str(n)]
+        command = [sys.executable, __file__, "gallery", "--one", str(n)]
         rows.append(json_module.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
     exponents = {key: exponent(rows, key) for key in ("build_seconds", "query_milliseconds", "peak_bytes")}
     if json:
@@ -92,5 +119,73 @@ def main(
     Console().print(table)
 
 
+@app.command()
+def workers(
+    pictures: Annotated[int, typer.Option(help="To classify, at most 8,100.")] = 8000,
+    json: Json = False,
+) -> None:
+    """One process, and clusters of 1 and 2; and on paper 100 workers and 100 million queries."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        workers_part.make_files(pictures)
+        # Dask's threads, once there, would count as memory of the listing.
+        measured, runs = workers_part.measure(), workers_part.runs()
+    estimate = workers_part.estimate(measured, WORKERS, MANY_QUERIES)
+    if json:
+        records = {
+            "pictures": pictures,
+            "runs": [asdict(run) for run in runs],
+            "measured": asdict(measured),
+            "estimate": asdict(estimate) | {"limit": estimate.limit},
+        }
+        print(json_module.dumps(records, indent=2))
+        return
+    table = Table(title=f"{pictures:,} pictures", title_justify="left")
+    for column in ("classify", "command", "cluster there", "pictures a second"):
+        table.add_column(column, justify="left" if column == "classify" else "right", no_wrap=True)
+    for run in runs:
+        working = run.working or run.seconds
+        table.add_row(
+            run.how,
+            f"{run.seconds:.1f} s",
+            "" if run.working is None else f"{run.working:.1f} s",
+            f"{pictures / working:,.0f}",
+        )
+    Console().print(table)
+    print("Measured, in seconds and bytes:")
+    for name, value in asdict(measured).items():
+        print(f"  {name.replace('_', ' '):<20}{value:,.7g}")
+    _tell(estimate)
+
+
+def _tell(e: workers_part.Estimate) -> None:
+    """What it would take; the formulas are those of `workers.estimate`."""
+    hours = 3600
+    print(f"On paper, {e.workers} workers and {e.queries:,} queries:")
+    for what, figure in (
+        ("first the client lists, in", f"{e.listing / hours:.3f} h"),
+        (
+            "then every worker computes",
+            f"{e.computing / hours:.3f} h, {e.loading:.2f} s of it its gallery's load",
+        ),
+        ("while the scheduler is busy", f"{e.scheduling / hours:.3f} h"),
+        ("and the client writes", f"{e.writing / hours:.3f} h"),
+        ("all of it takes", f"{(e.listing + e.spreading) / hours:.2f} h"),
+        ("through the scheduler", f"{e.scheduler_bytes / 1e9:.1f} GB, {_rate(e.scheduler_bytes, e)}"),
+        ("pictures read", f"{e.picture_bytes / 1e9:.1f} GB, {_rate(e.picture_bytes, e)}"),
+        ("files opened", f"{e.queries / e.spreading:,.0f} a second"),
+        ("galleries read", f"{e.gallery_bytes / 1e9:.2f} GB, once at the start"),
+        ("the CSV", f"{e.csv_bytes / 1e9:.1f} GB, {_rate(e.csv_bytes, e)}"),
+        ("the listing in the client", f"{e.client_memory / 1e9:.1f} GB of memory"),
+    ):
+        print(f"  {what:<30}{figure}")
+    for name, count in e.limits.items():
+        print(f"  {name} takes longer than the workers compute from {count:,.0f} workers on")
+    print(f"  so the first limit is {e.limit}; what a shared file system gives is not measured here")
+
+
+def _rate(size: float, e: workers_part.Estimate) -> str:
+    return f"{size / e.spreading / 1e6:.1f} MB/s"
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    app()

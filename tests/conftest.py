@@ -7,6 +7,7 @@ import os
 # Small problems on many test processes: threads of BLAS would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,12 @@ from typer.testing import CliRunner, Result
 from crnr_cli.cli import app
 
 ROOT = Path(__file__).parent.parent
+# For tests with the fixture `address`: Dask's own threads and sockets may outlive a test by a moment.
+CLUSTER = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 SAMPLE_DATA = ROOT / "sample_data"
 
 
@@ -57,6 +64,16 @@ def pictures(tmp_path: Path) -> Path:
             image.save(tmp_path / "gallery" / name / f"{k}.png")
             image.point(lambda value: min(value + 9, 255)).save(tmp_path / "queries" / name / f"{k}.png")
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of a cluster of two processes on this machine."""
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
+    ) as running:
+        yield running.scheduler_address
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

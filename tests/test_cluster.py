@@ -1,225 +1,222 @@
-"""A real cluster of two processes on this machine, and the scripts of docs/cluster.md."""
+"""Tune and compare on a real cluster of two processes on this machine, and what clusters can lack."""
 
 from __future__ import annotations
 
-import csv
+import contextlib
+import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from io import StringIO
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Crnr
+from conftest import CLUSTER, Crnr
 
 from crnr_cli.errors import DataError
-from crnr_cli.features import Keys
-from crnr_cli.gallery import Gallery, load_gallery
 from crnr_cli.jobs import cluster as cluster_module
-from crnr_cli.jobs.classify import QueryOptions, answer, classify
+from crnr_cli.jobs.build import BuildOptions
 from crnr_cli.jobs.cluster import Cluster, connected
-from crnr_cli.jobs.progress import silent
-from crnr_cli.sources import PictureFile, Pictures, open_source
+from crnr_cli.jobs.compare import CompareOptions, CompareReport, compare
+from crnr_cli.jobs.progress import Progress
+from crnr_cli.jobs.tune import TuneOptions, TuneReport, tune
+from crnr_cli.methods import METHODS
 
-pytest.importorskip("distributed", reason="Dask is not installed")
-# Dask's own threads and sockets may outlive a test by a moment.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
-    ) as running:
-        yield running.scheduler_address
+pytestmark = CLUSTER
 
 
 @pytest.fixture
-def many(crnr: Crnr, pictures: Path) -> list[str]:
-    """A gallery, and the names of 3600 queries in 8 batches: the same 9 files again and again."""
-    assert crnr("build", "gallery").exit_code == 0
-    return [str(path) for path in sorted(Path("queries").rglob("*.png"))] * 400
-
-
-GALLERY = Path("gallery.h5")
-
-
-def assert_same_rows(text: str, expected_text: str, paths: list[str]) -> None:
-    """Every query once, in order; labels equal, residuals to 1e-6: rounding varies with the batch."""
-    found, expected = (list(csv.DictReader(StringIO(some))) for some in (text, expected_text))
-    assert [row["path"] for row in found] == [row["path"] for row in expected] == paths
-    assert [row["label"] for row in found] == [row["label"] for row in expected]
-    for name in ("residual", "residual:cat", "residual:dog", "residual:owl"):
-        np.testing.assert_allclose(
-            [float(row[name]) for row in found], [float(row[name]) for row in expected], atol=1e-6
-        )
-
-
-def test_the_same_rows_though_a_worker_is_killed(address: str, many: list[str]) -> None:
-    classify(many, GALLERY, Path("one.csv"), QueryOptions())
-    with connected(address, GALLERY) as cluster:
-        workers = cluster._client.run(os.getpid)
-        assert len(set(workers.values()) - {os.getpid()}) == 2
-        killed: list[int] = []
-
-        def kill_one(step: str, done: int, total: int) -> None:
-            if done and done < total and not killed:
-                killed.append(next(iter(workers.values())))
-                os.kill(killed[0], signal.SIGKILL)
-
-        report = classify(
-            many, GALLERY, Path("many.csv"), QueryOptions(), kill_one, answered_by=cluster.answer
-        )
-    assert killed
-    assert report.statuses == {"ok": 3600}
-    assert_same_rows(Path("many.csv").read_text(), Path("one.csv").read_text(), many)
-
-
-def test_a_stopped_run_goes_on(address: str, many: list[str]) -> None:
-    classify(many, GALLERY, Path("one.csv"), QueryOptions())
-
-    def stop(step: str, done: int, total: int) -> None:
-        if done > 1000:
-            raise KeyboardInterrupt
-
-    with connected(address, GALLERY) as cluster:
-        with pytest.raises(KeyboardInterrupt):
-            classify(many, GALLERY, Path("x.csv"), QueryOptions(), stop, answered_by=cluster.answer)
-        assert not Path("x.csv").exists()
-        report = classify(
-            many, GALLERY, Path("x.csv"), QueryOptions(), resume=True, answered_by=cluster.answer
-        )
-    assert 1000 < report.resumed_after < 3600
-    assert Path("x.csv").read_bytes() == Path("one.csv").read_bytes()
-
-
-def test_features_are_sent_by_their_row_numbers(address: str, crnr: Crnr, tmp_path: Path) -> None:
+def features(crnr: Crnr) -> str:
+    """Classes that overlap, so that settings and methods differ."""
     random = np.random.default_rng(0)
-    np.savez("g.npz", features=random.normal(size=(20, 5)), labels=np.arange(20) % 4)
-    for name, count in (("a", 1300), ("b", 700)):
-        np.savez(f"{name}.npz", features=random.normal(size=(count, 5)), labels=np.arange(count) % 4)
-    assert crnr("build", "g.npz").exit_code == 0
-    gallery, source = load_gallery(GALLERY), open_source(["a.npz", "b.npz"], Keys())
-    with connected(address, GALLERY) as cluster:
-        for first in (0, 2, 4):
-            expected = list(answer(gallery, source, QueryOptions(), first=first))
-            found = list(cluster.answer(gallery, source, QueryOptions(), silent, first))
-            assert [a.paths for a in found] == [a.paths for a in expected]
-            assert [a.truths for a in found] == [a.truths for a in expected]
-            for mine, theirs in zip(found, expected, strict=True):
-                np.testing.assert_allclose(mine.residuals, theirs.residuals, atol=1e-6)
+    labels = np.arange(120) % 6
+    values = random.normal(size=(6, 15))[labels] + 1.2 * random.normal(size=(120, 15))
+    np.savez("features.npz", features=values, labels=labels)
+    return "features.npz"
 
 
-def test_the_command(address: str, crnr: Crnr, pictures: Path) -> None:
-    assert crnr("build", "gallery").exit_code == 0
-    Path("queries/cat/bad.png").write_bytes(b"")
-    alone = crnr("classify", "queries", "--reject", "0.1")
-    spread = crnr("classify", "queries", "--reject", "0.1", "--dask", address)
-    assert (alone.exit_code, spread.exit_code) == (3, 3)
-    assert spread.stdout == alone.stdout
-    assert re.match(r"2 workers", spread.stderr)
+def killer(cluster: Cluster, step: str) -> tuple[list[int], Progress]:
+    """A progress that kills one of the workers in the middle of the step, and whom it killed."""
+    cluster._client.wait_for_workers(2, timeout=60)  # another test may have killed one
+    workers = cluster._client.run(os.getpid)
+    assert len(set(workers.values()) - {os.getpid()}) == 2
+    killed: list[int] = []
+
+    def kill_one(name: str, done: int, total: int) -> None:
+        if name == step and total // 4 < done < total and not killed:
+            killed.append(next(iter(workers.values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    return killed, kill_one
 
 
-def _error_of(cluster: Cluster, gallery: Gallery, source: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        list(cluster.answer(gallery, source, QueryOptions(), silent, 0))
-    return str(caught.value)
+def trials(report: TuneReport) -> list[tuple[dict[str, Any], list[bool]]]:
+    """In their order: every setting, and on which samples it was right."""
+    return [(trial.setting.parameters(), trial.right.tolist()) for trial in report.trials]
 
 
-def test_a_worker_without_the_file_system_is_told(address: str, many: list[str], tmp_path: Path) -> None:
-    gallery = load_gallery(GALLERY)
-    queries = Pictures([PictureFile(many[0], ("cat",))])
-    elsewhere = tmp_path / "elsewhere"
-    remedy = "all workers must see the gallery and the queries under the same paths"
-    with connected(address, elsewhere / "gallery.h5") as cluster:
-        message = _error_of(cluster, gallery, queries)
-        assert re.fullmatch(
-            rf"worker tcp://127.0.0.1:\d+: does not see {elsewhere}/gallery.h5; {remedy}", message
-        )
-    with connected(address, GALLERY) as cluster:
-        message = _error_of(cluster, gallery, Pictures([PictureFile(str(elsewhere / "a.png"), ())]))
-        assert re.fullmatch(rf"worker tcp://127.0.0.1:\d+: does not see {elsewhere}; {remedy}", message)
-        gone = Pictures([PictureFile(str(tmp_path / "gone.png"), ())])
-        (answers,) = cluster.answer(gallery, gone, QueryOptions(), silent, 0)
-        assert [error.status for error in answers.errors if error] == ["vanished"]
+def test_tune_finds_the_same_though_a_worker_is_killed(address: str, features: str) -> None:
+    options = TuneOptions(pcas=(None, 5), methods=("nrc", "nn"))
+    alone = tune([features], options)
+    with connected(address) as cluster:
+        killed, kill_one = killer(cluster, "tuning")
+        spread = tune([features], options, progress=kill_one, spread=cluster.spread)
+    assert killed
+    assert trials(spread) == trials(alone)
+    assert spread.chosen.setting == alone.chosen.setting
+    assert (spread.folds, spread.untried) == (5, 0)
 
 
-def test_a_worker_with_another_gallery_or_version_is_told(
-    address: str, crnr: Crnr, many: list[str], monkeypatch: pytest.MonkeyPatch
+def test_a_cluster_that_is_lost_is_told(features: str) -> None:
+    with connected("local:1") as cluster:
+        (worker,) = cluster._client.run(os.getpid).values()
+
+        def kill(step: str, done: int, total: int) -> None:
+            if step == "tuning":
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+
+        with pytest.raises(DataError, match=r"the cluster is lost \(.*\); start it and the command again"):
+            tune([features], TuneOptions(), progress=kill, spread=cluster.spread)
+
+
+def results(report: CompareReport) -> list[tuple[Any, ...]]:
+    """All but the times."""
+    return [
+        (replace(result, build_seconds=0.0, query_ms=0.0, scores=None), result.scores.correct)  # type: ignore
+        for result in report.results
+    ]
+
+
+@pytest.mark.parametrize("pca", [None, 6])
+def test_compare_finds_the_same_though_a_worker_is_killed(
+    address: str, features: str, pca: int | None
 ) -> None:
-    old = load_gallery(GALLERY)
-    assert crnr("build", "gallery", "--lam", "0.5").exit_code == 0
-    queries = Pictures([PictureFile(many[0], ("cat",))])
-    with connected(address, GALLERY) as cluster:
-        assert "sees another gallery at" in _error_of(cluster, old, queries)
-        monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
-        assert "and 0.0.1 was started; install the same on all" in _error_of(cluster, old, queries)
+    options = CompareOptions(BuildOptions(pca=pca), draws=6)
+    alone = compare([features], options)
+    with connected(address) as cluster:
+        killed, kill_one = killer(cluster, "comparing")
+        spread = compare([features], options, kill_one, cluster.spread)
+    assert killed
+    assert {result.method.name for result in spread.results} == set(METHODS)
+    assert results(spread) == results(alone)
+    for name in ("n_gallery", "n_tested", "dimension", "n_classes", "notes"):
+        assert getattr(spread, name) == getattr(alone, name)
+    assert all(result.build_seconds > 0 and result.query_ms > 0 for result in spread.results)
 
 
-def test_no_cluster_there(crnr: Crnr, many: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def count_calls(shared: dict[str, int], item: int) -> tuple[int, int]:
+    shared["calls"] += 1
+    return os.getpid(), shared["calls"]
+
+
+def test_what_is_shared_is_sent_once(address: str) -> None:
+    """What work keeps there is there for the next item on the same worker."""
+    with connected(address) as cluster:
+        found = list(cluster.spread(count_calls, {"calls": 0}, range(40)))
+    assert [item for item, _ in found] == list(range(40))
+    calls: dict[int, list[int]] = {}
+    for _, (worker, number) in found:
+        calls.setdefault(worker, []).append(number)
+    for numbers in calls.values():
+        assert sorted(numbers) == list(range(1, len(numbers) + 1))
+
+
+def test_the_budget_ends_what_is_handed_out(address: str, crnr: Crnr, features: str) -> None:
+    """Of each power, what was on its way when the time was up, and no more."""
+    found = crnr("tune", features, "--budget", "0", "--dask", address, "--json", "-q")
+    alone = crnr("tune", features, "--budget", "0", "--json", "-q")
+    assert (found.exit_code, found.stderr, alone.exit_code) == (0, "", 0)
+    mine, theirs = json.loads(found.stdout), json.loads(alone.stdout)
+    assert (mine["trials"], mine["untried"]) == (theirs["trials"], theirs["untried"])
+    assert mine["untried"] == 2 * 27 * 6
+
+
+def test_compare_by_command(address: str, crnr: Crnr, features: str) -> None:
+    command = ("compare", features, "--test", features, "--methods", "nn,crc,svm", "--json")
+    alone, spread = crnr(*command), crnr(*command, "--dask", address)
+    assert (alone.exit_code, spread.exit_code) == (0, 0)
+    assert spread.stderr.startswith("2 workers; dashboard: ")
+    mine, theirs = json.loads(spread.stdout), json.loads(alone.stdout)
+    for record in (*mine["methods"], *theirs["methods"]):
+        del record["build_seconds"], record["query_ms"]
+    assert mine == theirs
+
+
+def test_options_that_are_wrong_on_any_machine(address: str, crnr: Crnr, features: str) -> None:
+    alone = crnr("compare", features, "--pca", "99")
+    spread = crnr("compare", features, "--pca", "99", "--dask", address, "--quiet")
+    assert (spread.exit_code, spread.stdout, spread.stderr) == (2, "", alone.stderr)
+    assert "--pca 99: " in alone.stderr
+
+
+def test_no_cluster_there(crnr: Crnr, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "SECONDS_TO_CONNECT", 1)
-    refused = crnr("classify", "queries", "--dask", "tcp://127.0.0.1:1")
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(
-        "error: --dask tcp://127.0.0.1:1: no scheduler with a worker answers there"
-    )
-    refused = crnr("classify", "queries", "--dask", "local:x")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == "error: --dask local:x: write local:N for N processes, as in local:4\n"
+    for command in ("classify", "tune", "compare"):
+        refused = crnr(command, features, "--dask", "tcp://127.0.0.1:1")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(
+            "error: --dask tcp://127.0.0.1:1: no scheduler with a worker answers there"
+        )
+        refused = crnr(command, features, "--dask", "local:x")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr == "error: --dask local:x: write local:N for N processes, as in local:4\n"
 
 
-def _scripts() -> dict[str, str]:
-    """The scripts of the page, by a word that only one of them has."""
-    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.DOTALL)
-    words = ("SLURM_ARRAY_TASK_ID", "| parallel", "| xargs", "crnr evaluate")
-    return {word: next(block for block in blocks if word in block) for word in words}
+def test_another_version_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = cluster_module.__version__
+    told = rf"worker tcp://127.0.0.1:\d+: has crnr {ours}, and 0.0.1 was started; install the same on all"
+    with connected(address) as cluster:
+        monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
+        with pytest.raises(DataError, match=told):  # as of a worker that came later
+            list(cluster.spread(count_calls, {"calls": 0}, [1]))
+    with pytest.raises(DataError, match=told), connected(address):
+        pass
 
 
-def _bash(script: str, **environment: str) -> str:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # crnr is beside the Python that runs us
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        env={**os.environ, **environment, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@contextmanager
+def without_crnr(part: str, *arguments: str) -> Iterator[None]:
+    """A scheduler or a worker of Dask in a Python that cannot import crnr."""
+    code = f"import sys; sys.modules['crnr_cli'] = None; from distributed.cli.{part} import main; main()"
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
-def _check_joined() -> None:
-    """All parts together are what one run gives."""
-    whole = _bash("find queries -type f | sort | crnr classify - -g gallery.h5")
-    joined = _bash(_scripts()["crnr evaluate"])
-    assert "9 of 9" in joined
-    assert_same_rows(Path("out.csv").read_text(), whole, sorted(map(str, Path("queries").rglob("*.png"))))
+def test_a_worker_without_crnr_is_told() -> None:
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as empty,
+        without_crnr("dask_worker", empty.scheduler_address, "--no-nanny"),
+        pytest.raises(
+            DataError, match=r"worker tcp://127.0.0.1:\d+: has no crnr \(.*\); install crnr-cli on"
+        ),
+        connected(empty.scheduler_address),
+    ):
+        pass
 
 
-def test_the_slurm_array(crnr: Crnr, pictures: Path) -> None:
-    assert crnr("build", "gallery").exit_code == 0
-    _bash(_scripts()["| xargs"].split("ls part")[0])  # the list, and its parts
-    for task in range(4):
-        _bash(_scripts()["SLURM_ARRAY_TASK_ID"], SLURM_ARRAY_TASK_ID=str(task), SLURM_CPUS_PER_TASK="1")
-    _check_joined()
-
-
-@pytest.mark.parametrize("tool", ["parallel", "xargs"])
-def test_one_process_a_part(crnr: Crnr, pictures: Path, tool: str) -> None:
-    if shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
-    assert crnr("build", "gallery").exit_code == 0
-    _bash(_scripts()[f"| {tool}"])
-    _check_joined()
+def test_a_scheduler_without_crnr_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "scheduler.json"
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny"]
+    with without_crnr("dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(place)):
+        while not place.exists() or not place.read_text():
+            time.sleep(0.1)
+        address = json.loads(place.read_text())["address"]
+        with subprocess.Popen([*worker, address], stderr=subprocess.DEVNULL) as process:
+            try:
+                with pytest.raises(DataError, match="the scheduler: has no crnr"), connected(address):
+                    pass
+            finally:
+                process.kill()

@@ -73,12 +73,13 @@ def test_another_method_must_beat_all_of_crnr():
 def test_principal_axes_never_see_what_is_held_back():
     raw = np.random.default_rng(0).normal(size=(12, 5))
     class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
-    folds = job._folds(raw, class_index, fold_of, Recipe("features", 5), 2, "float64")
+    samples = job.FoldedSamples(raw, class_index, fold_of, Recipe("features", 5), "float64")
+    fold = samples.fold(1.0, 2, 1)
     kept = raw[fold_of != 1]
     _, _, rows = np.linalg.svd(kept - kept.mean(axis=0))
     projected = raw[fold_of == 1] @ rows[:2].T
     projected /= np.linalg.norm(projected, axis=1, keepdims=True)
-    np.testing.assert_allclose(np.abs(folds[1].queries), np.abs(projected), rtol=1e-9)
+    np.testing.assert_allclose(np.abs(fold.queries), np.abs(projected), rtol=1e-9)
 
 
 @pytest.fixture

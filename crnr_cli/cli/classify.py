@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crnr_cli.cli import options
+from crnr_cli.cli.cluster import joined
 from crnr_cli.cli.console import SKIPPED, boundary, finishing_batches, say, shown_progress
 from crnr_cli.cores import use_cores
 from crnr_cli.decoding import early_decoder
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.classify import Answering
+    from crnr_cli.jobs.cluster import Cluster
 
 
 def classify(
@@ -42,12 +42,7 @@ def classify(
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="Spread over a Dask cluster: tcp://scheduler:8786, or local:N processes."
-        ),
-    ] = None,
+    dask: options.Dask = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was stopped, if there is one.")
     ] = False,
@@ -65,7 +60,7 @@ def classify(
 
         remedy = "" if output == "-" else "; the same command with --resume goes on from there"
         with (
-            _spread(dask, gallery, quiet) as answered_by,
+            joined(dask, quiet) as cluster,
             shown_progress(quiet) as shown,
             finishing_batches(shown, remedy) as progress,
         ):
@@ -85,7 +80,7 @@ def classify(
                 ),
                 progress,
                 resume=resume,
-                answered_by=answered_by,
+                answered_by=_answering(cluster, gallery),
             )
         if not quiet:
             if resume:
@@ -112,15 +107,10 @@ def classify(
             raise typer.Exit(SKIPPED)
 
 
-@contextmanager
-def _spread(where: str | None, gallery: Path, quiet: bool) -> Iterator[Answering | None]:
+def _answering(cluster: Cluster | None, gallery: Path) -> Answering | None:
     """Who is to answer: the workers of a cluster, or None for this process."""
-    if where is None:
-        yield None
-        return
-    from crnr_cli.jobs.cluster import connected
+    if cluster is None:
+        return None
+    from crnr_cli.jobs.cluster_classify import answering
 
-    with connected(where, gallery) as cluster:
-        if not quiet:
-            say(f"{cluster.n_workers} workers; dashboard: {cluster.dashboard}")
-        yield cluster.answer
+    return answering(cluster, gallery)

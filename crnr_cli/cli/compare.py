@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
+from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.console import (
     SKIPPED,
     boundary,
@@ -81,11 +82,15 @@ def compare(
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
+    dask: options.Dask = None,
     allow_skipped: options.AllowSkipped = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
-    """Try methods on the same labelled samples: which is the right one for this data?"""
+    """Try methods on the same labelled samples: which is the right one for this data?
+
+    With --dask, the times in the table are those on the workers.
+    """
     target_size = options.parse_size(size)
     drawn: dict[str, Any] = {
         name: value
@@ -116,7 +121,7 @@ def compare(
 
         if csv:
             check_output(csv, [*sources, *(test or [])])
-        with shown_progress(quiet) as progress:
+        with spreading(dask, quiet) as spread, shown_progress(quiet) as progress:
             report = run(
                 sources,
                 CompareOptions(
@@ -138,6 +143,7 @@ def compare(
                     **drawn,
                 ),
                 progress,
+                spread,
             )
         if csv:
             _write(csv, report)

@@ -61,6 +61,12 @@ MaxPixels = Annotated[int, typer.Option(min=1, help="Pictures with more pixels t
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Cores to use.", show_default="all there are")
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Spread over a Dask cluster: tcp://scheduler:8786, or local:N processes."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes; errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first input that has to be skipped.")]

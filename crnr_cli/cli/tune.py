@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
+from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.console import (
     SKIPPED,
     boundary,
@@ -81,6 +82,7 @@ def tune(
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
+    dask: options.Dask = None,
     allow_skipped: options.AllowSkipped = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -116,7 +118,7 @@ def tune(
             from crnr_cli.plots import check_picture
 
             check_picture(plot, sources)
-        with shown_progress(quiet) as progress:
+        with spreading(dask, quiet) as spread, shown_progress(quiet) as progress:
             report = run(
                 sources,
                 TuneOptions(
@@ -137,6 +139,7 @@ def tune(
                 ),
                 output,
                 progress,
+                spread,
             )
         if plot:
             _draw(report, plot)

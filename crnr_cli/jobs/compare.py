@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,7 +23,8 @@ from crnr_cli.jobs.build import (
 )
 from crnr_cli.jobs.classify import batch_size, refuse_misfit
 from crnr_cli.jobs.progress import Progress, silent
-from crnr_cli.methods import METHODS, Method, Samples, make_method
+from crnr_cli.jobs.spread import Spread, here
+from crnr_cli.methods import METHODS, Method, Samples, State, make_method
 from crnr_cli.metrics import Scores, mcnemar, score, wilson
 from crnr_cli.recipe import principal_axes
 from crnr_cli.solvers import Array
@@ -69,13 +70,63 @@ class CompareReport:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A gallery and queries with their true classes; `numbers` tells which test sample each query is."""
+    """A gallery, and queries to test it with."""
 
     samples: Samples
-    classes: list[str]
     queries: Array
-    truths: list[str]
-    numbers: Array
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The one trial of a comparison with a test source."""
+
+    only: _Trial
+
+    def trial(self, draw: int) -> _Trial:
+        return self.only
+
+
+@dataclass
+class _Drawn:
+    """Trials on random parts of a gallery, whose raw values are sorted by class."""
+
+    gallery: LabelledVectors
+    class_index: Array
+    held: list[Array]  # for every draw, which samples are held out
+    pca: int | None
+    dtype: str
+    _kept: tuple[int, _Trial] | None = None
+
+    def trial(self, draw: int) -> _Trial:
+        """Kept until another one is asked for. PCA is fitted on its own gallery, never on its test."""
+        kept = self._kept  # read once: a worker's threads share this object
+        if kept is None or kept[0] != draw:
+            kept = self._kept = (draw, self._made(self.held[draw]))
+        return kept[1]
+
+    def _made(self, held: Array) -> _Trial:
+        recipe = self.gallery.recipe
+        if self.pca:
+            recipe = replace(recipe, pca=principal_axes(self.gallery.vectors[~held], self.pca))
+        drawn = replace(self.gallery)
+        apply_recipe(drawn, recipe, self.dtype)
+        return _Trial(Samples.of(drawn.vectors[~held], self.class_index[~held]), drawn.vectors[held])
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A method on one trial: what is done at a time."""
+
+    number: int
+    method: Method
+    draw: int
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    winners: Array  # the class index of every query
+    build_seconds: float
+    query_seconds: float
 
 
 @dataclass
@@ -88,41 +139,49 @@ class _Tally:
     query_seconds: float = 0.0
 
 
-def compare(names: Sequence[str], options: CompareOptions, progress: Progress = silent) -> CompareReport:
+def compare(
+    names: Sequence[str], options: CompareOptions, progress: Progress = silent, spread: Spread = here
+) -> CompareReport:
     """Fit and score every method, on a test source or on parts of the gallery that are held out."""
     methods, notes = _chosen_methods(options)
-    gallery, test, n_draws = _read(names, options, progress)
-    trials = _drawn(gallery, options) if test is None else iter([_given(gallery, test)])
+    gallery, test = _read(names, options, progress)
+    classes, order, class_index = sort_by_class(gallery.labels)
+    trials: _Given | _Drawn
+    if test:
+        tested = [np.arange(len(test.labels))]  # for every draw, which test sample each query is
+        truths = test.labels
+        samples = Samples.of(gallery.vectors[order], class_index)
+        trials = _Given(_Trial(samples, test.vectors))
+    else:
+        trials = _drawn(gallery, order, class_index, options)
+        tested = [np.flatnonzero(held) for held in trials.held]
+        truths = [classes[i] for i in class_index]
     tallies = {method.name: _Tally() for method in methods}
-    numbers: list[Array] = []
-    total = n_draws * len(methods)
-    done = 0
-    for trial in trials:
-        progress("comparing", done, total)
-        numbers.append(trial.numbers)
-        for method in methods:
-            if method.name in tallies:
-                try:
-                    _run(method, trial, tallies[method.name])
-                except DataError as e:  # it has no answer on this data; the others have
-                    del tallies[method.name]
-                    notes.append(f"left out: {e}")
-            done += 1
-            progress("comparing", done, total)
+    total = len(tested) * len(methods)
+    progress("comparing", 0, total)
+    for turn, outcome in spread(_run, trials, _turns(methods, len(tested), tallies)):
+        if isinstance(outcome, DataError):  # it has no answer on this data; the others have
+            if tallies.pop(turn.method.name, None):  # told once, though more turns may have been on their way
+                notes.append(f"left out: {outcome}")
+        elif tally := tallies.get(turn.method.name):
+            tally.truths += [truths[i] for i in tested[turn.draw]]
+            tally.labels += [classes[i] for i in outcome.winners]
+            tally.build_seconds += outcome.build_seconds
+            tally.query_seconds += outcome.query_seconds
+        progress("comparing", turn.number + 1, total)
     if not tallies:
         raise DataError("no method could be fitted: " + "; ".join(notes))
     left_out = [*gallery.left_out, *(test.left_out if test else [])]
-    strangers = sorted(set((test or gallery).labels) - set(trial.classes))
+    strangers = sorted(set(truths) - set(classes))
     if strangers:
         notes.append(f"not in the gallery, so never right: {', '.join(strangers)}")
+    numbers = np.concatenate(tested)
     return CompareReport(
-        results=_results(
-            [m for m in methods if m.name in tallies], tallies, np.concatenate(numbers), n_draws
-        ),
-        n_gallery=len(trial.samples.vectors),
-        n_tested=len(np.unique(np.concatenate(numbers))),
-        dimension=trial.samples.vectors.shape[1],
-        n_classes=len(trial.classes),
+        results=_results([m for m in methods if m.name in tallies], tallies, numbers, len(tested)),
+        n_gallery=len(gallery.labels) - (0 if test else len(tested[0])),
+        n_tested=len(np.unique(numbers)),
+        dimension=options.reading.pca or gallery.vectors.shape[1],
+        n_classes=len(classes),
         left_out=left_out,
         notes=[*gallery.notes, *notes],
     )
@@ -146,8 +205,8 @@ def _chosen_methods(options: CompareOptions) -> tuple[list[Method], list[str]]:
 
 def _read(
     names: Sequence[str], options: CompareOptions, progress: Progress
-) -> tuple[LabelledVectors, LabelledVectors | None, int]:
-    """The gallery, the test samples if they have their own source, and how many trials there will be."""
+) -> tuple[LabelledVectors, LabelledVectors | None]:
+    """The gallery, and the test samples if they have their own source."""
     reading = options.reading
     source = open_source(names, reading.keys, nul_separated=reading.nul_separated)
     if options.test is None:
@@ -155,7 +214,7 @@ def _read(
             raise UsageError(f"--holdout must lie between 0 and 1, not {options.holdout:g}")
         gallery = read_samples(source, reading, progress, raw=True)
         _refuse_one_class(gallery)
-        return gallery, None, options.draws
+        return gallery, None
     test_source = open_source(options.test, options.test_keys, nul_separated=reading.nul_separated)
     gallery = read_labelled(source, reading, progress)
     _refuse_one_class(gallery)
@@ -168,7 +227,7 @@ def _read(
             f"{', '.join(options.test)}: none of its classes is one of the gallery's; "
             "put the queries into folders named as those"
         )
-    return gallery, test, 1
+    return gallery, test
 
 
 def _refuse_one_class(gallery: LabelledVectors) -> None:
@@ -176,26 +235,16 @@ def _refuse_one_class(gallery: LabelledVectors) -> None:
         raise DataError(f"only one class, {gallery.labels[0]}: there is nothing to compare")
 
 
-def _given(gallery: LabelledVectors, test: LabelledVectors) -> _Trial:
-    classes, order, class_index = sort_by_class(gallery.labels)
-    samples = Samples.of(gallery.vectors[order], class_index)
-    return _Trial(samples, classes, test.vectors, test.labels, np.arange(len(test.labels)))
-
-
-def _drawn(gallery: LabelledVectors, options: CompareOptions) -> Iterator[_Trial]:
-    """Trials on random parts of the gallery. PCA is fitted on each trial's own gallery, never on its test."""
-    classes, order, class_index = sort_by_class(gallery.labels)
-    raw = gallery.vectors[order]
-    for draw in range(options.draws):
-        held = held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]))
-        recipe = gallery.recipe
-        if options.reading.pca:
-            recipe = replace(recipe, pca=principal_axes(raw[~held], options.reading.pca))
-        drawn = replace(gallery, names=[gallery.names[i] for i in order], vectors=raw)
-        apply_recipe(drawn, recipe, options.reading.dtype)
-        samples = Samples.of(drawn.vectors[~held], class_index[~held])
-        truths = [classes[i] for i in class_index[held]]
-        yield _Trial(samples, classes, drawn.vectors[held], truths, np.flatnonzero(held))
+def _drawn(gallery: LabelledVectors, order: Array, class_index: Array, options: CompareOptions) -> _Drawn:
+    held = [
+        held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]))
+        for draw in range(options.draws)
+    ]
+    # Without all that a trial has no use for.
+    raw = LabelledVectors(
+        gallery.recipe, names=[gallery.names[i] for i in order], vectors=gallery.vectors[order]
+    )
+    return _Drawn(raw, class_index, held, options.reading.pca, options.reading.dtype)
 
 
 def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Array:
@@ -211,20 +260,36 @@ def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Arra
     return held
 
 
-def _run(method: Method, trial: _Trial, tally: _Tally) -> None:
-    refuse_unfittable(method, trial.samples)
-    started = time.perf_counter()
-    state = method.fit(trial.samples)
-    fitted = time.perf_counter()
+def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Iterator[_Turn]:
+    """All methods of one draw, then of the next; those that are wanted still when it is asked for."""
+    for draw in range(draws):
+        for index, method in enumerate(methods):
+            if method.name in wanted:
+                yield _Turn(draw * len(methods) + index, method, draw)
+
+
+def _run(trials: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
+    """The answers, or why the method has none on this data."""
+    trial, method = trials.trial(turn.draw), turn.method
+    try:
+        refuse_unfittable(method, trial.samples)
+        started = time.perf_counter()
+        state = method.fit(trial.samples)
+        fitted = time.perf_counter()
+        winners = _winners(method, state, trial)
+        return _Outcome(winners, fitted - started, time.perf_counter() - fitted)
+    except DataError as e:
+        return e
+
+
+def _winners(method: Method, state: State, trial: _Trial) -> Array:
     step = batch_size(len(trial.samples.vectors))
-    winners = [
-        method.residuals(trial.samples, state, trial.queries[start : start + step]).argmin(axis=1)
-        for start in range(0, len(trial.queries), step)
-    ]
-    tally.query_seconds += time.perf_counter() - fitted
-    tally.build_seconds += fitted - started
-    tally.truths += trial.truths
-    tally.labels += [trial.classes[i] for i in np.concatenate(winners)]
+    return np.concatenate(
+        [
+            method.residuals(trial.samples, state, trial.queries[start : start + step]).argmin(axis=1)
+            for start in range(0, len(trial.queries), step)
+        ]
+    )
 
 
 def _results(

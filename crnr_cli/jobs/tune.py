@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from crnr_cli.jobs.build import (
     write_gallery,
 )
 from crnr_cli.jobs.progress import Progress, silent
+from crnr_cli.jobs.spread import Spread, here
 from crnr_cli.methods import Method, NonNegative, make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.metrics import wilson
@@ -97,8 +98,58 @@ class TuneReport:
     built: BuildReport | None = None
 
 
+@dataclass
+class FoldedSamples:
+    """The raw samples sorted by class, the fold of each, and how unit vectors are made of them."""
+
+    raw: Array
+    class_index: Array
+    fold_of: Array
+    recipe: Recipe
+    dtype: str
+    _kept: tuple[float, int | None, dict[int, Fold]] | None = None  # the folds made of one recipe
+
+    @property
+    def count(self) -> int:
+        return int(self.fold_of.max()) + 1
+
+    def fold(self, power: float, pca: int | None, number: int) -> Fold:
+        """As unit vectors. Kept until another recipe is asked for: its products serve all methods."""
+        kept = self._kept  # read once: a worker's threads share this object
+        if kept is None:
+            _refuse_too_large(self.raw, self.count)
+        if kept is None or kept[:2] != (power, pca):
+            kept = self._kept = (power, pca, {})
+        folds = kept[2]
+        if number not in folds:
+            folds[number] = self._made(power, pca, number)
+        return folds[number]
+
+    def _made(self, power: float, pca: int | None, number: int) -> Fold:
+        held_back = self.fold_of == number
+        # Principal axes are fitted without the samples held back.
+        axes = None if pca is None else principal_axes(self.raw[~held_back], pca, power)
+        vectors, _ = replace(self.recipe, power=power, pca=axes).unit_vectors(self.raw, self.dtype)
+        return Fold.split(vectors, self.class_index, held_back)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A method on one fold of one recipe: what is done at a time."""
+
+    number: int  # of the method and the recipe, among all
+    method: Method
+    power: float
+    pca: int | None
+    fold: int
+
+
 def tune(
-    names: Sequence[str], options: TuneOptions, output: Path | None = None, progress: Progress = silent
+    names: Sequence[str],
+    options: TuneOptions,
+    output: Path | None = None,
+    progress: Progress = silent,
+    spread: Spread = here,
 ) -> TuneReport:
     """Try all settings on the source alone, and build a gallery with the chosen one if there is an output."""
     started = time.perf_counter()
@@ -107,39 +158,39 @@ def tune(
     _methods(options.methods)  # refuses a name that is none before anything is read
     source = open_source(names, options.build.keys, nul_separated=options.build.nul_separated)
     labelled = read_samples(source, options.build, progress, raw=True)
-    report = tune_samples(labelled, options, progress)
+    report = tune_samples(labelled, options, progress, spread)
     return replace(report, built=_build(labelled, report, options, output, started) if output else None)
 
 
-def tune_samples(labelled: LabelledVectors, options: TuneOptions, progress: Progress = silent) -> TuneReport:
+def tune_samples(
+    labelled: LabelledVectors, options: TuneOptions, progress: Progress = silent, spread: Spread = here
+) -> TuneReport:
     """The same for samples at hand, as raw values."""
     started = time.perf_counter()
     class_index = np.unique(np.array(labelled.labels), return_inverse=True)[1]
     order = np.argsort(class_index, kind="stable")
-    raw, class_index = labelled.vectors[order], class_index[order]
+    class_index = class_index[order]
     fold_of = stratified_folds(class_index, _fold_count(class_index, options.folds))
-    _refuse_too_large(raw, int(fold_of.max()) + 1)
+    samples = FoldedSamples(
+        labelled.vectors[order], class_index, fold_of, labelled.recipe, options.build.dtype
+    )
     recipes = [(power, pca) for pca in options.pcas for power in options.powers]
     methods = _methods(options.methods)
     trials: list[Trial] = []
-    for turn, (power, pca) in enumerate(recipes):
-        folds = _folds(
-            raw, class_index, fold_of, replace(labelled.recipe, power=power), pca, options.build.dtype
-        )
-        for done, method in enumerate(methods):
-            # Every recipe has its share of the time, and the paper's setting is always tried.
-            share = None if options.budget is None else options.budget * (turn + 1) / len(recipes)
-            if done and share is not None and time.perf_counter() - started > share:
-                break
-            trials += _trials(folds, method, power, pca)
-            progress("tuning", turn * len(methods) + done + 1, len(recipes) * len(methods))
+    right: list[Array] = []  # of the folds so far
+    for done, found in spread(_right, samples, _passes(recipes, methods, samples.count, options, started)):
+        right.append(found)
+        if len(right) == samples.count:
+            trials += _trials(done, right)
+            right = []
+            progress("tuning", done.number + 1, len(recipes) * len(methods))
     paper = next(trial for trial in trials if trial.setting.method == PAPER)
     settings = len(recipes) * sum(len(_variants(method)) for method in methods)
     return TuneReport(
         trials=sorted(trials, key=lambda trial: -trial.accuracy),
         paper=paper,
         chosen=choose(trials, paper),
-        folds=len(folds),
+        folds=samples.count,
         untried=settings - len(trials),
         seconds=time.perf_counter() - started,
         left_out=labelled.left_out,
@@ -198,10 +249,35 @@ def _variants(method: Method) -> list[Method]:
     return [method]
 
 
-def _trials(folds: Sequence[Fold], method: Method, power: float, pca: int | None) -> list[Trial]:
-    right = np.hstack([fold.winners(method, ITERATIONS) == fold.truth for fold in folds])
-    settings = [Setting(variant, power, pca) for variant in _variants(method)]
-    return [Trial(setting, row) for setting, row in zip(settings, right, strict=True)]
+def _passes(
+    recipes: Sequence[tuple[float, int | None]],
+    methods: Sequence[Method],
+    folds: int,
+    options: TuneOptions,
+    started: float,
+) -> Iterator[Pass]:
+    """What to do, as long as there is time when it is asked for; no method stops between its folds."""
+    for turn, (power, pca) in enumerate(recipes):
+        for index, method in enumerate(methods):
+            # Every recipe has its share of the time, and the paper's setting is always tried.
+            share = None if options.budget is None else options.budget * (turn + 1) / len(recipes)
+            if index and share is not None and time.perf_counter() - started > share:
+                break
+            for fold in range(folds):
+                yield Pass(turn * len(methods) + index, method, power, pca, fold)
+
+
+def _right(samples: FoldedSamples, this: Pass) -> Array:
+    """(variants, held back): which of the samples held back are labelled right."""
+    fold = samples.fold(this.power, this.pca, this.fold)
+    right: Array = fold.winners(this.method, ITERATIONS) == fold.truth
+    return right
+
+
+def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
+    """Of all variants, from what was right in every fold."""
+    settings = [Setting(variant, done.power, done.pca) for variant in _variants(done.method)]
+    return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
 
 def _fold_count(class_index: Array, wanted: int) -> int:
@@ -220,21 +296,6 @@ def _refuse_too_large(raw: Array, folds: int) -> None:
     products = 8 * n_kept * n_kept * (folds + 3) if n_kept <= 2 * d else 0  # in float64, and 3 to factorize
     needed = 8 * n * d + products
     memory.require(needed, f"tuning on {n} samples of {d} numbers", "use a smaller --size or fewer samples")
-
-
-def _folds(
-    raw: Array, class_index: Array, fold_of: Array, recipe: Recipe, pca: int | None, dtype: str
-) -> list[Fold]:
-    """The folds as unit vectors; principal axes are fitted without the samples held back."""
-    folds = []
-    vectors, _ = recipe.unit_vectors(raw, dtype)
-    for fold in range(int(fold_of.max()) + 1):
-        held_back = fold_of == fold
-        if pca is not None:
-            axes = principal_axes(raw[~held_back], pca, recipe.power)
-            vectors, _ = replace(recipe, pca=axes).unit_vectors(raw, dtype)
-        folds.append(Fold.split(vectors, class_index, held_back))
-    return folds
 
 
 def _build(

@@ -1,0 +1,212 @@
+"""What spreading `classify` over workers gives, and on paper how far it goes. `scale.py workers` runs this.
+
+The pictures are those of sample_data, shifted by some pixels: as many as are wanted, all different, and as
+large on disk as digits are.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from distributed.protocol.pickle import dumps, loads
+from PIL import Image
+
+from crnr_cli import __version__
+from crnr_cli.features import Keys
+from crnr_cli.gallery import Gallery, load_gallery
+from crnr_cli.jobs.classify import QueryOptions, answer, classify, queries_at_once
+from crnr_cli.jobs.cluster import connected
+from crnr_cli.jobs.cluster_classify import MOST_BATCHES, Part, Task, _parts, answer_part, answering
+from crnr_cli.results import CsvWriter
+from crnr_cli.sources import Pictures, fingerprint, open_source
+
+SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
+CRNR = [sys.executable, "-m", "crnr_cli"]
+SHIFTS = 9  # in each direction, -4 to 4 pixels
+NO_OPS = 2000
+GALLERY, QUERIES, OUTPUT = Path("gallery.h5"), Path("queries"), Path("out.csv")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One way to classify the same pictures."""
+
+    how: str
+    seconds: float  # of the command, from its start to its end
+    working: float | None = None  # of the job alone, on a cluster that is there
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the estimate is made of. Seconds and bytes."""
+
+    queries_a_task: int
+    task_bytes: int  # client to scheduler to worker
+    answer_bytes: int  # and back
+    task_seconds: float  # a task on a worker that has its gallery
+    scheduler_seconds: float  # a task that does nothing
+    gallery_seconds: float  # to load it, from a disk that has it in memory
+    gallery_bytes: int
+    picture_bytes: float  # a query
+    listing_seconds: float  # a query, in the client
+    listing_bytes: float  # likewise, of its memory
+    row_seconds: float  # a query, in the client, to unpack and to write it
+    row_bytes: float
+
+
+def make_files(count: int) -> None:
+    """A gallery, and so many pictures to classify, in the current folder."""
+    subprocess.run([*CRNR, "build", "-q", str(SAMPLE_DATA / "gallery"), "-o", str(GALLERY)], check=True)
+    originals = [np.asarray(Image.open(path)) for path in sorted((SAMPLE_DATA / "queries").rglob("*.png"))]
+    if count > len(originals) * SHIFTS**2:
+        sys.exit(f"at most {len(originals) * SHIFTS**2} pictures")
+    QUERIES.mkdir()
+    for number in range(count):
+        shift, original = divmod(number, len(originals))
+        down, right = divmod(shift, SHIFTS)
+        moved = np.roll(originals[original], (down - SHIFTS // 2, right - SHIFTS // 2), axis=(0, 1))
+        Image.fromarray(moved).save(QUERIES / f"{number:05}.png")
+
+
+def runs() -> list[Run]:
+    """Every way by its command, those with a cluster also by the job alone."""
+    found = [
+        Run("one process, --jobs 1", _command("--jobs", "1")),
+        Run("one process", _command()),
+    ]
+    for count in (1, 2):
+        with connected(f"local:{count}") as cluster:
+            job = partial(classify, [str(QUERIES)], GALLERY, OUTPUT, QueryOptions())
+            working = _seconds(partial(job, answered_by=answering(cluster, GALLERY)))
+        where = f"local:{count}"
+        found.append(Run(f"--dask {where}", _command("--dask", where), working))
+    return found
+
+
+def measure() -> Measured:
+    gallery = load_gallery(GALLERY)
+    tracemalloc.start()
+    source = open_source([str(QUERIES)], Keys())
+    listing_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert isinstance(source, Pictures)
+    listing_seconds = _seconds(lambda: fingerprint(open_source([str(QUERIES)], Keys())))
+    part = next(_parts(source, queries_at_once(gallery), 0, MOST_BATCHES))
+    task = Task(GALLERY.resolve(), gallery.sha256, QueryOptions(jobs=1))
+    with connected("local:1") as cluster:
+        list(cluster.in_order(_timed, task, [Part(part.files[:1])]))  # it loads its gallery
+        ((_, task_seconds),) = cluster.in_order(_timed, task, [part])
+    with connected("local:2") as cluster:
+        client = cluster._client
+        client.gather(client.map(_nothing, range(10), pure=False))
+        scheduled = _seconds(lambda: client.gather(client.map(_nothing, range(NO_OPS), pure=False)))
+    received = dumps(list(answer(gallery, Pictures(part.files), task.options)))
+    row_seconds, row_bytes = _writing(gallery, received)
+    size = len(part.files)
+    return Measured(
+        queries_a_task=size,
+        task_bytes=len(dumps((__version__, answer_part, task, part))),
+        answer_bytes=len(received),
+        task_seconds=task_seconds,
+        scheduler_seconds=scheduled / NO_OPS,
+        gallery_seconds=_seconds(lambda: load_gallery(GALLERY)),
+        gallery_bytes=GALLERY.stat().st_size,
+        picture_bytes=sum(Path(file.path).stat().st_size for file in part.files) / size,
+        listing_seconds=listing_seconds / len(source),
+        listing_bytes=listing_bytes / len(source),
+        row_seconds=row_seconds / size,
+        row_bytes=row_bytes / size,
+    )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Arithmetic from what was measured, in seconds and bytes: nothing of it was run."""
+
+    workers: int
+    queries: int
+    listing: float  # by the client, before anything else
+    computing: float  # by every worker, with its gallery's load
+    loading: float
+    scheduling: float  # by the scheduler, at the same time
+    writing: float  # by the client, likewise
+    scheduler_bytes: float  # through the scheduler, there and back
+    picture_bytes: float  # read by all workers
+    gallery_bytes: float  # likewise
+    csv_bytes: float
+    client_memory: float
+    limits: dict[str, float]  # what does not shrink, and how many workers are then done as soon
+
+    @property
+    def spreading(self) -> float:
+        """All that goes on at once takes as long as the longest."""
+        return max(self.computing, self.scheduling, self.writing)
+
+    @property
+    def limit(self) -> str:
+        return min(self.limits, key=lambda name: self.limits[name])
+
+
+def estimate(m: Measured, workers: int, queries: int) -> Estimate:
+    tasks = queries / m.queries_a_task
+    answered = tasks * m.task_seconds  # by one worker
+    listing, writing = queries * m.listing_seconds, queries * m.row_seconds
+    scheduling = tasks * m.scheduler_seconds
+    return Estimate(
+        workers=workers,
+        queries=queries,
+        listing=listing,
+        computing=answered / workers + m.gallery_seconds,
+        loading=m.gallery_seconds,
+        scheduling=scheduling,
+        writing=writing,
+        scheduler_bytes=tasks * (m.task_bytes + m.answer_bytes),
+        picture_bytes=queries * m.picture_bytes,
+        gallery_bytes=workers * m.gallery_bytes,
+        csv_bytes=queries * m.row_bytes,
+        client_memory=queries * m.listing_bytes,
+        limits={
+            "the client's listing": answered / listing,
+            "the client's writing": answered / writing,
+            "the scheduler": answered / scheduling,
+            "the gallery's load": answered / m.gallery_seconds,
+        },
+    )
+
+
+def _timed(task: Task, part: Part) -> float:
+    """Runs on a worker."""
+    return _seconds(lambda: answer_part(task, part))
+
+
+def _nothing(number: int) -> int:
+    """Likewise."""
+    return number
+
+
+def _writing(gallery: Gallery, received: bytes) -> tuple[float, int]:
+    """Seconds and bytes of all rows, from the answers as they come from a worker."""
+    file = io.BytesIO()
+    writer = CsvWriter(file, gallery.classes, gallery.dtype, None)
+    seconds = _seconds(lambda: [writer.write(answers) for answers in loads(received)])
+    return seconds, file.tell()
+
+
+def _command(*options: str) -> float:
+    command = [*CRNR, "classify", "-q", str(QUERIES), "-o", str(OUTPUT), *options]
+    return _seconds(lambda: subprocess.run(command, check=True))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

@@ -1,0 +1,36 @@
+"""The option --dask: where commands find their cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from crnr_cli.cli.console import say
+
+if TYPE_CHECKING:
+    from crnr_cli.jobs.cluster import Cluster
+    from crnr_cli.jobs.spread import Spread
+
+
+@contextmanager
+def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
+    """The cluster, whose size and dashboard are told; None where none was asked for."""
+    if where is None:
+        yield None
+        return
+    from crnr_cli.jobs.cluster import connected
+
+    with connected(where) as cluster:
+        if not quiet:
+            say(f"{cluster.n_workers} workers; dashboard: {cluster.dashboard}")
+        yield cluster
+
+
+@contextmanager
+def spreading(where: str | None, quiet: bool) -> Iterator[Spread]:
+    """Over the workers of the cluster, or in this process."""
+    from crnr_cli.jobs.spread import here
+
+    with joined(where, quiet) as cluster:
+        yield cluster.spread if cluster else here
