@@ -186,6 +186,12 @@ def test_remove_equals_a_build_of_the_rest(built: Shell) -> None:
             + ", ...",
         ),
         (
+            ["--sample", "bee/3.png"],
+            1,
+            "gallery.h5: no sample is called bee/3.png; "
+            "the closest are gallery/bee/3.png, gallery/bee/2.png, gallery/bee/1.png",
+        ),
+        (
             ["--class", "ant", "--class", "bee", "--class", "cow"],
             1,
             "gallery.h5: nothing would be left in it; delete the file instead",
