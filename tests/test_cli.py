@@ -421,7 +421,10 @@ def test_a_pipe_whose_reader_leaves_is_quiet(built: Path) -> None:
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("command", ["evaluate queries", "info", "explain queries/cat/0.png"])
+@pytest.mark.parametrize(
+    "command",
+    ["evaluate queries", "info", "explain queries/cat/0.png", "--help", "build --help", "--version"],
+)
 def test_tables_whose_reader_leaves_are_quiet_too(built: Path, command: str) -> None:
     done = in_shell(f"crnr {command} | true", built)
     assert done.returncode in (0, 141)
