@@ -316,6 +316,47 @@ def test_an_error_is_one_line_and_leaves_nothing(
     assert sorted(pictures.rglob("*")) == before
 
 
+@pytest.mark.parametrize("command", ["build", "compare", "tune"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["g.npz", "--size", "8"], "--size is for pictures, and these are features already"),
+        (["g.npz", "--color"], "--color is for pictures, and these are features already"),
+        *(
+            (
+                ["gallery", option, "rows"],
+                "--features-key, --labels-key and --samples are for feature files, and these are pictures",
+            )
+            for option in ("--features-key", "--labels-key", "--samples")
+        ),
+    ],
+    ids=lambda value: value[1] if isinstance(value, list) else "",
+)
+def test_an_option_that_does_not_apply_is_refused(
+    crnr: Crnr, pictures: Path, command: str, arguments: list[str], message: str
+) -> None:
+    np.savez("g.npz", features=np.eye(4), labels=["a", "a", "b", "b"])
+    before = sorted(pictures.rglob("*"))
+    result = crnr(command, *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
+    assert sorted(pictures.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["compare", "tune"])
+@pytest.mark.parametrize("names", ["", "nn,", " ,nn"])
+def test_names_of_methods_may_not_be_empty(crnr: Crnr, pictures: Path, command: str, names: str) -> None:
+    result = crnr(command, "gallery", "--methods", names)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"--methods {names!r}: write names with commas between, such as crnr,nrc" in result.stderr
+
+
+def test_keys_of_a_test_source_go_with_one(crnr: Crnr, pictures: Path) -> None:
+    for option in ("--test-features-key", "--test-labels-key"):
+        result = crnr("compare", "gallery", option, "x")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "--test-features-key and --test-labels-key go with --test" in result.stderr
+
+
 def test_queries_of_another_dimension_are_refused_with_both_numbers(crnr: Crnr, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez("g.npz", features=rng.random((4, 5)), labels=["a", "a", "b", "b"])
