@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from crnr_cli import extras
 from crnr_cli.cli import app
+from crnr_cli.cli.explain import BAR
 from crnr_cli.gallery import load_gallery
 from crnr_cli.methods import make_method
 
@@ -171,3 +172,28 @@ def test_every_kind_of_method_can_be_compared_with(gallery, tmp_path, other):
     shown = runner.invoke(app, ["explain", QUERY, "-g", gallery, "--against", other])
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert f" by {other}, margin" in shown.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize("method", ["svm", "softmax"])
+def test_scores_are_shown_as_scores_and_the_most_wins(tmp_path, method):
+    scored = str(tmp_path / "scored.h5")
+    built = runner.invoke(app, ["build", str(SAMPLES / "gallery"), "--method", method, "-o", scored, "-q"])
+    assert built.exit_code == 0, built.stderr
+    page, drawing = tmp_path / "why.html", tmp_path / "why.svg"
+    answer = explained(QUERY, "-g", scored, "-o", str(page))["explanations"][0]
+    scores = {name: -residual for name, residual in answer["residuals"].items()}
+    first, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)
+    shown = runner.invoke(app, ["explain", QUERY, "-g", scored, "-o", str(drawing)]).stdout
+    assert f"{first} scores {scores[first]:.4f};\n{second} scores {scores[second]:.4f}." in shown
+    assert "score (most wins)" in shown
+    bars = {line.split()[0]: line.count("█") for line in shown.splitlines() if "█" in line}
+    assert bars[first] == BAR
+    low, high = min(scores.values()), max(scores.values())
+    assert bars[second] == int(BAR * (scores[second] - low) / (high - low))
+    assert f"{first} scores most, then {second}" in drawing.read_text()
+    html = page.read_text()
+    assert f"{first} scores {scores[first]:.3f}; {second} scores {scores[second]:.3f}" in html
+    assert '<th scope="col">score</th>' in html
+    for text in (shown, html, drawing.read_text()):
+        assert "leaves" not in text
+        assert "<!-- residual -->" not in text
