@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from mutations import mutated
 from PIL import Image
+from scipy.io import savemat
 from shell import Shell, make_features, make_pictures, picture, read_rows
 
 FORMATS = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
@@ -34,6 +35,12 @@ def make_hdf5(path: Path, labels: object = np.array([b"a", b"b", b"c"] * 4), **s
         file["paths"] = np.array([f"{i}.png".encode() for i in range(12)])
 
 
+def make_matlab(path: Path, *, packed: bool) -> None:
+    labels = np.array(["a", "b", "c"] * 4, dtype=object)
+    features = np.random.default_rng(0).random((12, 5))
+    savemat(path, {"features": features, "labels": labels}, do_compression=packed)
+
+
 def make_table(path: Path) -> None:
     lines = ["path,truth,label,residual,runner_up,margin,status,residual:a,residual:b"]
     for i in range(20):
@@ -51,14 +58,21 @@ MAKERS = {
     ),
     "texts.h5": ("features", lambda path: make_hdf5(path, ["a", "b", "c"] * 4)),
     "features.npz": ("features", make_features),
+    "plain.mat": ("features", lambda path: make_matlab(path, packed=False)),
+    "packed.mat": ("features", lambda path: make_matlab(path, packed=True)),
     "table.csv": ("table", make_table),
     **{
         f"picture.{suffix}": ("picture", lambda path: picture(0, 1, (40, 30)).save(path))
         for suffix in FORMATS
     },
 }
-# The gallery is the riskiest input, and the one with the most to lose; texts take a process each.
-WEIGHTS = dict.fromkeys(MAKERS, 1.0) | {"gallery.h5": 3.0, "texts.h5": 0.1}
+# The gallery is the riskiest input, and the one with the most to lose; some take a process each.
+WEIGHTS = dict.fromkeys(MAKERS, 1.0) | {
+    "gallery.h5": 3.0,
+    "texts.h5": 0.1,
+    "plain.mat": 0.1,
+    "packed.mat": 0.1,
+}
 
 
 @pytest.mark.slow
