@@ -297,6 +297,12 @@ def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Crnr, pictur
             ["build", "gallery", "--method", "nrc", "--lam", "1"], 2, "nrc has no parameter lam", id="lam"
         ),
         pytest.param(["build", "gallery", "--mu", "0"], 2, "crnr: mu must be above 0, not 0", id="mu"),
+        pytest.param(
+            ["evaluate", "out.csv", "queries"],
+            2,
+            "give predictions CSVs or labelled queries, not both at once",
+            id="CSV and queries",
+        ),
         pytest.param(["build", "gallery", "-o", "empty"], 1, "empty: is a directory", id="output a folder"),
         pytest.param(["build", "gallery", "-o", "x/y.h5"], 1, "there is no directory x", id="output nowhere"),
     ],
@@ -348,6 +354,14 @@ def test_names_of_methods_may_not_be_empty(crnr: Crnr, pictures: Path, command: 
     result = crnr(command, "gallery", "--methods", names)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"--methods {names!r}: write names with commas between, such as crnr,nrc" in result.stderr
+
+
+@pytest.mark.parametrize("size", ["0", "8x", "8x8x8", "-4", "big"])
+def test_a_size_that_is_none_is_refused(crnr: Crnr, pictures: Path, size: str) -> None:
+    result = crnr("build", "gallery", f"--size={size}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{size!r} is not a size; write 32 or 32x24" in result.stderr
+    assert not Path("gallery.h5").exists()
 
 
 def test_keys_of_a_test_source_go_with_one(crnr: Crnr, pictures: Path) -> None:

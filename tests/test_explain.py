@@ -197,3 +197,35 @@ def test_scores_are_shown_as_scores_and_the_most_wins(tmp_path, method):
     for text in (shown, html, drawing.read_text()):
         assert "leaves" not in text
         assert "<!-- residual -->" not in text
+
+
+def test_of_many_classes_the_best_are_shown_and_the_true_one(tmp_path):
+    """20 classes, and a query whose true class is the worst of them."""
+    rng = np.random.default_rng(0)
+    names = [f"class {i:02}" for i in range(20)]
+    np.savez(tmp_path / "g.npz", features=np.eye(20), labels=names)
+    query = np.linspace(2, 1, 20) + 0.001 * rng.random(20)
+    np.savez(tmp_path / "q.npz", features=query[np.newaxis], labels=names[-1:])
+    gallery, picture = str(tmp_path / "g.h5"), tmp_path / "why.svg"
+    runner.invoke(app, ["build", str(tmp_path / "g.npz"), "-o", gallery, "-q"])
+    shown = runner.invoke(app, ["explain", str(tmp_path / "q.npz"), "-g", gallery, "-o", str(picture)])
+    assert shown.exit_code == 0, shown.stderr
+    table = shown.stdout.partition("carries the code")[0]
+    assert [name for name in names if f" {name} " in table] == [*names[:12], names[-1]]
+    assert "7 more classes leave more" in table
+    drawn = picture.read_text()
+    assert [name for name in names if f"<!-- {name} -->" in drawn] == names[:2]  # there is no room for more
+
+
+def test_a_row_far_down_is_the_row_that_is_explained(tmp_path):
+    """Beyond the first batch that is read."""
+    np.savez(tmp_path / "g.npz", features=np.eye(3), labels=["a", "b", "c"])
+    features = np.tile([3.0, 1, 0], (1030, 1))
+    features[1027] = [0, 1, 3]
+    np.savez(tmp_path / "q.npz", features=features)
+    runner.invoke(app, ["build", str(tmp_path / "g.npz"), "-o", str(tmp_path / "g.h5"), "-q"])
+    labels = [
+        explained(f"{tmp_path}/q.npz#{row}", "-g", str(tmp_path / "g.h5"))["explanations"][0]["label"]
+        for row in (1026, 1027, 1028)
+    ]
+    assert labels == ["a", "c", "a"]

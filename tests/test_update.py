@@ -12,6 +12,7 @@ from shell import Shell, make_features, make_pictures, picture, read_rows
 
 from crnr_cli.gallery import Gallery, load_gallery
 from crnr_cli.jobs import build as build_job
+from crnr_cli.rejection import calibrate
 
 
 @pytest.fixture
@@ -51,6 +52,17 @@ def test_add_equals_a_build_of_everything(built: Shell) -> None:
         Path(path + ".hidden").rename(path)
     built.crnr("build", "gallery", "-o", "fresh.h5")
     assert_equal("gallery.h5", "fresh.h5")
+
+
+def test_a_calibrated_gallery_is_calibrated_anew_with_the_new_samples(built: Shell) -> None:
+    built.crnr("build", "gallery", "--calibrate", "-q")
+    make_pictures(built.here / "gallery", first=20)
+    assert built.crnr("add", "gallery.h5", "gallery", "-q").exit == 0
+    added = load_gallery(Path("gallery.h5"))
+    assert added.calibration is not None
+    assert added.calibration.origin == "24 gallery samples left out in 20 parts of 20"
+    expected = calibrate(added.samples, added.method).standouts
+    np.testing.assert_array_equal(added.calibration.standouts, expected)
 
 
 def test_add_takes_the_place_of_a_sample_of_that_name(built: Shell) -> None:
