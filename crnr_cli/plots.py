@@ -49,11 +49,12 @@ class Panel:
     """One method's answer to one query."""
 
     title: str
-    residuals: Array  # (K,)
+    values: Array  # (K,)
     code: Array | None  # (n,)
     label: int
     runner_up: int
-    measure: str = "residual"
+    measure: str  # what the values are
+    wins: str  # why the label is the label, in two words
 
 
 def explanation(
@@ -62,7 +63,7 @@ def explanation(
     classes: Sequence[str],
     pictures: Sequence[tuple[str, Array, int | None]],
 ) -> Figure:
-    """The code over the gallery and the residual of every class, a row for each method.
+    """The code over the gallery and the residual or score of every class, a row for each method.
 
     `pictures` are (words, RGB, class) of the query, which has no class, and of gallery samples.
     """
@@ -80,7 +81,7 @@ def explanation(
     grid = parts[-1, 0].subplots(len(panels), 2, squeeze=False, width_ratios=[1.5, 1])
     for (left, right), panel in zip(grid, panels, strict=True):
         _code(left, panel, edges, classes, colors)
-        _residuals(right, panel, classes, colors)
+        _values(right, panel, classes, colors)
     return figure
 
 
@@ -124,15 +125,15 @@ def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors
     _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "gallery samples, by class")
 
 
-def _residuals(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
+def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
     _plain(axes)
-    axes.bar(np.arange(len(classes)), panel.residuals, color=colors, width=0.8)
-    low, high = float(panel.residuals.min()), float(panel.residuals.max())
-    axes.set_ylim(min(0.0, low * 1.1), high + 0.12 * (high - min(0.0, low)))
-    above = panel.residuals[panel.label] + 0.035 * (high - min(0.0, low))
+    axes.bar(np.arange(len(classes)), panel.values, color=colors, width=0.8)
+    low, high = min(0.0, float(panel.values.min())), max(0.0, float(panel.values.max()))
+    axes.set_ylim(low * 1.1, high + 0.12 * (high - low))
+    above = max(0.0, panel.values[panel.label]) + 0.035 * (high - low)
     axes.plot(panel.label, above, "v", color=colors[panel.label], markersize=7, clip_on=False)
     axes.set_title(
-        f"{classes[panel.label]} leaves least, then {classes[panel.runner_up]}", fontsize=11, loc="left"
+        f"{classes[panel.label]} {panel.wins}, then {classes[panel.runner_up]}", fontsize=11, loc="left"
     )
     axes.set_ylabel(panel.measure)
     _name_places(axes, np.arange(len(classes)), panel, classes, colors, "class")

@@ -82,6 +82,10 @@ def open_source(names: Sequence[str], keys: Keys, *, nul_separated: bool = False
     feature_files = [path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and _is_file(path)]
     if feature_files and len(feature_files) < len(names):
         raise UsageError("give pictures or feature files, not both at once")
+    if keys != Keys() and not feature_files:
+        raise UsageError(
+            "--features-key, --labels-key and --samples are for feature files, and these are pictures"
+        )
     source = _features(feature_files, keys) if feature_files else _pictures(names, nul_separated)
     if not len(source):
         raise DataError(f"nothing to do in {', '.join(names)}: no files found there")

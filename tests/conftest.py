@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 # Small problems on many test processes: threads of BLAS would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from PIL import Image
 from shell import Shell
 from typer.testing import CliRunner, Result
@@ -26,6 +28,12 @@ CLUSTER = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 SAMPLE_DATA = ROOT / "sample_data"
+
+# A shell that runs us in the background has SIGINT ignored, in us and in all that we start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+# What a busy machine takes for an example is no property of the code.
+settings.register_profile("crnr", deadline=None)
+settings.load_profile("crnr")
 
 
 class Crnr:

@@ -1,10 +1,12 @@
 """Opens many damaged copies of a file, one after the other; run as a process by test_hostile_files.py.
 
-A crash, a hang or an exception that is not ours ends the process, and its last words are the seed.
+A crash, a hang, too much memory or an exception that is not ours ends the process, and its last words are
+the seed.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import signal
@@ -23,7 +25,10 @@ from crnr_cli.jobs.classify import QueryOptions
 from crnr_cli.jobs.evaluate import evaluate
 from crnr_cli.pixels import Form
 
-SECONDS = 10  # 5 on a machine that does nothing else
+# What one file may take, together with the processes that are started for it.
+CPU_SECONDS = 5.0  # which others on the machine do not lengthen, as they do
+WALL_SECONDS = 20.0
+MEGABYTES = 1024
 
 
 def mutated(data: bytes, seed: int) -> tuple[bytes, bool]:
@@ -91,9 +96,21 @@ OPEN: dict[str, Callable[[Path], object]] = {
 CHECKSUMMED = {".png", ".npz"}  # and galleries: what opens at all is what it was
 
 
+def cpu_seconds() -> float:
+    """Of this process and of those it has started and waited for."""
+    return sum(os.times()[:4])
+
+
+def peak_megabytes() -> float:
+    """The most that this process, or one that it has started and waited for, ever held."""
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(who).ru_maxrss for who in whose) / 1024
+
+
 def main() -> None:
     kind, name, first, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for number in (signal.SIGALRM, signal.SIGPROF):  # the end of the process, even inside a C library
+        signal.signal(number, signal.SIG_DFL)
     data = name.read_bytes()
     whole = OPEN[kind](name)
     damaged = name.with_name("damaged" + name.suffix)
@@ -102,7 +119,9 @@ def main() -> None:
         print(seed, flush=True)  # noqa: T201, if it is the last one, it is the culprit
         content, cut = mutated(data, seed)
         damaged.write_bytes(content)
-        signal.alarm(SECONDS)
+        before = cpu_seconds()
+        signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
         try:
             with np.errstate(all="ignore"):
                 opened = OPEN[kind](damaged)
@@ -112,9 +131,10 @@ def main() -> None:
             faithful = kind == "gallery" or name.suffix in CHECKSUMMED or (cut and kind == "picture")
             assert not faithful or opened == whole, "opened, and is not what it was"
             ends["opened"] += 1
-        signal.alarm(0)
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    assert megabytes < 1024, f"took {megabytes:.0f} MB"
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert cpu_seconds() - before < CPU_SECONDS, f"took {cpu_seconds() - before:.1f} s"
+        assert peak_megabytes() < MEGABYTES, f"took {peak_megabytes():.0f} MB"
     print(dict(ends))  # noqa: T201
 
 

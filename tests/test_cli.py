@@ -297,6 +297,12 @@ def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Crnr, pictur
             ["build", "gallery", "--method", "nrc", "--lam", "1"], 2, "nrc has no parameter lam", id="lam"
         ),
         pytest.param(["build", "gallery", "--mu", "0"], 2, "crnr: mu must be above 0, not 0", id="mu"),
+        pytest.param(
+            ["evaluate", "out.csv", "queries"],
+            2,
+            "give predictions CSVs or labelled queries, not both at once",
+            id="CSV and queries",
+        ),
         pytest.param(["build", "gallery", "-o", "empty"], 1, "empty: is a directory", id="output a folder"),
         pytest.param(["build", "gallery", "-o", "x/y.h5"], 1, "there is no directory x", id="output nowhere"),
     ],
@@ -314,6 +320,55 @@ def test_an_error_is_one_line_and_leaves_nothing(
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert sorted(pictures.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["build", "compare", "tune"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["g.npz", "--size", "8"], "--size is for pictures, and these are features already"),
+        (["g.npz", "--color"], "--color is for pictures, and these are features already"),
+        *(
+            (
+                ["gallery", option, "rows"],
+                "--features-key, --labels-key and --samples are for feature files, and these are pictures",
+            )
+            for option in ("--features-key", "--labels-key", "--samples")
+        ),
+    ],
+    ids=lambda value: value[1] if isinstance(value, list) else "",
+)
+def test_an_option_that_does_not_apply_is_refused(
+    crnr: Crnr, pictures: Path, command: str, arguments: list[str], message: str
+) -> None:
+    np.savez("g.npz", features=np.eye(4), labels=["a", "a", "b", "b"])
+    before = sorted(pictures.rglob("*"))
+    result = crnr(command, *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
+    assert sorted(pictures.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["compare", "tune"])
+@pytest.mark.parametrize("names", ["", "nn,", " ,nn"])
+def test_names_of_methods_may_not_be_empty(crnr: Crnr, pictures: Path, command: str, names: str) -> None:
+    result = crnr(command, "gallery", "--methods", names)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"--methods {names!r}: write names with commas between, such as crnr,nrc" in result.stderr
+
+
+@pytest.mark.parametrize("size", ["0", "8x", "8x8x8", "-4", "big"])
+def test_a_size_that_is_none_is_refused(crnr: Crnr, pictures: Path, size: str) -> None:
+    result = crnr("build", "gallery", f"--size={size}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{size!r} is not a size; write 32 or 32x24" in result.stderr
+    assert not Path("gallery.h5").exists()
+
+
+def test_keys_of_a_test_source_go_with_one(crnr: Crnr, pictures: Path) -> None:
+    for option in ("--test-features-key", "--test-labels-key"):
+        result = crnr("compare", "gallery", option, "x")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "--test-features-key and --test-labels-key go with --test" in result.stderr
 
 
 def test_queries_of_another_dimension_are_refused_with_both_numbers(crnr: Crnr, tmp_path: Path) -> None:
@@ -421,7 +476,10 @@ def test_a_pipe_whose_reader_leaves_is_quiet(built: Path) -> None:
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("command", ["evaluate queries", "info", "explain queries/cat/0.png"])
+@pytest.mark.parametrize(
+    "command",
+    ["evaluate queries", "info", "explain queries/cat/0.png", "--help", "build --help", "--version"],
+)
 def test_tables_whose_reader_leaves_are_quiet_too(built: Path, command: str) -> None:
     done = in_shell(f"crnr {command} | true", built)
     assert done.returncode in (0, 141)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from crnr_cli import extras
 from crnr_cli.cli import app
+from crnr_cli.cli.explain import BAR
 from crnr_cli.gallery import load_gallery
 from crnr_cli.methods import make_method
 
@@ -171,3 +172,60 @@ def test_every_kind_of_method_can_be_compared_with(gallery, tmp_path, other):
     shown = runner.invoke(app, ["explain", QUERY, "-g", gallery, "--against", other])
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert f" by {other}, margin" in shown.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize("method", ["svm", "softmax"])
+def test_scores_are_shown_as_scores_and_the_most_wins(tmp_path, method):
+    scored = str(tmp_path / "scored.h5")
+    built = runner.invoke(app, ["build", str(SAMPLES / "gallery"), "--method", method, "-o", scored, "-q"])
+    assert built.exit_code == 0, built.stderr
+    page, drawing = tmp_path / "why.html", tmp_path / "why.svg"
+    answer = explained(QUERY, "-g", scored, "-o", str(page))["explanations"][0]
+    scores = {name: -residual for name, residual in answer["residuals"].items()}
+    first, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)
+    shown = runner.invoke(app, ["explain", QUERY, "-g", scored, "-o", str(drawing)]).stdout
+    assert f"{first} scores {scores[first]:.4f};\n{second} scores {scores[second]:.4f}." in shown
+    assert "score (most wins)" in shown
+    bars = {line.split()[0]: line.count("█") for line in shown.splitlines() if "█" in line}
+    assert bars[first] == BAR
+    low, high = min(scores.values()), max(scores.values())
+    assert bars[second] == int(BAR * (scores[second] - low) / (high - low))
+    assert f"{first} scores most, then {second}" in drawing.read_text()
+    html = page.read_text()
+    assert f"{first} scores {scores[first]:.3f}; {second} scores {scores[second]:.3f}" in html
+    assert '<th scope="col">score</th>' in html
+    for text in (shown, html, drawing.read_text()):
+        assert "leaves" not in text
+        assert "<!-- residual -->" not in text
+
+
+def test_of_many_classes_the_best_are_shown_and_the_true_one(tmp_path):
+    """20 classes, and a query whose true class is the worst of them."""
+    rng = np.random.default_rng(0)
+    names = [f"class {i:02}" for i in range(20)]
+    np.savez(tmp_path / "g.npz", features=np.eye(20), labels=names)
+    query = np.linspace(2, 1, 20) + 0.001 * rng.random(20)
+    np.savez(tmp_path / "q.npz", features=query[np.newaxis], labels=names[-1:])
+    gallery, picture = str(tmp_path / "g.h5"), tmp_path / "why.svg"
+    runner.invoke(app, ["build", str(tmp_path / "g.npz"), "-o", gallery, "-q"])
+    shown = runner.invoke(app, ["explain", str(tmp_path / "q.npz"), "-g", gallery, "-o", str(picture)])
+    assert shown.exit_code == 0, shown.stderr
+    table = shown.stdout.partition("carries the code")[0]
+    assert [name for name in names if f" {name} " in table] == [*names[:12], names[-1]]
+    assert "7 more classes leave more" in table
+    drawn = picture.read_text()
+    assert [name for name in names if f"<!-- {name} -->" in drawn] == names[:2]  # there is no room for more
+
+
+def test_a_row_far_down_is_the_row_that_is_explained(tmp_path):
+    """Beyond the first batch that is read."""
+    np.savez(tmp_path / "g.npz", features=np.eye(3), labels=["a", "b", "c"])
+    features = np.tile([3.0, 1, 0], (1030, 1))
+    features[1027] = [0, 1, 3]
+    np.savez(tmp_path / "q.npz", features=features)
+    runner.invoke(app, ["build", str(tmp_path / "g.npz"), "-o", str(tmp_path / "g.h5"), "-q"])
+    labels = [
+        explained(f"{tmp_path}/q.npz#{row}", "-g", str(tmp_path / "g.h5"))["explanations"][0]["label"]
+        for row in (1026, 1027, 1028)
+    ]
+    assert labels == ["a", "c", "a"]

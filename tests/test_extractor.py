@@ -358,6 +358,12 @@ def test_settings_that_do_not_fit(crnr: Crnr, photos: Path, said: list[str], wor
     assert refused.stderr.startswith(f"error: {words}")
 
 
+def test_numbers_that_are_none_are_refused(crnr: Crnr, photos: Path) -> None:
+    refused = crnr("build", "photos", "--extractor", "m.onnx", "--mean", "1,two,3")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--mean 1,two,3: write a number, or three with commas" in refused.stderr
+
+
 def test_a_file_that_is_no_model(crnr: Crnr, photos: Path) -> None:
     Path("m.onnx").write_text("hello")
     refused = crnr("build", "photos", "--extractor", "m.onnx")

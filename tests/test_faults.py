@@ -1389,6 +1389,11 @@ def test_fault_44_no_network(case: Case) -> None:
     assert case.files() == {"gallery", "watch", "gallery.h5", "out.csv"}
 
 
+GO_ON = (
+    "what is done is kept: --resume goes on from there, without --strict or with a higher --max-failure-rate"
+)
+
+
 def test_strict_stops_at_the_first_failure(shell: Shell) -> None:
     make_pictures(shell.here / "gallery")
     queries = make_queries()
@@ -1399,12 +1404,35 @@ def test_strict_stops_at_the_first_failure(shell: Shell) -> None:
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs are without an answer "
-        "and at most 0.00% may be\n"
+        f"and at most 0.00% may be; {GO_ON}\n"
     )
     assert shell.files() == {"gallery", "queries", "gallery.h5", "out.csv.part", "out.csv.part.journal"}
+    assert shell.crnr("classify", "queries", "--strict").err == (
+        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs are without an answer "
+        "and at most 0.00% may be\n"
+    )
     assert shell.crnr(*CLASSIFY, "--max-failure-rate", "0.2").exit == 1
     assert shell.crnr(*CLASSIFY, "--max-failure-rate", "0.4", "--resume").exit == 3
     assert shell.files() == {"gallery", "queries", "gallery.h5", "out.csv"}
+
+
+def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crnr_cli.jobs.classify.batch_size", lambda n_samples: 1)
+    make_pictures(shell.here / "gallery")
+    (make_queries() / "0.png").write_bytes(b"")
+    shell.crnr("build", "gallery", "-q")
+    assert shell.crnr(*CLASSIFY, "--strict").exit == 1
+    outcome = shell.crnr(*CLASSIFY, "--strict", "--resume")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == (
+        f"error: stopped, as 1 of 2 inputs are without an answer and at most 0.00% may be; {GO_ON}\n"
+    )
+    outcome = shell.crnr(*CLASSIFY, "--resume")
+    assert outcome.exit == 3
+    assert outcome.err.startswith("note: 1 of 2 inputs were answered before\n")
+    assert [row["status"] for row in read_rows(Path("out.csv"))] == ["empty_file", "ok"]
 
 
 def test_strict_build_stops_too(shell: Shell) -> None:

@@ -4,6 +4,7 @@ import ast
 import io
 import math
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from mutations import mutated
 from PIL import Image
+from scipy.io import savemat
 from shell import Shell, make_features, make_pictures, picture, read_rows
 
 FORMATS = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
@@ -33,6 +35,12 @@ def make_hdf5(path: Path, labels: object = np.array([b"a", b"b", b"c"] * 4), **s
         file["paths"] = np.array([f"{i}.png".encode() for i in range(12)])
 
 
+def make_matlab(path: Path, *, packed: bool) -> None:
+    labels = np.array(["a", "b", "c"] * 4, dtype=object)
+    features = np.random.default_rng(0).random((12, 5))
+    savemat(path, {"features": features, "labels": labels}, do_compression=packed)
+
+
 def make_table(path: Path) -> None:
     lines = ["path,truth,label,residual,runner_up,margin,status,residual:a,residual:b"]
     for i in range(20):
@@ -50,14 +58,21 @@ MAKERS = {
     ),
     "texts.h5": ("features", lambda path: make_hdf5(path, ["a", "b", "c"] * 4)),
     "features.npz": ("features", make_features),
+    "plain.mat": ("features", lambda path: make_matlab(path, packed=False)),
+    "packed.mat": ("features", lambda path: make_matlab(path, packed=True)),
     "table.csv": ("table", make_table),
     **{
         f"picture.{suffix}": ("picture", lambda path: picture(0, 1, (40, 30)).save(path))
         for suffix in FORMATS
     },
 }
-# The gallery is the riskiest input, and the one with the most to lose; texts take a process each.
-WEIGHTS = dict.fromkeys(MAKERS, 1.0) | {"gallery.h5": 3.0, "texts.h5": 0.1}
+# The gallery is the riskiest input, and the one with the most to lose; some take a process each.
+WEIGHTS = dict.fromkeys(MAKERS, 1.0) | {
+    "gallery.h5": 3.0,
+    "texts.h5": 0.1,
+    "plain.mat": 0.1,
+    "packed.mat": 0.1,
+}
 
 
 @pytest.mark.slow
@@ -75,6 +90,42 @@ def test_a_damaged_file_is_refused_or_is_what_it_was(
     assert len(seeds) == count
     assert ast.literal_eval(last).keys() <= {"refused", "opened"}
     assert ast.literal_eval(last)["refused"] > count / 20
+
+
+LESS_CPU, LESS_WALL = "CPU_SECONDS = 0.5", "WALL_SECONDS = 1"
+LESS_MEMORY = "MEGABYTES = peak_megabytes() + 150"
+WATCHED = {
+    "busy": (LESS_CPU, "while True: pass", -signal.SIGPROF, ""),
+    "busy elsewhere": (LESS_CPU, "run('while time.process_time() < 1: pass')", 1, "AssertionError: took "),
+    "idle": (LESS_WALL, "time.sleep(60)", -signal.SIGALRM, ""),
+    "large": (LESS_MEMORY, "b'x' * 2**28", 1, "AssertionError: took "),
+    "large elsewhere": (LESS_MEMORY, "run(\"b'x' * 2**28\")", 1, "AssertionError: took "),
+    "a traceback": ("", "[][0]", 1, "IndexError"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("limit", "deed", "code", "words"), WATCHED.values(), ids=WATCHED.keys())
+def test_what_watches_over_damaged_files_sees(
+    limit: str, deed: str, code: int, words: str, tmp_path: Path
+) -> None:
+    make_table(tmp_path / "table.csv")
+    script = f"""
+import subprocess, sys, time, mutations
+from mutations import peak_megabytes
+def run(code):
+    subprocess.run([sys.executable, "-c", "import time\\n" + code], check=True)
+def table(path):
+    if path.name == "damaged.csv":
+        {deed}
+mutations.OPEN["table"] = table
+{limit and "mutations." + limit}
+mutations.main()
+"""
+    command = [sys.executable, "-c", script, "table", str(tmp_path / "table.csv"), "7", "2"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, "7\n")
+    assert words in done.stderr
 
 
 def test_damaged_pictures_cost_a_row_each(shell: Shell) -> None:

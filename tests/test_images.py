@@ -228,3 +228,30 @@ def test_fifo_is_told_by_its_mode(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert status(tmp_path / "pipe")[0] == "not_regular"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        (np.array([[0, 257, 25_700, 65_535]], np.uint16), [0, 1, 100, 255]),
+        (np.array([[0, 0.5, 0.25, 1.0]], np.float32), [0, 128, 64, 255]),
+        (np.array([[0, 1.6, 100.0, 255.0]], np.float32), [0, 2, 100, 255]),
+        (np.array([[0, 1, 100, 255]], np.uint8), [0, 1, 100, 255]),
+    ],
+    ids=["16 bits", "floats of 0 to 1", "floats of 0 to 255", "8 bits"],
+)
+def test_a_network_gets_bytes_of_pictures_of_more_bits(
+    tmp_path: Path, numbers: np.ndarray, expected: list[int]
+) -> None:
+    Image.fromarray(numbers).save(tmp_path / "x.tif")
+    pixels = read_pixels(str(tmp_path / "x.tif"), Form(None, eight_bit=True))
+    assert not pixels.is_float
+    assert values(pixels).ravel().tolist() == expected
+
+
+def test_the_central_part_has_the_shape_that_is_asked_for(tmp_path: Path) -> None:
+    """Of 12 x 8 pixels the middle 8 x 8, and of these the middle half."""
+    whole = np.arange(96, dtype=np.uint8).reshape(8, 12)
+    Image.fromarray(whole).save(tmp_path / "x.png")
+    pixels = read_pixels(str(tmp_path / "x.png"), Form((4, 4), crop=0.5))
+    assert values(pixels)[..., 0].tolist() == whole[2:6, 4:8].tolist()

@@ -67,7 +67,7 @@ def test_nothing_to_resume_is_a_start(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == WHOLE
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_damage_to_what_was_left_behind_is_cut_off(tmp_path: Path, data: st.DataObject) -> None:
     """After a power loss either file may be short, or hold anything in the place of its last bytes."""

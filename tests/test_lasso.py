@@ -54,7 +54,7 @@ def test_the_last_step_is_the_answer_when_steps_run_out():
     assert code.gap.min() > 1e-9
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-4, 1.0), st.integers(0, 60))
 def test_gap_bounds_the_excess_of_any_code(seed, lam, nonzero):
     """Weak duality: whatever the code, its objective exceeds the least by no more than the gap."""

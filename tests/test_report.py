@@ -295,3 +295,18 @@ def test_a_run_without_one_answer_still_has_a_page(browser, tmp_path):
     assert browser.find_element("css selector", "h1").text == "0 of 0 labelled right"
     assert "truncated" in browser.find_element("css selector", "main").text
     assert no_complaint(browser)
+
+
+def test_a_gallery_that_is_damaged_or_another_adds_nothing(tmp_path):
+    """The scores are those of the CSV, whatever lies beside it."""
+    source = write_csv(tmp_path / "out.csv", [("q/1", "a", "a", 0.5), ("q/2", "b", "a", 0.1)])
+    gallery = tmp_path / "g.h5"
+    alone = evaluate_to_page(source, tmp_path / "r.html", "-g", str(gallery))
+    gallery.write_text("not a gallery")
+    assert evaluate_to_page(source, tmp_path / "r.html", "-g", str(gallery)) == alone
+    for names, facts in ((["x", "y"], False), (["a", "b"], True)):
+        np.savez(tmp_path / "g.npz", features=np.eye(2), labels=names)
+        runner.invoke(app, ["build", str(tmp_path / "g.npz"), "-o", str(gallery), "-q"])
+        page = evaluate_to_page(source, tmp_path / "r.html", "-g", str(gallery))
+        assert (page != alone) == facts
+        assert ("How the gallery was made" in page) == facts

@@ -84,7 +84,7 @@ curved_problems = st.one_of(
 
 
 @given(curved_problems)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_many_iterations_reach_the_minimum_that_nnls_finds(problem: tuple) -> None:
     X, edges, Y, lam = problem
     z = solvers.admm(solvers.factorize_dense(X, edges, lam, 0.5), Y, 5_000, tol=1e-12).z
@@ -94,7 +94,7 @@ def test_many_iterations_reach_the_minimum_that_nnls_finds(problem: tuple) -> No
 
 
 @given(curved_problems)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_many_iterations_meet_the_optimality_conditions(problem: tuple) -> None:
     X, edges, Y, lam = problem
     z = solvers.admm(solvers.factorize_low_rank(X, edges, lam, 0.5), Y, 5_000, tol=1e-12).z
@@ -107,7 +107,7 @@ def test_many_iterations_meet_the_optimality_conditions(problem: tuple) -> None:
 
 
 @given(problems, st.sampled_from([0.05, 0.1, 2.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_dense_and_low_rank_are_one(problem: tuple, mu: float) -> None:
     seed, sizes, d, lam = problem
     X, edges, Y = random_problem(seed, sizes, d)

@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from shell import make_pictures
 from typer.testing import CliRunner
 
 from crnr_cli import extras, memory
@@ -136,6 +137,18 @@ def test_a_budget_of_nothing_tries_the_papers_setting_alone(heavy_tails):
     assert {(trial["lam"], trial["mu"]) for trial in record["trials"]} == {(0.01, 0.1)}
     assert len(record["trials"]) == 12
     assert record["untried"] == 2 * 27 * 6
+    told = runner.invoke(app, ["tune", str(heavy_tails), "--budget", "0"]).stderr
+    assert f"note: the budget ended with {2 * 27 * 6} settings untried\n" in told
+
+
+def test_a_picture_that_is_left_out_makes_the_exit_code_3(tmp_path):
+    make_pictures(tmp_path / "g", per_class=3)
+    (tmp_path / "g" / "ant" / "empty.png").write_bytes(b"")
+    command = ["tune", str(tmp_path / "g"), "--budget", "0", "-o", str(tmp_path / "g.h5")]
+    result = runner.invoke(app, command)
+    assert result.exit_code == 3
+    assert f"left out: {tmp_path}/g/ant/empty.png: the file is empty\n" in result.stderr
+    assert runner.invoke(app, [*command, "--allow-skipped"]).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from shell import Shell, make_features, make_pictures, picture, read_rows
 
 from crnr_cli.gallery import Gallery, load_gallery
 from crnr_cli.jobs import build as build_job
+from crnr_cli.rejection import calibrate
 
 
 @pytest.fixture
@@ -51,6 +52,17 @@ def test_add_equals_a_build_of_everything(built: Shell) -> None:
         Path(path + ".hidden").rename(path)
     built.crnr("build", "gallery", "-o", "fresh.h5")
     assert_equal("gallery.h5", "fresh.h5")
+
+
+def test_a_calibrated_gallery_is_calibrated_anew_with_the_new_samples(built: Shell) -> None:
+    built.crnr("build", "gallery", "--calibrate", "-q")
+    make_pictures(built.here / "gallery", first=20)
+    assert built.crnr("add", "gallery.h5", "gallery", "-q").exit == 0
+    added = load_gallery(Path("gallery.h5"))
+    assert added.calibration is not None
+    assert added.calibration.origin == "24 gallery samples left out in 20 parts of 20"
+    expected = calibrate(added.samples, added.method).standouts
+    np.testing.assert_array_equal(added.calibration.standouts, expected)
 
 
 def test_add_takes_the_place_of_a_sample_of_that_name(built: Shell) -> None:
@@ -184,6 +196,12 @@ def test_remove_equals_a_build_of_the_rest(built: Shell) -> None:
             "gallery.h5: no sample is called x; there are "
             + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
             + ", ...",
+        ),
+        (
+            ["--sample", "bee/3.png"],
+            1,
+            "gallery.h5: no sample is called bee/3.png; "
+            "the closest are gallery/bee/3.png, gallery/bee/2.png, gallery/bee/1.png",
         ),
         (
             ["--class", "ant", "--class", "bee", "--class", "cow"],

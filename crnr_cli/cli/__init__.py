@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -65,6 +66,8 @@ app.command(epilog="Example: crnr verify gallery.h5 --against gallery/")(verify)
 
 def main() -> None:
     _settle_streams()
+    # A reader of the help that goes away ends it, as it ends other programs; commands have their boundary.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     app()
 
 

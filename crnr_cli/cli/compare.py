@@ -92,6 +92,7 @@ def compare(
     With --dask, the times in the table are those on the workers.
     """
     target_size = options.parse_size(size)
+    names = options.parse_methods(methods)
     drawn: dict[str, Any] = {
         name: value
         for name, value in (("holdout", holdout), ("draws", draws), ("seed", seed))
@@ -99,6 +100,8 @@ def compare(
     }
     if test and drawn:
         raise typer.BadParameter(f"--{next(iter(drawn))} is for a comparison without --test")
+    if not test and (test_features_key, test_labels_key) != (None, None):
+        raise typer.BadParameter("--test-features-key and --test-labels-key go with --test")
     with boundary():
         use_cores(jobs)
         network = options.extractor_options(
@@ -136,7 +139,7 @@ def compare(
                         jobs=jobs,
                         extractor=network,
                     ),
-                    methods=[name.strip() for name in methods.split(",")] if methods else None,
+                    methods=names,
                     settings=_parse_settings(settings or []),
                     test=test or None,
                     test_keys=Keys(test_features_key or features_key, test_labels_key or labels_key, samples),

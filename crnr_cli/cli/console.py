@@ -76,7 +76,7 @@ def print_json(record: Any) -> None:
 def boundary() -> Iterator[None]:
     """Errors a user can mend become one line and an exit code; anything else keeps its traceback."""
     try:
-        with _on_stop(_raise_stopped):
+        with _broken_pipe_as_error(), _on_stop(_raise_stopped):
             yield
             sys.stdout.flush()
     except CrnrError as e:
@@ -179,6 +179,16 @@ def _on_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
     finally:
         for number, before in previous.items():
             signal.signal(number, before)
+
+
+@contextmanager
+def _broken_pipe_as_error() -> Iterator[None]:
+    """A reader that goes away is told by an exception, and what is open is closed and cleaned up."""
+    previous = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, previous)
 
 
 def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:

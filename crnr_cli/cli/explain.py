@@ -103,24 +103,26 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
             f" by {explanation.method.name}, margin {explanation.margin:.3f} to {classes[second]}",
         )
     )
-    console.print(_residual_table(report, explanation))
+    console.print(_class_table(report, explanation))
     if explanation.code is not None:
         console.print(_carrier_table(report, explanation))
     console.print(Text(_separation(report, explanation)))
     console.print()
 
 
-def _residual_table(report: ExplainReport, explanation: Explanation) -> Table:
+def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    classes, residuals, shares = report.gallery.classes, explanation.residuals, report.shares(explanation)
-    low, high = min(0.0, float(residuals.min())), float(residuals.max())
+    classes, values, shares = report.gallery.classes, explanation.values, report.shares(explanation)
+    scored = explanation.method.signed
+    # Residuals have a zero to begin at; of scores only the differences tell anything.
+    low, high = float(values.min()) if scored else 0.0, float(values.max())
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("class", overflow="fold")
-    table.add_column("left over (least wins)", no_wrap=True)
-    table.add_column("residual", justify="right")
+    table.add_column("score (most wins)" if scored else "left over (least wins)", no_wrap=True)
+    table.add_column(explanation.measure, justify="right")
     if shares is not None:
         table.add_column("weight", justify="right")
     shown = explanation.order[:CLASSES].tolist()
@@ -136,11 +138,12 @@ def _residual_table(report: ExplainReport, explanation: Explanation) -> Table:
             if classes[i] == report.truth
             else "dim"
         )
-        bar = _bar((residuals[i] - low) / ((high - low) or 1.0))
+        bar = _bar((values[i] - low) / ((high - low) or 1.0))
         weight = [] if shares is None else [f"{100 * shares[i]:.0f} %"]
-        table.add_row(Text(classes[i]), Text(bar, style=style), f"{residuals[i]:.4f}", *weight)
+        table.add_row(Text(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
     if len(classes) > len(shown):
-        table.caption = f"{len(classes) - len(shown)} more classes leave more"
+        rest = "score less" if scored else "leave more"
+        table.caption = f"{len(classes) - len(shown)} more classes {rest}"
         table.caption_justify = "left"
     return table
 
@@ -181,7 +184,7 @@ def _separation(report: ExplainReport, explanation: Explanation) -> str:
         share = "" if shares is None else f" with {100 * shares[i]:.0f} % of the weight"
         best = report.carriers(explanation, 1, i)
         led = f", led by {PurePath(best[0].name).name} ({best[0].weight:+.3f})" if best else ""
-        parts.append(f"{classes[i]} leaves {explanation.residuals[i]:.4f}{share}{led}")
+        parts.append(f"{classes[i]} {explanation.verb} {explanation.values[i]:.4f}{share}{led}")
     return f"{parts[0]};\n{parts[1]}."
 
 

@@ -158,6 +158,15 @@ def parse_size(text: str | None) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[-1])
 
 
+def parse_methods(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise typer.BadParameter(f"--methods {text!r}: write names with commas between, such as crnr,nrc")
+    return names
+
+
 def extractor_options(
     model: Path | None,
     *,

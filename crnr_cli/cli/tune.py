@@ -42,9 +42,13 @@ def tune(
         Path | None, typer.Option("--output", "-o", help="Build a gallery with the chosen settings.")
     ] = None,
     methods: Annotated[
-        str,
-        typer.Option(metavar="NAME,...", help="Other methods to try beside crnr, at their default settings."),
-    ] = "",
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Other methods to try beside crnr, at their default settings.",
+            show_default="none",
+        ),
+    ] = None,
     power: Annotated[
         str, typer.Option(metavar="P,...", help="Powers to try, as of build; the first is preferred.")
     ] = "1,0.5",
@@ -89,6 +93,7 @@ def tune(
 ) -> None:
     """Find settings by cross-validation on the gallery's own samples; the paper's stay unless beaten."""
     target_size = options.parse_size(size)
+    names = options.parse_methods(methods)
     powers = _numbers("--power", power)
     components = _numbers("--pca", pca)
     if any(count < 0 or count != int(count) for count in components):
@@ -133,7 +138,7 @@ def tune(
                     ),
                     powers=powers,
                     pcas=[int(count) or None for count in components],
-                    methods=[name.strip() for name in methods.split(",") if name.strip()],
+                    methods=names or [],
                     folds=folds,
                     budget=budget,
                 ),

@@ -237,8 +237,10 @@ def _recipe_before_pca(
 ) -> tuple[Recipe, list[str]]:
     notes = _notes(source)
     if isinstance(source, Features):
-        if options.extractor:
-            raise UsageError("--extractor is for pictures, and these are features already")
+        given = {"--extractor": options.extractor, "--size": options.size, "--color": options.color}
+        for option, value in given.items():
+            if value:
+                raise UsageError(f"{option} is for pictures, and these are features already")
         return Recipe("features", source.n_features, power=options.power), notes
     if options.extractor:
         return _recipe_by_extractor(options.extractor, options, jobs, notes), notes

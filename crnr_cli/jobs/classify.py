@@ -196,6 +196,7 @@ def _write(
     done = file.done
     resumed_after = done.statuses.total()
     failures: list[tuple[str, str]] = []
+    _refuse_too_many(file, len(source), options)
     writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top, header=not done.batches)
     for answers in answered_by(gallery, source, options, progress, done.batches):
         rows = writer.write(answers)
@@ -204,8 +205,7 @@ def _write(
         if len(failures) < MOST_FAILURES:
             failed = zip(answers.paths, answers.errors, strict=True)
             failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
-        if done.skipped > options.max_failure_rate * len(source):
-            raise DataError(_too_many(done.skipped, len(source), options.max_failure_rate, missing[0]))
+        _refuse_too_many(file, len(source), options, missing)
     return ClassifyReport(
         n_queries=len(source),
         resumed_after=resumed_after,
@@ -229,10 +229,21 @@ def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
     return gallery.calibration.rule(options.reject)
 
 
-def _too_many(failed: int, total: int, allowed: float, first: Prediction) -> str:
-    return (
-        f"{first.path}: {first.status}; stopped, as {failed} of {total} inputs are without an answer "
-        f"and at most {allowed:.2%} may be"
+def _refuse_too_many(
+    file: Partial | _Direct, total: int, options: QueryOptions, latest: Sequence[Prediction] = ()
+) -> None:
+    """Stop where more inputs are without an answer than may be, be it by an earlier run that is resumed."""
+    failed, allowed = file.done.skipped, options.max_failure_rate
+    if failed <= allowed * total:
+        return
+    culprit = f"{latest[0].path}: {latest[0].status}; " if latest else ""
+    remedy = (
+        "; what is done is kept: --resume goes on from there, without --strict or with a higher "
+        "--max-failure-rate"
+    )
+    raise DataError(
+        f"{culprit}stopped, as {failed} of {total} inputs are without an answer "
+        f"and at most {allowed:.2%} may be{remedy if isinstance(file, Partial) else ''}"
     )
 
 

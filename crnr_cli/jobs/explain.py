@@ -44,6 +44,20 @@ class Explanation:
         return order
 
     @property
+    def values(self) -> Array:
+        """What people are shown of each class: its residual or, where that is minus a score, the score."""
+        return -self.residuals if self.method.signed else self.residuals
+
+    @property
+    def measure(self) -> str:
+        return "score" if self.method.signed else "residual"
+
+    @property
+    def verb(self) -> str:
+        """What a class does with that."""
+        return "scores" if self.method.signed else "leaves"
+
+    @property
     def margin(self) -> float:
         best, second = self.residuals[self.order[:2]]
         return float(margins(np.array([best]), np.array([second]), self.method.signed)[0])

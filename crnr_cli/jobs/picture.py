@@ -61,11 +61,12 @@ def _panel(explanation: Explanation) -> plots.Panel:
     label, runner_up = explanation.order[:2].tolist()
     return plots.Panel(
         title=f"{explanation.method.name}, margin {explanation.margin:.3f}",
-        residuals=explanation.residuals,
+        values=explanation.values,
         code=explanation.code,
         label=label,
         runner_up=runner_up,
-        measure="minus the score" if explanation.method.signed else "residual",
+        measure=explanation.measure,
+        wins=f"{explanation.verb} {'most' if explanation.method.signed else 'least'}",
     )
 
 
@@ -100,6 +101,8 @@ def _answer(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:
     first, second = explanation.order[:2].tolist()
     return {
         "method": explanation.method.name,
+        "measure": explanation.measure,
+        "verb": explanation.verb,
         "label": as_text(classes[first]),
         "runner_up": as_text(classes[second]),
         "margin": explanation.margin,
@@ -107,7 +110,7 @@ def _answer(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:
         "rows": [
             {
                 "name": as_text(classes[i]),
-                "residual": float(explanation.residuals[i]),
+                "value": float(explanation.values[i]),
                 "share": None if shares is None else float(shares[i]),
             }
             for i in explanation.order.tolist()

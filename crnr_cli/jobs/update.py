@@ -9,6 +9,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from crnr_cli.files import Stamp, replacing
 from crnr_cli.gallery import Gallery, load_gallery, save_gallery
 from crnr_cli.jobs.build import (
     BATCH,
+    MOST_TOLD,
     BuildOptions,
     BuildReport,
     LabelledVectors,
@@ -33,6 +35,8 @@ from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.rejection import calibrate
 from crnr_cli.solvers import Array
 from crnr_cli.sources import Features, PictureFile, Pictures, Source, open_source
+
+NEAREST = 3  # names that are told where one is not known
 
 
 @dataclass(frozen=True)
@@ -213,8 +217,14 @@ def _compared(old: Iterable[_Sample], new: Iterable[_Sample]) -> Changes:
 def _require_known(path: Path, what: str, wanted: Sequence[str], there: Sequence[str]) -> None:
     for name in wanted:
         if name not in there:
-            shown = ", ".join(there[:10]) + (", ..." if len(there) > 10 else "")
-            raise DataError(f"{path}: no {what} is called {name}; there are {shown}")
+            raise DataError(f"{path}: no {what} is called {name}; {_hint(name, there)}")
+
+
+def _hint(name: str, there: Sequence[str]) -> str:
+    """All names there are if they are few; of many those that may have been meant."""
+    if len(there) > MOST_TOLD and (near := get_close_matches(name, there, NEAREST)):
+        return f"the closest are {', '.join(near)}"
+    return f"there are {', '.join(there[:MOST_TOLD])}" + (", ..." if len(there) > MOST_TOLD else "")
 
 
 @dataclass(frozen=True)
