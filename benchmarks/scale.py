@@ -5,8 +5,8 @@ python benchmarks/scale.py gallery [--sizes 10000,30000,100000] [--json]
 python benchmarks/scale.py workers [--pictures 8000] [--json]
 
 gallery: how build and classify grow, in seconds and bytes, and the exponents fitted to them. Made-up unit
-vectors, d = 512, n/100 classes. Every size runs in a process of its own, so that its peak of memory is its
-own.
+vectors, d = 512, n/100 classes. Every size is built and classified in processes of their own, so that a peak
+of memory is that of one of them.
 
 workers: `classify` of a folder of small pictures by one process, and on clusters of 1 and 2 processes of this
 machine; what is sent, and how long its steps take; and from these figures, on paper, 100 workers and 100
@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import json as json_module
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import chdir
@@ -30,40 +28,56 @@ import typer
 import workers as workers_part
 from rich.console import Console
 from rich.table import Table
+from speed import apart, best, classify_all
 
-from crnr_cli.jobs.classify import batch_size
 from crnr_cli.methods import Samples, make_method
 
-D, A_CLASS, QUERIES = 512, 100, 512
+D, A_CLASS, QUERIES = 512, 100, 1024
 WORKERS, MANY_QUERIES = 100, 100_000_000
 
 app = typer.Typer(add_completion=False)
 
 
-def measure(n: int) -> dict[str, float]:
-    """Fit and classify at one size, in this process."""
+def made_up(n: int) -> Samples:
+    """A class is a cloud about its own centre."""
     rng = np.random.default_rng(0)
     vectors = np.empty((n, D), np.float32)
-    for start in range(0, n, A_CLASS):  # a class is a cloud about its own centre
+    for start in range(0, n, A_CLASS):
         rows = rng.standard_normal(D, np.float32) + rng.standard_normal((A_CLASS, D), np.float32)
         vectors[start : start + A_CLASS] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    queries = rng.standard_normal((QUERIES, D), np.float32)
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    samples = Samples(vectors, np.arange(0, n + 1, A_CLASS))
-    method = make_method("crnr", {})
+    return Samples(vectors, np.arange(0, n + 1, A_CLASS))
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def building(n: int) -> tuple[float, int]:
+    """Seconds to fit, and the peak of memory."""
+    samples = made_up(n)
     started = time.perf_counter()
+    make_method("crnr", {}).fit(samples)
+    return time.perf_counter() - started, peak_bytes()
+
+
+def querying(n: int) -> tuple[float, int]:
+    """Milliseconds a query on all cores, and the peak of memory."""
+    samples, method = made_up(n), make_method("crnr", {})
     state = method.fit(samples)
-    built = time.perf_counter()
-    size = batch_size(n)
-    for start in range(0, QUERIES, size):
-        method.residuals(samples, state, queries[start : start + size])
-    classified = time.perf_counter()
+    queries = np.random.default_rng(1).standard_normal((QUERIES, D), np.float32)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    return 1e3 * best(lambda: classify_all(samples, state, method, queries)) / QUERIES, peak_bytes()
+
+
+def measure(n: int) -> dict[str, float]:
+    build_seconds, build_peak = apart(building, n, side_by_side=False)
+    query_milliseconds, query_peak = apart(querying, n, side_by_side=True)
     return {
         "n": n,
-        "build_seconds": built - started,
-        "query_milliseconds": 1e3 * (classified - built) / QUERIES,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "feature_bytes": vectors.nbytes,
+        "build_seconds": build_seconds,
+        "query_milliseconds": query_milliseconds,
+        "peak_bytes": max(build_peak, query_peak),
+        "feature_bytes": 4 * n * D,
     }
 
 
@@ -89,16 +103,9 @@ def gallery(
         str, typer.Option(help="Samples in the gallery, with commas between.")
     ] = "10000,30000,100000",
     json: Json = False,
-    one: Annotated[int | None, typer.Option(hidden=True, help="Measure this size here.")] = None,
 ) -> None:
     """How build, query and memory grow with the gallery."""
-    if one is not None:
-        print(json_module.dumps(measure(one)))
-        return
-    rows = []
-    for n in map(int, sizes.split(",")):
-        command = [sys.executable, __file__, "gallery", "--one", str(n)]
-        rows.append(json_module.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    rows = [measure(int(n)) for n in sizes.split(",")]
     exponents = {key: exponent(rows, key) for key in ("build_seconds", "query_milliseconds", "peak_bytes")}
     if json:
         print(json_module.dumps({"rows": rows, "exponents": exponents}, indent=2))

@@ -67,10 +67,10 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def as_classify(work: Callable[..., Result], *arguments: object) -> Result:
-    """work(*arguments) in a process of its own, set up as that of `crnr classify` is."""
+def apart(work: Callable[..., Result], *arguments: object, side_by_side: bool) -> Result:
+    """work(*arguments) in a process of its own, whose products have one thread, as in classify, or all."""
     environment = dict(os.environ)
-    use_cores(available_cores(), side_by_side=True)
+    use_cores(available_cores(), side_by_side=side_by_side)
     try:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             return pool.submit(work, *arguments).result()
@@ -146,7 +146,7 @@ def coding(data: Path) -> list[Figure]:
     split = replace(split, test=split.test[:n_queries])
     seconds = {}
     for dtype in ("float64", "float32"):
-        seconds[dtype], counted = as_classify(coding_seconds, split, 500, dtype)
+        seconds[dtype], counted = apart(coding_seconds, split, 500, dtype, side_by_side=True)
     A = np.random.default_rng(0).random((2000, 2000), dtype=np.float32)
     sgemm = 2 * 2000**3 / best(lambda: A @ A, 10)
     rate = 2 * n_queries * counted / seconds["float32"]
@@ -243,7 +243,7 @@ def faces(data: Path) -> list[Figure]:
     """Many small classes: the loop over classes, in the residuals, against the products of the coding."""
     figures = []
     for n_classes in (100, 300, 1000):
-        loop, coded = as_classify(loop_and_coding_milliseconds, n_classes)
+        loop, coded = apart(loop_and_coding_milliseconds, n_classes, side_by_side=True)
         figures.append(
             at_most(
                 f"the loop over {n_classes} classes of 7",
@@ -276,7 +276,7 @@ def csv(data: Path) -> list[Figure]:
     rng = np.random.default_rng(0)
     numbers = (rng.standard_normal((count, 512)).astype(np.float32) for count in (7000, n_queries))
     split = datasets.Split(next(numbers), np.empty(0), next(numbers), np.empty(0))
-    coded, _ = as_classify(coding_seconds, split, 7, "float32")
+    coded, _ = apart(coding_seconds, split, 7, "float32", side_by_side=True)
     names = [f"person {i:04}" for i in range(1000)]
     residuals = rng.random((n_queries, 1000), np.float32)
     paths = [f"q/{i}.png" for i in range(n_queries)]
@@ -319,7 +319,8 @@ def pictures(data: Path) -> list[Figure]:
         paths = sorted(str(path) for path in (folder / "20000").iterdir())
         form = Form((28, 28))
         decoding = _seconds(lambda: _decode_on_all_cores(paths, form))
-        coded, _ = as_classify(coding_seconds, replace(drawn, test=split.train[:20_000]), 50, "float32")
+        all_drawn = replace(drawn, test=split.train[:20_000])
+        coded, _ = apart(coding_seconds, all_drawn, 50, "float32", side_by_side=True)
     return [
         at_most(
             "20,000 PNG files to a CSV",
