@@ -196,27 +196,31 @@ AR_SETTINGS = ((54, 1e-3), (120, 1e-2), (300, 1e-3))  # dimensions, and the pape
 
 def ar(data: Path) -> list[Figure]:
     """The authors' AR demo, all three dimensions, from the .mat file to accuracy."""
-    assert our_ar_demo(data) == plain_ar_demo(data)
-    ours, plain = best(lambda: our_ar_demo(data), 5), best(lambda: plain_ar_demo(data))
+    our_accuracies, ours = apart(timed_ar_demo, data, side_by_side=True)
+    assert our_accuracies == plain_ar_demo(data)
+    plain = best(lambda: plain_ar_demo(data))
     return [
         at_least("AR demo, three dimensions", f"{ours:.2f} s", f"plain loop, {plain:.2f} s", plain / ours, 10)
     ]
 
 
+def timed_ar_demo(data: Path) -> tuple[list[float], float]:
+    return our_ar_demo(data), best(lambda: our_ar_demo(data), 5)
+
+
 def our_ar_demo(data: Path) -> list[float]:
-    """The leading axes serve all dimensions, as those of fewer dimensions are among those of more."""
+    """All pictures are projected once: the leading components of the most dimensions serve the fewer."""
     split = datasets.ar(data)
     order = np.argsort(split.train_labels, kind="stable")
     train, labels = split.train[order], split.train_labels[order]
     axes = principal_axes(train, max(dimension for dimension, _ in AR_SETTINGS))
+    recipe = Recipe("features", train.shape[1], pca=axes)
+    projected = [recipe.unit_vectors(raw, "float64")[0] for raw in (train, split.test)]
     accuracies = []
     for dimension, lam in AR_SETTINGS:
-        recipe = Recipe("features", train.shape[1], pca=axes[:, :dimension])
-        samples = Samples.of(recipe.unit_vectors(train, "float32")[0], labels)
-        method = make_method("crnr", {"lam": lam})
-        classes = classify_all(
-            samples, method.fit(samples), method, recipe.unit_vectors(split.test, "float32")[0]
-        )
+        vectors, queries = (unit_rows(rows[:, :dimension], "float32") for rows in projected)
+        samples, method = Samples.of(vectors, labels), make_method("crnr", {"lam": lam})
+        classes = classify_all(samples, method.fit(samples), method, queries)
         accuracies.append(float(np.mean(classes == split.test_labels)))
     return accuracies
 

@@ -87,8 +87,6 @@ def principal_axes(raw: Array, count: int, power: float = 1.0) -> Array:
 
     The samples themselves are projected without subtracting the mean, as the method's authors do.
     """
-    from scipy.linalg import eigh  # slow to import, and queries never need it
-
     n, n_inputs = raw.shape
     most = min(n - 1, n_inputs)
     if not 1 <= count <= most:
@@ -100,12 +98,23 @@ def principal_axes(raw: Array, count: int, power: float = 1.0) -> Array:
     values = _raised(values, power)
     values -= values.mean(axis=0)
     if n_inputs <= n:
-        leading = [n_inputs - count, n_inputs - 1]
-        _, axes = eigh(values.T @ values, subset_by_index=leading)
+        _, axes = _leading_eigenvectors(values.T @ values, count)
     else:
         # The same axes from the smaller matrix: if G u = s u for G = A A', then A'u is an axis of A'A.
-        variances, weights = eigh(values @ values.T, subset_by_index=[n - count, n - 1])
+        variances, weights = _leading_eigenvectors(values @ values.T, count)
         if variances[0] <= n * np.finfo(float).eps * variances[-1]:
             raise DataError(f"--pca {count}: the samples span fewer dimensions; ask for fewer components")
         axes = (values.T @ weights) / np.sqrt(variances)
     return np.ascontiguousarray(axes[:, ::-1])
+
+
+def _leading_eigenvectors(symmetric: Array, count: int) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors, the largest last."""
+    n = len(symmetric)
+    if 4 * count > n:  # to find all and take some is the quicker way then
+        variances, axes = np.linalg.eigh(symmetric)
+        return variances[n - count :], axes[:, n - count :]
+    from scipy.linalg import eigh  # slow to import, and queries never need it
+
+    variances, axes = eigh(symmetric, subset_by_index=[n - count, n - 1])
+    return variances, axes

@@ -233,7 +233,9 @@ def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
         Xi = Xb[:, start:stop]
         D[start:stop, start:stop] = lam * (Xi.T @ Xi)
     D[np.diag_indices_from(D)] += mu / 2
-    return (mu / 2) * inverse(D)
+    # By NumPy: SciPy's threads, which are others, would wait for cores that NumPy's still hold.
+    B = np.linalg.inv(D)
+    return (mu / 4) * (B + B.T)
 
 
 def inverse(Q: Array) -> Array:

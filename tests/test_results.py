@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.results import Answers, CsvWriter, margins, parse_predictions, predictions
+from crnr_cli.results import Answers, CsvWriter, best_classes, margins, parse_predictions, predictions
 
 # File names are bytes but for NUL and /; Python shows what is not UTF-8 as lone surrogates.
 file_names = st.binary(min_size=1, max_size=12).map(
@@ -95,6 +95,15 @@ def test_top_beyond_the_classes_is_all_of_them() -> None:
 def test_ties_go_to_the_first_name_with_margin_zero() -> None:
     (row,) = predictions(answers(["x"], np.array([[0.3, 0.3, 0.3]])), ["a", "b", "c"])
     assert (row.label, row.runner_up, row.margin) == ("a", "b", 0.0)
+
+
+@given(st.integers(0, 10), st.integers(1, 60), st.integers(1, 60), st.randoms(use_true_random=False))
+def test_the_best_classes_are_those_that_a_stable_sort_puts_first(m: int, k: int, count: int, random) -> None:
+    few_values = [random.choice([-1.0, 0.0, 0.5, 0.5, 2.0]) for _ in range(m * k)]  # so that many are equal
+    residuals = np.array(few_values, np.float32).reshape(m, k)
+    count = min(count, k)
+    expected = [sorted(range(k), key=lambda i, row=row: row[i])[:count] for row in residuals.tolist()]
+    assert best_classes(residuals, count).tolist() == expected
 
 
 def test_margin_of_two_perfect_matches_is_a_tie() -> None:
