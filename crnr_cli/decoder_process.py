@@ -1,8 +1,8 @@
 """A process that reads pictures for another: a decoder that crashes or hangs takes only this one along.
 
 The first line on its stdin is the form, as JSON. It says "ready"; then a line is a JSON list of paths, and
-every path is answered by a line of JSON, followed by as many bytes of pixels as that line says. It ends with
-its stdin.
+every path is answered by a line of JSON, followed by as many bytes of pixels as that line says. Answers may
+be held back for a moment, and die with the process if a picture kills it. It ends with its stdin.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import resource
 import signal
 import sys
-from dataclasses import asdict
+import time
 
 from PIL import Image
 
@@ -21,12 +21,13 @@ from crnr_cli.pixels import Form
 
 READY = b"ready\n"
 BASE_BYTES = 2**29  # of address space, for Python and Pillow themselves
+SECONDS_HELD_BACK = 0.1  # small pictures go out together: to wake the reader for each is dear
 BYTES_A_PIXEL = 24  # RGBA four times over, upright, on white and converted, and something to spare
 
 
 def answer(path: str, form: Form) -> bytes:
     try:
-        pixels = asdict(read_pixels(path, form))
+        pixels = dict(vars(read_pixels(path, form)))
     except SampleError as e:
         return json.dumps({"status": e.status, "detail": e.detail}).encode() + b"\n"
     data: bytes = pixels.pop("data")
@@ -49,13 +50,20 @@ def main() -> None:
     size = options.pop("size")
     form = Form(size=tuple(size) if size else None, **options)
     limit_memory(form)
-    sys.stdout.buffer.write(READY)
-    sys.stdout.buffer.flush()
+    replies = sys.stdout.buffer
+    replies.write(READY)
+    replies.flush()
     for line in sys.stdin.buffer:
+        ready: list[bytes] = []
+        sent = time.monotonic()
         for path in json.loads(line):
-            # Out at once: if the next picture kills this process, this answer must not die with it.
-            sys.stdout.buffer.write(answer(path, form))
-            sys.stdout.buffer.flush()
+            ready.append(answer(path, form))
+            if time.monotonic() - sent > SECONDS_HELD_BACK:
+                replies.write(b"".join(ready))
+                replies.flush()
+                ready, sent = [], time.monotonic()
+        replies.write(b"".join(ready))
+        replies.flush()
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ from crnr_cli.pixels import Form, Pixels
 
 Answer = Pixels | SampleError
 
-CHUNK = 16  # pictures a request: few enough to share work evenly, enough to keep a decoder busy
-CHUNKS_AHEAD = 32  # decoded and waiting, at most: what bounds the memory
+SECONDS_A_CHUNK = 0.05  # of pictures asked for at once: enough to keep a decoder busy, few to share evenly
+MOST_A_CHUNK = 128
+CHUNKS_AHEAD = 16  # decoded and waiting, at most: what bounds the memory
+BUFFER = 2**18  # bytes
 SECONDS_A_PICTURE = 30.0  # a decoder silent for longer is hung
 # -P: the folder we are called in may hold a stranger's json.py.
 COMMAND = (sys.executable, "-P", "-m", "crnr_cli.decoder_process")
@@ -40,14 +42,19 @@ def early_decoder() -> Iterator[None]:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        COMMAND,
+        bufsize=BUFFER,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def decode(paths: Sequence[str], form: Form, jobs: int) -> Generator[Answer]:
     """The pixels of every path, or why there are none, in the order given."""
     decoders = _Decoders(form)
-    chunks = (paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK))
-    decoded = side_by_side(decoders.answers, chunks, jobs, CHUNKS_AHEAD)
+    decoded = side_by_side(decoders.answers, decoders.chunks(paths), jobs, CHUNKS_AHEAD)
     try:
         for answers in decoded:
             yield from answers
@@ -62,25 +69,43 @@ class _Decoders:
 
     def __init__(self, form: Form) -> None:
         self._form = form
+        self._pace = SECONDS_A_CHUNK / 16  # seconds that a picture took, of late
         self._idle: SimpleQueue[_Decoder] = SimpleQueue()
         self._all: list[_Decoder] = []
         self._closed = threading.Event()
         self._watchdog = threading.Thread(target=self._end_hung_decoders, daemon=True)
         self._watchdog.start()
 
+    def chunks(self, paths: Sequence[str]) -> Iterator[Sequence[str]]:
+        """As many pictures at a time as take about so long."""
+        start = 0
+        while start < len(paths):
+            count = int(max(1, min(MOST_A_CHUNK, SECONDS_A_CHUNK / self._pace)))
+            yield paths[start : start + count]
+            start += count
+
     def answers(self, paths: Sequence[str]) -> list[Answer]:
+        started = time.monotonic()
+        answers = self._answers(paths)
+        self._pace = max(1e-6, (time.monotonic() - started) / len(paths))
+        return answers
+
+    def _answers(self, paths: Sequence[str]) -> list[Answer]:
         try:
             decoder = self._idle.get_nowait()
         except Empty:
             decoder = self._started()
-        answers: list[Answer] = []
-        while len(answers) < len(paths) and not self._closed.is_set():
-            decoder.ask(paths[len(answers) :])
-            answers += decoder.answers(len(paths) - len(answers))
-            if len(answers) < len(paths) and not self._closed.is_set():
-                # It died, and of the first picture that it has not answered.
-                answers.append(SampleError("decode_error", decoder.last_words()))
-                decoder = self._started()
+        answers = list(decoder.answers(paths))
+        if len(answers) < len(paths):
+            # It died, and with it the answers that it held back. Asked one by one, it shows by which picture.
+            decoder = self._started()
+            for path in paths[len(answers) :]:
+                alone = list(decoder.answers([path]))
+                if self._closed.is_set():
+                    break
+                answers += alone or [SampleError("decode_error", decoder.last_words())]
+                if not alone:
+                    decoder = self._started()
         self._idle.put(decoder)
         return answers
 
@@ -125,15 +150,13 @@ class _Decoder:
             self.close()
             raise RuntimeError(f"the decoder process does not start: {' '.join(COMMAND)}")
 
-    def ask(self, paths: Sequence[str]) -> None:
+    def answers(self, paths: Sequence[str]) -> Iterator[Answer]:
+        """One for each path, or fewer if the process is no more."""
         self._heard = time.monotonic()
         with contextlib.suppress(BrokenPipeError):  # dead already: no answer will come
             self._requests.write(json.dumps(list(paths)).encode() + b"\n")
             self._requests.flush()
-
-    def answers(self, count: int) -> Iterator[Answer]:
-        """The next `count` answers, or fewer if the process is no more."""
-        for _ in range(count):
+        for _ in paths:
             line = self._replies.readline()
             if not line.endswith(b"\n"):
                 return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import stat
 import struct
 import zlib
@@ -74,12 +75,12 @@ def read_pixels(path: str, form: Form) -> Pixels:
 def _opened(path: str, form: Form) -> Iterator[Image.Image]:
     """Open a regular file as a picture; whatever goes wrong with it becomes one status."""
     try:
-        about = Path(path).stat()
+        about = os.stat(path)  # noqa: PTH116, which is quicker; so is open below
         if not stat.S_ISREG(about.st_mode):
             raise SampleError("not_regular", "not a regular file")
         if about.st_size == 0:
             raise SampleError("empty_file", "the file is empty")
-        with Path(path).open("rb") as file, Image.open(file, formats=FORMATS) as image:
+        with open(path, "rb") as file, Image.open(file, formats=FORMATS) as image:  # noqa: PTH123
             width, height = image.size
             if width * height > form.max_pixels:
                 raise SampleError("too_large", f"{width} x {height} pixels, at most {form.max_pixels}")

@@ -51,25 +51,26 @@ class Recipe:
         if not len(raw):  # a batch with no readable picture has no width either
             return np.empty((0, self.n_outputs), dtype), []
         errors: list[SampleError | None] = [None] * len(raw)
-        values = raw.astype(np.float64)
-        finite = np.isfinite(values).all(axis=1)
+        low, high = raw.min(axis=1).astype(np.float64), raw.max(axis=1).astype(np.float64)
+        finite = np.isfinite(low) & np.isfinite(high)  # NaN is the least and the largest of its row
         for row in np.flatnonzero(~finite):
             errors[row] = SampleError("non_finite", "holds NaN or infinity")
+        values = raw.astype(np.float64)
         values[~finite] = 0
         # Scaled before the norm, so that values of 1e200 or 1e-200 neither overflow nor vanish.
-        largest = np.abs(values).max(axis=1, keepdims=True)
-        np.divide(values, largest, out=values, where=largest > 0)
-        blank = largest[:, 0] == 0
+        largest = np.where(finite, np.maximum(np.abs(low), np.abs(high)), 0)
+        blank = largest == 0
         if self.kind == "pictures" and self.n_inputs > 1:
-            blank |= np.ptp(values, axis=1) == 0
+            blank |= low == high
+        values /= np.where(largest > 0, largest, 1)[:, None]
         values = _raised(values, self.power)
         if self.pca is not None:
             values = values @ self.pca
-        norms = np.linalg.norm(values, axis=1, keepdims=True)
-        blank |= norms[:, 0] == 0
+        norms = np.sqrt(np.einsum("md,md->m", values, values))
+        blank |= norms == 0
         for row in np.flatnonzero(blank & finite):
             errors[row] = SampleError("zero_norm", "nothing to compare: all values are zero or one colour")
-        np.divide(values, norms, out=values, where=norms > 0)
+        values /= np.where(norms > 0, norms, 1)[:, None]
         values[blank] = 0
         return values.astype(dtype), errors
 

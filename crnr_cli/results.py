@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from crnr_cli.solvers import Array
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
 OK = "ok"
 REJECTED = "rejected"
+_QUOTED = re.compile('[,"\n\r]')  # what a field must be put in quotes for
 UNKNOWN = "unknown"  # the label of a query that is none of the classes; no class may be called so
 
 
@@ -170,7 +172,7 @@ class CsvWriter:
 def _field(text: str | None) -> str:
     if text is None:
         return ""
-    if any(sign in text for sign in ',"\n\r'):
+    if _QUOTED.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text
 

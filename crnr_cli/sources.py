@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 import sys
@@ -97,8 +96,8 @@ def fingerprint(source: Source) -> str:
     digest = hashlib.sha256()
     for file in source.files:
         folders = file.folders if isinstance(file, PictureFile) else ()
-        about = [str(file.path), *folders, file.stamp.size, file.stamp.mtime_ns]
-        digest.update(json.dumps(about).encode() + b"\n")
+        about = (str(file.path), folders, file.stamp.size, file.stamp.mtime_ns)
+        digest.update(ascii(about).encode())
     return digest.hexdigest()
 
 
@@ -142,32 +141,34 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
 def _walk(root: Path, pictures: Pictures) -> None:
     """All files under a folder in a fixed order; the first folder below the root is the class."""
     followed: set[str] = set()
-    for entry in _entries(root, root, pictures):
+    for path, name, is_folder in _entries(str(root), (), pictures):
         before = len(pictures.files)
-        if _is_folder(entry):
-            _descend(entry, root, {os.path.realpath(root)}, followed, pictures)
+        if is_folder:
+            _descend(path, (name,), {os.path.realpath(root)}, followed, pictures)
             if len(pictures.files) == before:
-                pictures.empty_folders.append(entry.name)
+                pictures.empty_folders.append(name)
         else:
-            pictures.files.append(_picture_file(str(entry), entry.relative_to(root).parts[:-1]))
+            pictures.files.append(_picture_file(path, ()))
 
 
-def _descend(folder: Path, root: Path, above: set[str], followed: set[str], pictures: Pictures) -> None:
+def _descend(
+    folder: str, folders: tuple[str, ...], above: set[str], followed: set[str], pictures: Pictures
+) -> None:
     real = os.path.realpath(folder)
     if real in above:  # a link back up: its files are listed already
         return
-    if folder.is_symlink():
+    if os.path.islink(folder):  # noqa: PTH114
         if real in followed:  # once is enough: links among folders have paths without end
             return
         followed.add(real)
-    for entry in _entries(folder, root, pictures):
-        if _is_folder(entry):
-            _descend(entry, root, above | {real}, followed, pictures)
+    for path, name, is_folder in _entries(folder, folders, pictures):
+        if is_folder:
+            _descend(path, (*folders, name), above | {real}, followed, pictures)
         else:
-            pictures.files.append(_picture_file(str(entry), entry.relative_to(root).parts[:-1]))
+            pictures.files.append(_picture_file(path, folders))
 
 
-def _is_folder(path: Path) -> bool:
+def _is_folder(path: Path | os.DirEntry[str]) -> bool:
     return os.path.isdir(path)  # noqa: PTH112, which is False too where we may not look
 
 
@@ -175,22 +176,33 @@ def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113, likewise
 
 
-def _entries(folder: Path, root: Path, pictures: Pictures) -> list[Path]:
-    """What is in a folder, sorted, without what systems leave behind."""
+def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> list[tuple[str, str, bool]]:
+    """What is in a folder, sorted, without what systems leave behind: path, name, whether it is a folder.
+
+    Text and directory entries, as there may be many files: paths are slow, and so is to ask what each is.
+    """
     try:
-        found = sorted(folder.iterdir())
+        with os.scandir(folder) as listing:
+            found = sorted(listing, key=lambda entry: entry.name)
     except OSError as e:
         error = SampleError("unreadable", e.strerror or str(e))
-        pictures.files.append(PictureFile(str(folder), folder.relative_to(root).parts, error=error))
+        pictures.files.append(PictureFile(folder, folders, error=error))
         return []
     kept = [entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in _JUNK]
     pictures.ignored += len(found) - len(kept)
-    return kept
+    return [
+        (
+            entry.name if folder == "." else entry.path,
+            entry.name,
+            _is_folder(entry) if entry.is_symlink() else entry.is_dir(),
+        )
+        for entry in kept
+    ]
 
 
 def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
     try:
-        about = Path(path).stat()
+        about = os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):  # a dangling link, or gone since it was listed
         return PictureFile(path, folders, error=SampleError("vanished", "no such file"))
     except (OSError, ValueError) as e:  # a loop of links, a folder that is closed to us, a NUL in a name

@@ -190,7 +190,7 @@ def test_the_limit_of_memory_grows_with_the_pixels_allowed(monkeypatch: pytest.M
 def test_many_pictures_come_in_order(tmp_path: Path) -> None:
     """More than are decoded ahead, so that the first are taken while the last still wait."""
     picture(0, 1).save(tmp_path / "x.png")
-    n = decoding.CHUNK * (decoding.CHUNKS_AHEAD + 2)
+    n = decoding.MOST_A_CHUNK * (decoding.CHUNKS_AHEAD + 2)
     paths = [str(tmp_path / ("x.png" if i % 7 else f"gone{i}")) for i in range(n)]
     answers = list(decode(paths, Form(None), jobs=2))
     assert [isinstance(answer, Pixels) for answer in answers] == [bool(i % 7) for i in range(n)]
