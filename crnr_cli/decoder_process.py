@@ -45,6 +45,7 @@ def limit_memory(form: Form) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes our stdin
+    Image.preinit()  # the usual formats, while whoever started us still loads libraries
     Image.MAX_IMAGE_PIXELS = None  # the form's max_pixels rules, and answers with a status
     options = json.loads(sys.stdin.buffer.readline() or sys.exit())
     size = options.pop("size")

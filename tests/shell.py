@@ -16,7 +16,9 @@ import numpy as np
 from PIL import Image
 from typer.testing import CliRunner
 
-from crnr_cli.cli import app
+from crnr_cli.cli import application
+
+app = application()
 
 CRNR = [sys.executable, "-m", "crnr_cli"]
 CLASSES = ("ant", "bee", "cow")

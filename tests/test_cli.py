@@ -17,6 +17,7 @@ from conftest import SAMPLE_DATA, Crnr, picture
 from PIL import Image
 
 from crnr_cli import __version__
+from crnr_cli.cli import COMMANDS
 
 COMMAND = [sys.executable, "-m", "crnr_cli"]
 
@@ -42,6 +43,21 @@ def test_help_ends_in_an_example(crnr: Crnr, command: str) -> None:
     result = crnr(command, "--help")
     assert result.exit_code == 0
     assert f"Example: {'find' if command == 'classify' else f'crnr {command}'}" in result.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_stands_by_itself_in_its_process(command: str) -> None:
+    """What other commands need is not loaded, but where words are shared: add and remove report as build."""
+    code = (
+        "import sys; from crnr_cli.cli import COMMANDS, main\n"
+        "try: main()\n"
+        "finally: print([name for name in COMMANDS if f'crnr_cli.cli.{name}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, command, "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Usage: -c {command}" in done.stdout
+    loaded = {command, "build"} if command in ("add", "remove") else {command}
+    assert done.stdout.endswith(f"{[name for name in COMMANDS if name in loaded]}\n")
 
 
 def test_build_says_what_it_made(crnr: Crnr, pictures: Path) -> None:

@@ -13,10 +13,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from crnr_cli import extras
-from crnr_cli.cli import app
+from crnr_cli.cli import application
 from crnr_cli.cli.explain import BAR
 from crnr_cli.gallery import load_gallery
 from crnr_cli.methods import make_method
+
+app = application()
 
 runner = CliRunner()
 SAMPLES = Path(__file__).parents[1] / "sample_data"

@@ -51,7 +51,9 @@ def test_imports_point_one_way(path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        pytest.param("crnr_cli.cli", "numpy h5py scipy PIL rich", id="crnr --help"),
+        pytest.param(
+            "crnr_cli.cli; crnr_cli.cli.application()", "numpy h5py scipy PIL rich", id="crnr --help"
+        ),
         pytest.param("crnr_cli.jobs.classify", "scipy PIL rich", id="classify, which never factorizes"),
         pytest.param("crnr_cli.decoder_process", "numpy h5py scipy typer rich", id="a decoder process"),
     ],

@@ -13,10 +13,12 @@ from scipy.io import savemat
 from scipy.sparse import csc_array
 from typer.testing import CliRunner
 
-from crnr_cli.cli import app
+from crnr_cli.cli import application
 from crnr_cli.errors import DataError
 from crnr_cli.features import FeatureFile, Keys
 from crnr_cli.solvers import Array
+
+app = application()
 
 VALUES = np.arange(12.0).reshape(4, 3)  # 4 samples of 3 numbers
 LABELS = [2, 1, 2, 10]

@@ -5,32 +5,32 @@ Commands import the rest of the package when they run, so that `crnr --help` doe
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from crnr_cli import __version__
-from crnr_cli.cli.add import add
-from crnr_cli.cli.build import build
-from crnr_cli.cli.classify import classify
-from crnr_cli.cli.compare import compare
-from crnr_cli.cli.evaluate import evaluate
-from crnr_cli.cli.explain import explain
-from crnr_cli.cli.info import info
-from crnr_cli.cli.remove import remove
-from crnr_cli.cli.tune import tune
-from crnr_cli.cli.verify import verify
 
-app = typer.Typer(
-    name="crnr",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,  # a bug keeps its plain traceback
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+# Each is a function in the module of its name; its help ends in the example.
+COMMANDS = {
+    "build": "crnr build gallery/ --pca 100 --lam 0.1",
+    "classify": "find queries -name '*.png' | crnr classify - -o out.csv",
+    "evaluate": "crnr evaluate out.csv --min-accuracy 0.9",
+    "compare": "crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1",
+    "info": "crnr info gallery.h5 --json",
+    "explain": "crnr explain query.png --against nrc -o why.png",
+    "tune": "crnr tune gallery/ -o gallery.h5 --budget 60",
+    "add": "crnr add gallery.h5 new_pictures/",
+    "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
+    "verify": "crnr verify gallery.h5 --against gallery/",
+}
 
 
 def _show_version(wanted: bool) -> None:
@@ -39,9 +39,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(
-    epilog="Example: crnr build gallery/ && crnr classify queries/ -o out.csv && crnr evaluate out.csv"
-)
 def crnr(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
@@ -50,25 +47,36 @@ def crnr(
     """Label files by comparing them with a gallery of labelled examples."""
 
 
-app.command(epilog="Example: crnr build gallery/ --pca 100 --lam 0.1")(build)
-app.command(epilog="Example: find queries -name '*.png' | crnr classify - -o out.csv")(classify)
-app.command(epilog="Example: crnr evaluate out.csv --min-accuracy 0.9")(evaluate)
-app.command(
-    epilog="Example: crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1"
-)(compare)
-app.command(epilog="Example: crnr info gallery.h5 --json")(info)
-app.command(epilog="Example: crnr explain query.png --against nrc -o why.png")(explain)
-app.command(epilog="Example: crnr tune gallery/ -o gallery.h5 --budget 60")(tune)
-app.command(epilog="Example: crnr add gallery.h5 new_pictures/")(add)
-app.command(epilog="Example: crnr remove gallery.h5 --class spam --sample gallery/ham/7.png")(remove)
-app.command(epilog="Example: crnr verify gallery.h5 --against gallery/")(verify)
+def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """crnr with these commands."""
+    app = typer.Typer(
+        name="crnr",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,  # a bug keeps its plain traceback
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(
+        epilog="Example: crnr build gallery/ && crnr classify queries/ -o out.csv && crnr evaluate out.csv"
+    )(crnr)
+    for name in names:
+        command = getattr(import_module(f"crnr_cli.cli.{name}"), name)
+        app.command(name, epilog=f"Example: {COMMANDS[name]}")(command)
+    return app
 
 
 def main() -> None:
     _settle_streams()
     # A reader of the help that goes away ends it, as it ends other programs; commands have their boundary.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    app()
+    # Hardly anything that a start allocates is garbage, and to look for it takes a tenth of the time.
+    gc.set_threshold(50_000, 20, 50)
+    # All commands are for the help and for a name that is none; the one that runs needs no other.
+    asked = sys.argv[1:2]
+    app = application(asked if asked and asked[0] in COMMANDS else COMMANDS)
+    try:
+        app()
+    finally:
+        gc.freeze()  # nor is it looked for once more at the end
 
 
 def _settle_streams() -> None:

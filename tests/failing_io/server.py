@@ -49,7 +49,8 @@ def run(folder: str, args: list[str], fail_at: int, fail_with: int, errors: int)
 
 def main() -> None:
     shim.failing_io_share()
-    CliRunner().invoke(crnr_cli.cli.app, ["info", "nowhere"])  # what is imported late is imported now
+    # What is imported late is imported now.
+    CliRunner().invoke(crnr_cli.cli.application(), ["info", "nowhere"])
     gc.freeze()
     for line in sys.stdin:
         with tempfile.TemporaryFile() as errors:
