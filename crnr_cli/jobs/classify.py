@@ -277,7 +277,7 @@ def batch_size(n_samples: int) -> int:
 
     It must not depend on the cores: an answer's last bits may depend on its batch.
     """
-    return max(64, min(256, 2**22 // n_samples))
+    return max(96, min(256, 2**22 // n_samples))
 
 
 def queries_at_once(gallery: Gallery) -> int:
