@@ -350,18 +350,23 @@ def pictures(data: Path) -> list[Figure]:
     ]
 
 
+# A process begins with the peak of the one that started it, so a small one comes between.
+LAUNCHER = """
+import resource, subprocess, sys, time
+started = time.perf_counter()
+code = subprocess.run(sys.argv[1:]).returncode
+seconds = time.perf_counter() - started
+print(seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, file=sys.stderr)
+sys.exit(code)
+"""
+
+
 def _run(arguments: list[str], folder: Path, stdin: bytes = b"") -> tuple[float, int]:
-    """Seconds and peak bytes of a command, from its own process."""
-    started = time.perf_counter()
-    with subprocess.Popen([*CRNR, *arguments], cwd=folder, stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        process.stdin.write(stdin)
-        process.stdin.close()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"crnr {' '.join(arguments)} ended with {process.returncode}")
-    return time.perf_counter() - started, usage.ru_maxrss * 1024
+    """Seconds and peak bytes of a command, the largest of its processes."""
+    command = [sys.executable, "-c", LAUNCHER, *CRNR, *arguments]
+    done = subprocess.run(command, cwd=folder, input=stdin, check=True, stderr=subprocess.PIPE)
+    seconds, peak = done.stderr.split()[-2:]
+    return float(seconds), int(peak)
 
 
 def _decode_on_all_cores(paths: list[str], form: Form) -> None:

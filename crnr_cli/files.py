@@ -15,7 +15,7 @@ from crnr_cli.errors import OutputError
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Stamp:
     """By which a file is known to be unchanged without a look inside; all zero if it was never seen."""
 

@@ -32,7 +32,7 @@ _PICTURE_SUFFIXES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be millions
 class PictureFile:
     """One file of a listing. `folders` are the names that may be its class, the best first."""
 
@@ -176,28 +176,31 @@ def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113, likewise
 
 
-def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> list[tuple[str, str, bool]]:
+def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Iterator[tuple[str, str, bool]]:
     """What is in a folder, sorted, without what systems leave behind: path, name, whether it is a folder.
 
-    Text and directory entries, as there may be many files: paths are slow, and so is to ask what each is.
+    Text and what the directory itself knows, as there may be many files: path objects are slow, and so is
+    to ask what each file is.
     """
+    names: list[str] = []
+    folder_names: set[str] = set()
     try:
         with os.scandir(folder) as listing:
-            found = sorted(listing, key=lambda entry: entry.name)
+            for entry in listing:
+                names.append(entry.name)
+                if _is_folder(entry) if entry.is_symlink() else entry.is_dir():
+                    folder_names.add(entry.name)
     except OSError as e:
         error = SampleError("unreadable", e.strerror or str(e))
         pictures.files.append(PictureFile(folder, folders, error=error))
-        return []
-    kept = [entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in _JUNK]
-    pictures.ignored += len(found) - len(kept)
-    return [
-        (
-            entry.name if folder == "." else entry.path,
-            entry.name,
-            _is_folder(entry) if entry.is_symlink() else entry.is_dir(),
-        )
-        for entry in kept
-    ]
+        return
+    names.sort()
+    beside = "" if folder == "." else folder
+    for name in names:
+        if name.startswith(".") or name.lower() in _JUNK:
+            pictures.ignored += 1
+        else:
+            yield os.path.join(beside, name), name, name in folder_names  # noqa: PTH118
 
 
 def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
