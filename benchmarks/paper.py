@@ -290,8 +290,8 @@ MNIST_SETTINGS: dict[str, dict[str, float]] = {
 }
 MNIST_NOTES = {
     "nsc": "at 500 a class the samples of a class nearly span the space, and exact least squares leaves "
-    "mostly noise of a query; with a ridge of 1e-5 in each class, which the paper does not mention, one draw "
-    "gives 71.6 on every fifth test picture",
+    "mostly noise of a query; with a ridge of 1e-5 in each class, which the paper does not mention, the same "
+    "three draws give 91.46, 92.58, 84.31 and 70.86",
     "src": "solved to the minimum (duality gap) of ||y - X c||^2 + lam ||c||_1",
 }
 HALVED = (
