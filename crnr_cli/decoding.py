@@ -91,22 +91,25 @@ class _Decoders:
         return answers
 
     def _answers(self, paths: Sequence[str]) -> list[Answer]:
+        if self._closed.is_set():  # nobody waits for these any more
+            return []
         try:
             decoder = self._idle.get_nowait()
         except Empty:
             decoder = self._started()
         answers = list(decoder.answers(paths))
-        if len(answers) < len(paths):
-            # It died, and with it the answers that it held back. Asked one by one, it shows by which picture.
-            decoder = self._started()
-            for path in paths[len(answers) :]:
-                alone = list(decoder.answers([path]))
-                if self._closed.is_set():
-                    break
-                answers += alone or [SampleError("decode_error", decoder.last_words())]
-                if not alone:
-                    decoder = self._started()
-        self._idle.put(decoder)
+        alive = len(answers) == len(paths)
+        # If not, the answers that it held back died with it. Asked one by one, it shows by which picture.
+        for path in paths[len(answers) :]:
+            if self._closed.is_set():  # it was we who ended it
+                break
+            if not alive:
+                decoder = self._started()
+            answer = list(decoder.answers([path]))
+            alive = bool(answer)
+            answers += answer or [SampleError("decode_error", decoder.last_words())]
+        if alive:
+            self._idle.put(decoder)
         return answers
 
     def stop(self) -> None:

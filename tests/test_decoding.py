@@ -34,6 +34,20 @@ def test_a_reader_that_stops_early_leaves_no_process_behind(tmp_path: Path) -> N
     assert not [command for command in commands if b"decoder_process" in command]
 
 
+def test_a_reader_that_stops_early_starts_no_more_decoders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those at work are ended, which is no reason to look for the picture that did it."""
+    picture(0).save(tmp_path / "0.png")
+    started, start = [], decoding._start
+    monkeypatch.setattr(decoding, "_start", lambda: started.append(1) or start())
+    stream = decoding.decode([str(tmp_path / "0.png")] * 5000, Form(None), jobs=2)
+    for _ in range(200):  # by now both are in the middle of their next request
+        next(stream)
+    stream.close()
+    assert len(started) == 2
+
+
 DEADLY = """
 import os, signal, sys, time
 import crnr_cli.decoder_process as process
