@@ -18,8 +18,8 @@ from crnr_cli.solvers import Array
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
 OK = "ok"
 REJECTED = "rejected"
-_QUOTED = re.compile('[,"\n\r]')  # what a field must be put in quotes for
 UNKNOWN = "unknown"  # the label of a query that is none of the classes; no class may be called so
+_QUOTED = re.compile('[,"\n\r]')  # what a field must be put in quotes for
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
-from shell import Shell
+from shell import Shell, app
 from typer.testing import CliRunner, Result
-
-from crnr_cli.cli import application
 
 ROOT = Path(__file__).parent.parent
 # For tests with the fixture `address`: Dask's own threads and sockets may outlive a test by a moment.
@@ -28,8 +26,6 @@ CLUSTER = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 SAMPLE_DATA = ROOT / "sample_data"
-
-app = application()  # made once: it takes a while
 
 # A shell that runs us in the background has SIGINT ignored, in us and in all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from crnr_cli.cli import application
 
-app = application()
+app = application()  # made once for all tests: it takes a while
 
 CRNR = [sys.executable, "-m", "crnr_cli"]
 CLASSES = ("ant", "bee", "cow")

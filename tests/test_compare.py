@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from method_checks import problem
 from PIL import Image
 from scipy.stats import binomtest
+from shell import app
 from typer.testing import CliRunner, Result
 
-from crnr_cli.cli import application
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.build import BuildOptions
 from crnr_cli.jobs.compare import CompareOptions, compare, held_out
 from crnr_cli.methods import METHODS, make_method
 from crnr_cli.metrics import mcnemar, wilson
-
-app = application()
 
 CLASSES = np.array(["a", "b", "c", "d"])
 SIZES = (15, 12, 18, 14)

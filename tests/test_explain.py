@@ -10,15 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from shell import app
 from typer.testing import CliRunner
 
 from crnr_cli import extras
-from crnr_cli.cli import application
 from crnr_cli.cli.explain import BAR
 from crnr_cli.gallery import load_gallery
 from crnr_cli.methods import make_method
-
-app = application()
 
 runner = CliRunner()
 SAMPLES = Path(__file__).parents[1] / "sample_data"

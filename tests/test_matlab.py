@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 from scipy.sparse import csc_array
+from shell import app
 from typer.testing import CliRunner
 
-from crnr_cli.cli import application
 from crnr_cli.errors import DataError
 from crnr_cli.features import FeatureFile, Keys
 from crnr_cli.solvers import Array
-
-app = application()
 
 VALUES = np.arange(12.0).reshape(4, 3)  # 4 samples of 3 numbers
 LABELS = [2, 1, 2, 10]

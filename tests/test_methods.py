@@ -9,18 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from method_checks import CHECKS, SIZES, problem
+from shell import app
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
-from crnr_cli.cli import application
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.methods import METHODS, Samples, make_method, parse_parameter
 from crnr_cli.recipe import Recipe
 from crnr_cli.results import margins
 from crnr_cli.solvers import Array
-
-app = application()
 
 # Fewer samples than dimensions, and more.
 WIDTHS = pytest.mark.parametrize("d", [24, 9], ids=["n<d", "n>d"])

@@ -8,14 +8,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from shell import app
 from typer.testing import CliRunner
 
-from crnr_cli.cli import application
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery import load_gallery
 from crnr_cli.recipe import Recipe, principal_axes
-
-app = application()
 
 runner = CliRunner()
 

@@ -11,17 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shell import app
 from typer.testing import CliRunner
 
-from crnr_cli.cli import application
 from crnr_cli.errors import DataError
 from crnr_cli.gallery import load_gallery
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.rejection import Calibration, calibrate
 from crnr_cli.results import standout
-
-app = application()
 
 runner = CliRunner()
 N_CLASSES, DIMENSION = 4, 30

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import chromium, set_width
+from shell import app
 from sklearn.metrics import f1_score, recall_score
 from typer.testing import CliRunner
 
 from crnr_cli import extras
-from crnr_cli.cli import application
 from crnr_cli.metrics import macro_intervals, score
 from crnr_cli.report import PICTURES, histogram, matrix_cells, pictured
 from crnr_cli.results import Prediction, common_folder
-
-app = application()
 
 runner = CliRunner()
 SAMPLES = Path(__file__).parents[1] / "sample_data"

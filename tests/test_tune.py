@@ -8,18 +8,15 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from shell import make_pictures
+from shell import app, make_pictures
 from typer.testing import CliRunner
 
 from crnr_cli import extras, memory
-from crnr_cli.cli import application
 from crnr_cli.gallery import load_gallery
 from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import Setting, Trial, choose
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe import Recipe
-
-app = application()
 
 runner = CliRunner()
 PAPER = Setting(Crnr(), 1.0, None)
