@@ -58,10 +58,10 @@ class Figure:
 
 def best(work: Callable[[], object], times: int = 3) -> float:
     """The least of several times: what the work takes when nothing else disturbs it."""
-    return min(_seconds(work) for _ in range(times))
+    return min(seconds(work) for _ in range(times))
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -183,7 +183,7 @@ def build(data: Path) -> list[Figure]:
     samples = Samples(unit_rows(split.train, "float32"), edges)
     X = samples.vectors.T.astype(np.float64)
     ours = best(lambda: make_method("crnr", {"lam": 0.1}).fit(samples))
-    dense = _seconds(lambda: dense_inverse(X, edges, 0.1, 0.1))
+    dense = seconds(lambda: dense_inverse(X, edges, 0.1, 0.1))
     return [
         at_least(
             "build, MNIST 500 a class", f"{ours:.2f} s", f"dense inverse, {dense:.2f} s", dense / ours, 5
@@ -322,7 +322,7 @@ def pictures(data: Path) -> list[Figure]:
             times[count], peaks[count] = _run(["classify", "-q", str(count), "-o", f"{count}.csv"], folder)
         paths = sorted(str(path) for path in (folder / "20000").iterdir())
         form = Form((28, 28))
-        decoding = _seconds(lambda: _decode_on_all_cores(paths, form))
+        decoding = seconds(lambda: _decode_on_all_cores(paths, form))
         all_drawn = replace(drawn, test=split.train[:20_000])
         coded, _ = apart(coding_seconds, all_drawn, 50, "float32", side_by_side=True)
     return [
@@ -390,7 +390,7 @@ def photographs(data: Path) -> list[Figure]:
         subprocess.run([*CRNR, "build", "-q", str(train.resolve())], cwd=folder, check=True)
         listing = "\n".join(str(Path(path).resolve()) for path in paths).encode()
         ours, _ = _run(["classify", "-q", "-", "-o", "out.csv"], folder, listing)
-    alone = _seconds(full_size)
+    alone = seconds(full_size)
     return [
         at_least(
             f"{len(paths)} photographs to a CSV",

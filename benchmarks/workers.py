@@ -9,9 +9,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-import time
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from distributed.protocol.pickle import dumps, loads
 from PIL import Image
+from speed import CRNR, seconds
 
 from crnr_cli import __version__
 from crnr_cli.features import Keys
@@ -30,7 +29,6 @@ from crnr_cli.results import CsvWriter
 from crnr_cli.sources import Pictures, fingerprint, open_source
 
 SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
-CRNR = [sys.executable, "-m", "crnr_cli"]
 SHIFTS = 9  # in each direction, -4 to 4 pixels
 NO_OPS = 2000
 GALLERY, QUERIES, OUTPUT = Path("gallery.h5"), Path("queries"), Path("out.csv")
@@ -86,7 +84,7 @@ def runs() -> list[Run]:
     for count in (1, 2):
         with connected(f"local:{count}") as cluster:
             job = partial(classify, [str(QUERIES)], GALLERY, OUTPUT, QueryOptions())
-            working = _seconds(partial(job, answered_by=answering(cluster, GALLERY)))
+            working = seconds(partial(job, answered_by=answering(cluster, GALLERY)))
         where = f"local:{count}"
         found.append(Run(f"--dask {where}", _command("--dask", where), working))
     return found
@@ -99,7 +97,7 @@ def measure() -> Measured:
     listing_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert isinstance(source, Pictures)
-    listing_seconds = _seconds(lambda: fingerprint(open_source([str(QUERIES)], Keys())))
+    listing_seconds = seconds(lambda: fingerprint(open_source([str(QUERIES)], Keys())))
     part = next(_parts(source, queries_at_once(gallery), 0, MOST_BATCHES))
     task = Task(GALLERY.resolve(), gallery.sha256, QueryOptions(jobs=1))
     with connected("local:1") as cluster:
@@ -108,7 +106,7 @@ def measure() -> Measured:
     with connected("local:2") as cluster:
         client = cluster._client
         client.gather(client.map(_nothing, range(10), pure=False))
-        scheduled = _seconds(lambda: client.gather(client.map(_nothing, range(NO_OPS), pure=False)))
+        scheduled = seconds(lambda: client.gather(client.map(_nothing, range(NO_OPS), pure=False)))
     received = dumps(list(answer(gallery, Pictures(part.files), task.options)))
     row_seconds, row_bytes = _writing(gallery, received)
     size = len(part.files)
@@ -118,7 +116,7 @@ def measure() -> Measured:
         answer_bytes=len(received),
         task_seconds=task_seconds,
         scheduler_seconds=scheduled / NO_OPS,
-        gallery_seconds=_seconds(lambda: load_gallery(GALLERY)),
+        gallery_seconds=seconds(lambda: load_gallery(GALLERY)),
         gallery_bytes=GALLERY.stat().st_size,
         picture_bytes=sum(Path(file.path).stat().st_size for file in part.files) / size,
         listing_seconds=listing_seconds / len(source),
@@ -185,7 +183,7 @@ def estimate(m: Measured, workers: int, queries: int) -> Estimate:
 
 def _timed(task: Task, part: Part) -> float:
     """Runs on a worker."""
-    return _seconds(lambda: answer_part(task, part))
+    return seconds(lambda: answer_part(task, part))
 
 
 def _nothing(number: int) -> int:
@@ -197,16 +195,10 @@ def _writing(gallery: Gallery, received: bytes) -> tuple[float, int]:
     """Seconds and bytes of all rows, from the answers as they come from a worker."""
     file = io.BytesIO()
     writer = CsvWriter(file, gallery.classes, gallery.dtype, None)
-    seconds = _seconds(lambda: [writer.write(answers) for answers in loads(received)])
-    return seconds, file.tell()
+    taken = seconds(lambda: [writer.write(answers) for answers in loads(received)])
+    return taken, file.tell()
 
 
 def _command(*options: str) -> float:
     command = [*CRNR, "classify", "-q", str(QUERIES), "-o", str(OUTPUT), *options]
-    return _seconds(lambda: subprocess.run(command, check=True))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    return seconds(lambda: subprocess.run(command, check=True))
