@@ -1,8 +1,9 @@
 """A process that reads pictures for another: a decoder that crashes or hangs takes only this one along.
 
-The first line on its stdin is the form, as JSON. It says "ready"; then a line is a JSON list of paths, and
-every path is answered by a line of JSON, followed by as many bytes of pixels as that line says. Answers may
-be held back for a moment, and die with the process if a picture kills it. It ends with its stdin.
+The first line on its stdin is the form, as JSON. It says "ready"; then a line is a JSON list of paths. They
+are answered in order, some at a time: a line that is a JSON list of headers, and then the pixels of all of
+them. Answers may be held back for a moment, and die with the process if a picture kills it. It ends with its
+stdin.
 """
 
 from __future__ import annotations
@@ -25,13 +26,21 @@ SECONDS_HELD_BACK = 0.1  # small pictures go out together: to wake the reader fo
 BYTES_A_PIXEL = 24  # RGBA four times over, upright, on white and converted, and something to spare
 
 
-def answer(path: str, form: Form) -> bytes:
+# All of Pixels but the data, and how many bytes these are; or why there are none.
+Header = list[int | bool | str] | dict[str, str]
+
+
+def answer(path: str, form: Form) -> tuple[Header, bytes]:
     try:
-        pixels = dict(vars(read_pixels(path, form)))
+        pixels = read_pixels(path, form)
     except SampleError as e:
-        return json.dumps({"status": e.status, "detail": e.detail}).encode() + b"\n"
-    data: bytes = pixels.pop("data")
-    return json.dumps({**pixels, "bytes": len(data)}).encode() + b"\n" + data
+        return {"status": e.status, "detail": e.detail}, b""
+    return [*pixels[:-1], len(pixels.data)], pixels.data
+
+
+def reply(answers: list[tuple[Header, bytes]]) -> bytes:
+    headers, pixels = zip(*answers, strict=True)
+    return json.dumps(headers).encode() + b"\n" + b"".join(pixels)
 
 
 def limit_memory(form: Form) -> None:
@@ -55,16 +64,15 @@ def main() -> None:
     replies.write(READY)
     replies.flush()
     for line in sys.stdin.buffer:
-        ready: list[bytes] = []
+        ready: list[tuple[Header, bytes]] = []
         sent = time.monotonic()
-        for path in json.loads(line):
+        paths = json.loads(line)
+        for i, path in enumerate(paths, 1):
             ready.append(answer(path, form))
-            if time.monotonic() - sent > SECONDS_HELD_BACK:
-                replies.write(b"".join(ready))
+            if i == len(paths) or time.monotonic() - sent > SECONDS_HELD_BACK:
+                replies.write(reply(ready))
                 replies.flush()
                 ready, sent = [], time.monotonic()
-        replies.write(b"".join(ready))
-        replies.flush()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ Answer = Pixels | SampleError
 
 SECONDS_A_CHUNK = 0.05  # of pictures asked for at once: enough to keep a decoder busy, few to share evenly
 MOST_A_CHUNK = 128
-CHUNKS_AHEAD = 16  # decoded and waiting, at most: what bounds the memory
+CHUNKS_AHEAD = 8  # decoded and waiting, at most: what bounds the memory
 BUFFER = 2**18  # bytes
 SECONDS_A_PICTURE = 30.0  # a decoder silent for longer is hung
 # -P: the folder we are called in may hold a stranger's json.py.
@@ -159,20 +159,23 @@ class _Decoder:
         with contextlib.suppress(BrokenPipeError):  # dead already: no answer will come
             self._requests.write(json.dumps(list(paths)).encode() + b"\n")
             self._requests.flush()
-        for _ in paths:
+        answered = 0
+        while answered < len(paths):
             line = self._replies.readline()
             if not line.endswith(b"\n"):
                 return
-            reply = json.loads(line)
             self._heard = time.monotonic()
-            if "status" in reply:
-                yield SampleError(**reply)
-                continue
-            size = reply.pop("bytes")
-            data = self._replies.read(size)
-            if len(data) < size:
-                return
-            yield Pixels(**reply, data=data)
+            headers = json.loads(line)
+            for header in headers:
+                if isinstance(header, dict):
+                    yield SampleError(**header)
+                    continue
+                width, height, bands, is_float, sha256, size = header
+                data = self._replies.read(size)
+                if len(data) < size:
+                    return
+                yield Pixels(width, height, bands, is_float, sha256, data)
+            answered += len(headers)
         self._heard = None
 
     def end_if_hung(self) -> None:

@@ -7,16 +7,15 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from crnr_cli.errors import OutputError
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """By which a file is known to be unchanged without a look inside; all zero if it was never seen."""
 
     size: int = 0

@@ -6,6 +6,7 @@ This module runs in decoder processes, which start often: it imports Pillow and 
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
 import stat
@@ -23,6 +24,8 @@ from crnr_cli.pixels import Form, Pixels
 
 # By content, not by name. EPS would run Ghostscript; the rest nobody asked for.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+
+SMALL_FILE = 2**20  # bytes: read at once, as Pillow asks for a few bytes at a time
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
@@ -80,13 +83,16 @@ def _opened(path: str, form: Form) -> Iterator[Image.Image]:
             raise SampleError("not_regular", "not a regular file")
         if about.st_size == 0:
             raise SampleError("empty_file", "the file is empty")
-        with open(path, "rb") as file, Image.open(file, formats=FORMATS) as image:  # noqa: PTH123
-            width, height = image.size
-            if width * height > form.max_pixels:
-                raise SampleError("too_large", f"{width} x {height} pixels, at most {form.max_pixels}")
-            if image.format == "PNG" and not form.header_only:
-                _check_png(file, about.st_size)
-            yield image
+        with open(path, "rb") as on_disk:  # noqa: PTH123
+            small = about.st_size <= SMALL_FILE and not form.header_only
+            file = io.BytesIO(on_disk.read(about.st_size)) if small else on_disk
+            with Image.open(file, formats=FORMATS) as image:
+                width, height = image.size
+                if width * height > form.max_pixels:
+                    raise SampleError("too_large", f"{width} x {height} pixels, at most {form.max_pixels}")
+                if image.format == "PNG" and not form.header_only:
+                    _check_png(file, about.st_size)
+                yield image
     except SampleError:
         raise
     except FileNotFoundError as e:

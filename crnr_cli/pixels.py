@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crnr_cli.extraction import Extraction
 
@@ -22,8 +23,7 @@ class Form:
     extraction: Extraction | None = None  # what is made of the pixels; nothing to a decoder
 
 
-@dataclass(frozen=True)
-class Pixels:
+class Pixels(NamedTuple):  # quicker to make than a dataclass, and there may be millions
     """Row by row, `bands` numbers a pixel; bytes, or float32 for pictures of more than 8 bits."""
 
     width: int

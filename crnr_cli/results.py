@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
 
 import numpy as np
 
@@ -34,8 +34,7 @@ class Answers:
     signed: bool = False  # residuals are minus scores, and can be below 0
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """One row of the CSV, but for the residuals of the classes."""
 
     path: str

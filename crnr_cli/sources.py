@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.features import SUFFIXES as FEATURE_SUFFIXES
@@ -32,13 +33,12 @@ _PICTURE_SUFFIXES = {
 }
 
 
-@dataclass(frozen=True, slots=True)  # there may be millions
-class PictureFile:
+class PictureFile(NamedTuple):  # quicker to make than a dataclass, and there may be millions
     """One file of a listing. `folders` are the names that may be its class, the best first."""
 
     path: str
     folders: tuple[str, ...]
-    stamp: Stamp = Stamp()  # noqa: RUF009, it is frozen
+    stamp: Stamp = Stamp()
     error: SampleError | None = None  # known from the listing already: not to be opened
 
 

@@ -145,7 +145,9 @@ def test_whatever_a_decoder_raises(
     assert status(tmp_path / "x.png") == expected
 
 
-def test_a_decoder_process_answers_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_process_answers_with_headers_and_then_the_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Here in this process, to see what is said."""
     picture(0, 1).save(tmp_path / "good.png")
     limits: list[Form] = []
@@ -168,11 +170,11 @@ def test_a_decoder_process_answers_line_by_line(tmp_path: Path, monkeypatch: pyt
         signal.signal(signal.SIGINT, before)
     answers.seek(0)
     assert answers.readline() == b"ready\n"
-    header = json.loads(answers.readline())
-    assert header == {"width": 8, "height": 8, "bands": 1, "is_float": False, "sha256": "", "bytes": 64}
-    assert answers.read(64) == np.asarray(picture(0, 1)).tobytes()
-    assert json.loads(answers.readline()) == {"status": "vanished", "detail": "no such file"}
-    assert answers.read() == b""
+    assert json.loads(answers.readline()) == [
+        [8, 8, 1, False, "", 64],
+        {"status": "vanished", "detail": "no such file"},
+    ]
+    assert answers.read() == np.asarray(picture(0, 1)).tobytes()
     assert limits == [form]
 
 
@@ -215,7 +217,7 @@ def test_a_decoder_that_dies_inside_an_answer_loses_only_that_picture(
     code = (
         "import sys; sys.stdin.readline()\n"
         "sys.stdout.write('ready\\n'); sys.stdout.flush(); sys.stdin.readline()\n"
-        'print(\'{"width": 9, "height": 9, "bands": 1, "is_float": false, "sha256": "", "bytes": 81}\')\n'
+        "print('[[9, 9, 1, false, \"\", 81]]')\n"
         "print('short', end='')"
     )
     monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", code))

@@ -132,7 +132,7 @@ def _parts(source: Source, size: int, first: int, batches: int) -> Iterator[Part
         step = size * batches
         for start in range(first * size, len(source.files), step):
             files = source.files[start : start + step]
-            absolute = [replace(file, path=str(Path(file.path).absolute())) for file in files]
+            absolute = [file._replace(path=str(Path(file.path).absolute())) for file in files]
             yield Part(absolute)
         return
     for file in source.files:
