@@ -33,6 +33,7 @@ FactorForm = Literal["dense", "low-rank"]
 # Classes are joined into diagonal blocks of at least this many samples: enough for one matrix product to
 # outweigh the call that starts it, few enough for the zeros between small classes to cost little.
 BLOCK_SAMPLES = 128
+RESIDUAL_BYTES = 2**20  # of small classes that are worked on as one: what a core's cache holds
 
 
 @dataclass(frozen=True)
@@ -294,12 +295,26 @@ def _admm_until(factor: Factor, Y: Array, iterations: int, tol: float) -> Code:
 
 def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
     """r_i = ||y - X_i c_i|| for every class and query, (K x m)."""
-    r, R = np.empty((len(edges) - 1, Y.shape[1]), Y.dtype), np.empty_like(Y)
-    for i, (start, stop) in enumerate(pairwise(edges.tolist())):
-        np.matmul(X[:, start:stop], c[start:stop], out=R)
+    (d, m), K = Y.shape, len(edges) - 1
+    at_once = min(K, max(1, RESIDUAL_BYTES // max(1, Y.nbytes)))
+    r, space = np.empty((K, m), Y.dtype), np.empty((at_once, d, m), Y.dtype)
+    sizes = np.diff(edges).tolist()
+    for first, last in _equal_neighbours(sizes, at_once):
+        samples, k, size = slice(edges[first], edges[last]), last - first, sizes[first]
+        R = space[:k]
+        np.matmul(X[:, samples].reshape(d, k, size).transpose(1, 0, 2), c[samples].reshape(k, size, m), out=R)
         R -= Y
-        np.einsum("dm,dm->m", R, R, out=r[i])
+        np.einsum("kdm,kdm->km", R, R, out=r[first:last])
     return np.sqrt(r, out=r)
+
+
+def _equal_neighbours(sizes: list[int], most: int) -> Iterator[tuple[int, int]]:
+    """Runs of classes of one size, to be worked on as one: from where, up to where."""
+    first = 0
+    for i in range(1, len(sizes) + 1):
+        if i == len(sizes) or i - first == most or sizes[i] != sizes[first]:
+            yield first, i
+            first = i
 
 
 def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Array:

@@ -40,6 +40,19 @@ def test_codes_and_residuals_are_those_of_the_authors_program(form: str, setting
     np.testing.assert_allclose(r.T, REFERENCE["residuals"][setting], rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_residuals_of_classes_worked_on_together(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours of one size are one product: as if each class had been alone."""
+    rng = np.random.default_rng(0)
+    sizes = [3, 3, 3, 1, 3, 3, 5, 5, 5, 5, 2]
+    edges = edges_of(sizes)
+    X, Y, c = rng.random((4, edges[-1])), rng.random((4, 6)), rng.random((edges[-1], 6))
+    monkeypatch.setattr(solvers, "RESIDUAL_BYTES", at_once * Y.nbytes)
+    alone = [np.linalg.norm(Y - X[:, a:b] @ c[a:b], axis=0) for a, b in pairwise(edges)]
+    np.testing.assert_allclose(solvers.class_residuals(X, edges, c, Y), alone, rtol=1e-13)
+    np.testing.assert_allclose(solvers.class_residuals(np.asfortranarray(X), edges, c, Y), alone, rtol=1e-13)
+
+
 problems = st.tuples(
     st.integers(0, 2**32 - 1),  # seed
     st.lists(st.integers(1, 6), min_size=1, max_size=5),  # samples a class
