@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import asdict
 from queue import Empty, SimpleQueue
 
 from crnr_cli.cores import side_by_side
@@ -146,7 +145,7 @@ class _Decoder:
         self._heard: float | None = None  # when it last answered; None while nothing is asked of it
         self._hung = False
         with contextlib.suppress(BrokenPipeError):
-            self._requests.write(json.dumps(asdict(form)).encode() + b"\n")
+            self._requests.write(json.dumps(form._asdict()).encode() + b"\n")
             self._requests.flush()
         if not self._replies.readline():
             self.end()

@@ -5,7 +5,6 @@ This module runs in decoder processes, which start often: it imports Pillow and 
 
 from __future__ import annotations
 
-import hashlib
 import io
 import math
 import os
@@ -174,5 +173,7 @@ def _bytes(image: Image.Image, color: bool) -> bytes:
 
 
 def _sha256(path: str) -> str:
+    import hashlib  # slow to import, and queries never need it
+
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

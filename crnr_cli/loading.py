@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, islice
 
 import numpy as np
@@ -72,7 +72,7 @@ def _picture_batches(
     files = source.files
     begin = first * batch_size
     extractor = Extractor(form.extraction, jobs) if form.extraction else None
-    form = replace(form, extraction=None)
+    form = form._replace(extraction=None)
     decoded = decode([file.path for file in files[begin:] if file.error is None], form, jobs)
     try:
         for start in range(begin, len(files), batch_size):

@@ -55,14 +55,13 @@ class Recipe:
         finite = np.isfinite(low) & np.isfinite(high)  # NaN is the least and the largest of its row
         for row in np.flatnonzero(~finite):
             errors[row] = SampleError("non_finite", "holds NaN or infinity")
-        values = raw.astype(np.float64)
-        values[~finite] = 0
         # Scaled before the norm, so that values of 1e200 or 1e-200 neither overflow nor vanish.
         largest = np.where(finite, np.maximum(np.abs(low), np.abs(high)), 0)
         blank = largest == 0
         if self.kind == "pictures" and self.n_inputs > 1:
             blank |= low == high
-        values /= np.where(largest > 0, largest, 1)[:, None]
+        values = np.divide(raw, np.where(largest > 0, largest, 1)[:, None], dtype=np.float64)
+        values[~finite] = 0
         values = _raised(values, self.power)
         if self.pca is not None:
             values = values @ self.pca
@@ -70,9 +69,10 @@ class Recipe:
         blank |= norms == 0
         for row in np.flatnonzero(blank & finite):
             errors[row] = SampleError("zero_norm", "nothing to compare: all values are zero or one colour")
-        values /= np.where(norms > 0, norms, 1)[:, None]
-        values[blank] = 0
-        return values.astype(dtype), errors
+        vectors = np.empty(values.shape, dtype)
+        np.divide(values, np.where(norms > 0, norms, 1)[:, None], out=vectors, casting="same_kind")
+        vectors[blank] = 0
+        return vectors, errors
 
 
 def _raised(values: Array, power: float) -> Array:
@@ -94,9 +94,8 @@ def principal_axes(raw: Array, count: int, power: float = 1.0) -> Array:
         raise UsageError(
             f"--pca {count}: {n} samples of {n_inputs} numbers have 1 to {most} principal components"
         )
-    values = raw.astype(np.float64)
-    values /= np.abs(values).max() or 1.0
-    values = _raised(values, power)
+    largest = max(abs(float(raw.min())), abs(float(raw.max())))
+    values = _raised(np.divide(raw, largest or 1.0, dtype=np.float64), power)
     values -= values.mean(axis=0)
     if n_inputs <= n:
         _, axes = _leading_eigenvectors(values.T @ values, count)

@@ -124,13 +124,16 @@ class CsvWriter:
         """With `top`, the best so many classes of each query take the place of the residuals of all."""
         self._file, self._classes = file, classes
         self._top = None if top is None else min(top, len(classes))
-        self._float = "%.9g" if dtype == "float32" else "%r"
+        self._names = {name: _field(name) for name in classes}
+        number = "%.9g" if dtype == "float32" else "%r"
         if self._top is None:
             self._extra = [f"residual:{name}" for name in classes]
-            self._row = f",{self._float}" * len(classes)
+            extras = f",{number}" * len(classes)
         else:
             self._extra = [f"{what}_{i + 1}" for i in range(self._top) for what in ("label", "residual")]
-            self._row = f",%s,{self._float}" * self._top
+            extras = f",%s,{number}" * self._top
+        self._answered = f"%s,%s,%s,{number},%s,{number},%s{extras}"
+        self._unanswered = "%s,%s,,,,,%s" + "," * len(self._extra)
         if header:
             self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
 
@@ -139,16 +142,18 @@ class CsvWriter:
         extras = iter(self._extra_values(answers.residuals))
         rows = list(predictions(answers, self._classes))
         lines = []
-        for row in rows:
-            head = f"{_field(row.path)},{_field(row.truth)},{_field(row.label)}"
-            if row.residual is None:
-                lines.append(f"{head},,,,{_field(row.status)}" + "," * len(self._extra))
+        for path, truth, label, residual, runner_up, margin, status in rows:
+            start = (_field(path), self._name(truth))
+            if label is None:
+                lines.append(self._unanswered % (*start, status))
             else:
-                residual, margin = self._float % row.residual, self._float % row.margin
-                answer = f"{residual},{_field(row.runner_up)},{margin},{row.status}"
-                lines.append(f"{head},{answer}{self._row % tuple(next(extras))}")
+                answer = (self._name(label), residual, self._name(runner_up), margin, status)
+                lines.append(self._answered % (*start, *answer, *next(extras)))
         self._write(lines)
         return rows
+
+    def _name(self, name: str | None) -> str:
+        return self._names.get(name) or _field(name) if name else ""
 
     def _extra_values(self, residuals: Array) -> list[list[Any]]:
         """What follows the fixed columns of every answered query."""
@@ -156,7 +161,7 @@ class CsvWriter:
             return residuals.tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
         best = np.take_along_axis(residuals, order, axis=1)
-        names = [_field(name) for name in self._classes]
+        names = list(self._names.values())
         return [
             [value for i, residual in zip(row, values, strict=True) for value in (names[i], residual)]
             for row, values in zip(order.tolist(), best.tolist(), strict=True)

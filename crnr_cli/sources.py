@@ -38,8 +38,13 @@ class PictureFile(NamedTuple):  # quicker to make than a dataclass, and there ma
 
     path: str
     folders: tuple[str, ...]
-    stamp: Stamp = Stamp()
+    size: int = 0
+    mtime_ns: int = 0
     error: SampleError | None = None  # known from the listing already: not to be opened
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.size, self.mtime_ns)
 
 
 @dataclass
@@ -96,7 +101,7 @@ def fingerprint(source: Source) -> str:
     digest = hashlib.sha256()
     for file in source.files:
         folders = file.folders if isinstance(file, PictureFile) else ()
-        about = (str(file.path), folders, file.stamp.size, file.stamp.mtime_ns)
+        about = (str(file.path), folders, *file.stamp)
         digest.update(ascii(about).encode())
     return digest.hexdigest()
 
@@ -194,9 +199,10 @@ def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Itera
         error = SampleError("unreadable", e.strerror or str(e))
         pictures.files.append(PictureFile(folder, folders, error=error))
         return
-    names.sort()
+    names.sort(reverse=True)
     beside = "" if folder == "." else folder
-    for name in names:
+    while names:
+        name = names.pop()  # gone before the next path is made: there are never twice as many strings
         if name.startswith(".") or name.lower() in _JUNK:
             pictures.ignored += 1
         else:
@@ -213,4 +219,4 @@ def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
             path, folders, error=SampleError("unreadable", getattr(e, "strerror", None) or str(e))
         )
     error = None if stat.S_ISREG(about.st_mode) else SampleError("not_regular", "not a regular file")
-    return PictureFile(path, folders, Stamp.of(about), error)
+    return PictureFile(path, folders, about.st_size, about.st_mtime_ns, error)

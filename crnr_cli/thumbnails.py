@@ -12,14 +12,14 @@ from PIL import Image
 
 from crnr_cli.cores import available_cores
 from crnr_cli.decoding import decode
-from crnr_cli.pixels import Form, Pixels
+from crnr_cli.pixels import MAX_PIXELS, Form, Pixels
 from crnr_cli.solvers import Array
 
 SIDE = 96  # at most, in pixels
 STEP = 8  # sides are multiples of this, so that few decoders are started
 
 
-def thumbnails(paths: Sequence[str], max_pixels: int = Form.max_pixels) -> dict[str, Array]:
+def thumbnails(paths: Sequence[str], max_pixels: int = MAX_PIXELS) -> dict[str, Array]:
     """The pictures among these files as small RGB arrays; what is no readable picture has none."""
     files = [path for path in dict.fromkeys(paths) if os.path.isfile(path)]  # noqa: PTH113 - it never raises
     jobs = min(2, available_cores())

@@ -157,7 +157,7 @@ def test_a_decoder_process_answers_with_headers_and_then_the_pixels(
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
     request = json.dumps([str(tmp_path / "good.png"), str(tmp_path / "gone.png")])
     form = Form((8, 8), max_pixels=1000)
-    said = f"{json.dumps(vars(form))}\n{request}\n"
+    said = f"{json.dumps(form._asdict())}\n{request}\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
     answers = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(answers))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from crnr_cli.extraction import CHANNELS, FILTERS, LAYOUTS, PRESETS, ExtractorOptions
+from crnr_cli.pixels import MAX_PIXELS as MAX_PIXELS
 
 
 class Axis(StrEnum):
@@ -145,7 +146,6 @@ MovedExtractor = Annotated[
     ),
 ]
 
-MAX_PIXELS = 89_478_485
 GALLERY = Path("gallery.h5")
 
 

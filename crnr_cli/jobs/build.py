@@ -24,7 +24,7 @@ from crnr_cli.gallery import Gallery, save_gallery
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.methods import Method, Samples, make_method
-from crnr_cli.pixels import Form, Pixels
+from crnr_cli.pixels import MAX_PIXELS, Form, Pixels
 from crnr_cli.recipe import Recipe, principal_axes
 from crnr_cli.rejection import calibrate
 from crnr_cli.results import UNKNOWN
@@ -50,7 +50,7 @@ class BuildOptions:
     power: float = 1.0
     pca: int | None = None
     dtype: str = "float32"
-    max_pixels: int = Form.max_pixels
+    max_pixels: int = MAX_PIXELS
     keys: Keys = field(default_factory=Keys)
     nul_separated: bool = False
     jobs: int | None = None

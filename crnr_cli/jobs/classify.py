@@ -24,7 +24,7 @@ from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.journal import Done, Identity, Partial, resumable
 from crnr_cli.loading import RawBatch, raw_batches
 from crnr_cli.memory import free_bytes
-from crnr_cli.pixels import Form
+from crnr_cli.pixels import MAX_PIXELS
 from crnr_cli.recipe import Recipe
 from crnr_cli.rejection import calibrate
 from crnr_cli.results import Answers, CsvWriter, Prediction
@@ -38,7 +38,7 @@ MOST_FAILURES = 10  # told one by one; the CSV has them all
 class QueryOptions:
     keys: Keys = field(default_factory=Keys)
     nul_separated: bool = False
-    max_pixels: int = Form.max_pixels
+    max_pixels: int = MAX_PIXELS
     jobs: int | None = None
     reject: float | None = None  # say unknown, at this rate of false rejections
     top: int | None = None  # write only so many best classes, not the residuals of all
@@ -143,12 +143,13 @@ def answer(
 
     def answered(batch: RawBatch) -> tuple[Answers, int]:
         vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
-        good = [fault is None for fault in faults]
+        if any(faults):
+            vectors = vectors[[fault is None for fault in faults]]
         answers = Answers(
             paths=batch.names,
             truths=_truths(batch, named_as, isinstance(source, Features)),
             errors=_merged(batch.errors, faults),
-            residuals=gallery.residuals(vectors[good]),
+            residuals=gallery.residuals(vectors),
             least_standout=standout,
             signed=gallery.method.signed,
         )

@@ -15,7 +15,7 @@ from crnr_cli.errors import UsageError
 from crnr_cli.files import check_output
 from crnr_cli.jobs.explain import Carrier, ExplainReport, Explanation
 from crnr_cli.pages import write_page
-from crnr_cli.pixels import Form
+from crnr_cli.pixels import MAX_PIXELS
 from crnr_cli.results import as_text
 from crnr_cli.solvers import Array
 from crnr_cli.thumbnails import data_uri, thumbnails
@@ -31,7 +31,7 @@ def check_picture(path: Path, inputs: Iterable[str | Path]) -> None:
     check_output(path, inputs)
 
 
-def write_picture(report: ExplainReport, path: Path, max_pixels: int = Form.max_pixels) -> None:
+def write_picture(report: ExplainReport, path: Path, max_pixels: int = MAX_PIXELS) -> None:
     carriers = report.carriers(report.explanations[0], CARRIERS)
     names = [report.query, *(carrier.name for carrier in carriers)]
     found = thumbnails(names, max_pixels) if report.gallery.recipe.kind == "pictures" else {}

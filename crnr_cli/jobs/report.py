@@ -12,7 +12,7 @@ from crnr_cli.gallery import describe, load_gallery
 from crnr_cli.jobs.evaluate import EvaluateReport
 from crnr_cli.metrics import macro_intervals, most_confused, wilson
 from crnr_cli.pages import write_page
-from crnr_cli.pixels import Form
+from crnr_cli.pixels import MAX_PIXELS
 from crnr_cli.report import (
     MISTAKES,
     WORST,
@@ -32,7 +32,7 @@ def write_report(
     path: Path,
     names: Sequence[str],
     gallery_path: Path,
-    max_pixels: int = Form.max_pixels,
+    max_pixels: int = MAX_PIXELS,
 ) -> None:
     """Write the page; pictures are shown where the queries' files are still to be found."""
     scores, mistakes = report.scores, report.mistakes
