@@ -200,13 +200,13 @@ def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Itera
         pictures.files.append(PictureFile(folder, folders, error=error))
         return
     names.sort(reverse=True)
-    beside = "" if folder == "." else folder
+    prefix = "" if folder == "." else os.path.join(folder, "")  # noqa: PTH118
     while names:
         name = names.pop()  # gone before the next path is made: there are never twice as many strings
         if name.startswith(".") or name.lower() in _JUNK:
             pictures.ignored += 1
         else:
-            yield os.path.join(beside, name), name, name in folder_names  # noqa: PTH118
+            yield prefix + name, name, name in folder_names
 
 
 def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
