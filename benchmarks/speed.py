@@ -231,7 +231,7 @@ def ar(data: Path) -> list[Figure]:
     assert apart(our_ar_demo, data, side_by_side=True) == plain_ar_demo(data)
     ours, plain = in_turns(
         lambda: apart(our_ar_seconds, data, side_by_side=True),
-        lambda: best(lambda: plain_ar_demo(data), 2),
+        lambda: best(lambda: plain_ar_demo(data)),
     )
     return [
         at_least("AR demo, three dimensions", f"{ours:.2f} s", f"plain loop, {plain:.2f} s", plain / ours, 10)
@@ -239,7 +239,7 @@ def ar(data: Path) -> list[Figure]:
 
 
 def our_ar_seconds(data: Path) -> float:
-    return best(lambda: our_ar_demo(data), 5)
+    return best(lambda: our_ar_demo(data))
 
 
 def our_ar_demo(data: Path) -> list[float]:
@@ -498,7 +498,7 @@ def main(
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     # As pip does with what it installs: a checkout may not be compiled yet.
-    compileall.compile_dir(Path(crnr_cli.__file__).parent, quiet=1)
+    compileall.compile_dir(Path(crnr_cli.__file__).parent, quiet=2)
     figures: list[Figure] = []
     for name in parts or PARTS:
         print(f"{name}: {PARTS[name].__doc__}", file=sys.stderr)

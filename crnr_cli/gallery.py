@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from crnr_cli import __version__, memory
-from crnr_cli.errors import CrnrError, GalleryError, UsageError
+from crnr_cli.errors import CrnrError, DataError, GalleryError, UsageError
 from crnr_cli.extraction import Extraction
 from crnr_cli.files import Stamp
 from crnr_cli.hdf5 import scalar_attribute, written_hdf5
@@ -126,6 +126,9 @@ def _require_answer(gallery: Gallery) -> None:
 def _to_content(gallery: Gallery) -> _Content:
     recipe = gallery.recipe
     width, height = recipe.size or (0, 0)
+    classes = _to_bytes(gallery.classes)
+    if len(set(classes.tolist())) < len(classes):  # such as 3 and "3", or names that end in NUL
+        raise DataError("two classes would have the same name in the gallery; give them names that differ")
     arrays = {
         "samples/vectors": gallery.samples.vectors,
         "samples/class": np.repeat(
@@ -133,7 +136,7 @@ def _to_content(gallery: Gallery) -> _Content:
         ),
         "samples/names": _to_bytes(gallery.names),
         "samples/sha256": _to_bytes(gallery.hashes),
-        "classes/names": _to_bytes(gallery.classes),
+        "classes/names": classes,
         **{f"state/{key}": array for key, array in gallery.state.items()},
     }
     if gallery.stamps:
@@ -176,7 +179,7 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
     method = make_method(name, {key: _plain(root[key]) for key in known})
     classes = _to_texts(arrays["classes/names"])
     class_index = arrays["samples/class"]
-    if sorted(set(class_index.tolist())) != list(range(len(classes))):
+    if len(set(classes)) < len(classes) or sorted(set(class_index.tolist())) != list(range(len(classes))):
         raise ValueError("samples and classes do not fit together")
     kind = about["kind"].decode()
     if kind not in ("pictures", "features"):
@@ -204,6 +207,8 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
         stamps=_stamps(arrays),
     )
     n, d = gallery.samples.vectors.shape
+    if gallery.dtype not in ("float32", "float64"):
+        raise ValueError(f"its vectors are of type {gallery.dtype}")
     if (
         not len(gallery.names) == len(gallery.hashes) == len(class_index) == n
         or len(gallery.stamps) not in (0, n)

@@ -84,7 +84,7 @@ def _opened(path: str, form: Form) -> Iterator[Image.Image]:
             raise SampleError("empty_file", "the file is empty")
         with open(path, "rb") as on_disk:  # noqa: PTH123
             small = about.st_size <= SMALL_FILE and not form.header_only
-            file = io.BytesIO(on_disk.read(about.st_size)) if small else on_disk
+            file = io.BytesIO(on_disk.read()) if small else on_disk
             with Image.open(file, formats=FORMATS) as image:
                 width, height = image.size
                 if width * height > form.max_pixels:

@@ -60,7 +60,8 @@ class Recipe:
         blank = largest == 0
         if self.kind == "pictures" and self.n_inputs > 1:
             blank |= low == high
-        values = np.divide(raw, np.where(largest > 0, largest, 1)[:, None], dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN; its row has its error
+            values = np.divide(raw, np.where(largest > 0, largest, 1)[:, None], dtype=np.float64)
         values[~finite] = 0
         values = _raised(values, self.power)
         if self.pca is not None:

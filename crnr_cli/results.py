@@ -1,4 +1,4 @@
-"""The predictions CSV: write, read. One row an input; docs/csv.md describes the columns."""
+"""The predictions CSV: write, read. One row an input; the README describes the columns."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class CsvWriter:
             return residuals.tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
         best = np.take_along_axis(residuals, order, axis=1)
-        names = list(self._names.values())
+        names = [self._names[name] for name in self._classes]
         return [
             [value for i, residual in zip(row, values, strict=True) for value in (names[i], residual)]
             for row, values in zip(order.tolist(), best.tolist(), strict=True)

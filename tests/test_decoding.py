@@ -48,6 +48,26 @@ def test_a_reader_that_stops_early_starts_no_more_decoders(
     assert len(started) == 2
 
 
+@pytest.mark.parametrize("seconds", [-1.0, 60.0], ids=["each at once", "all at the end"])
+def test_answers_may_come_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """However many answers one reply holds, a request has all of its own, and no decoder is started twice."""
+    code = f"import crnr_cli.decoder_process as d; d.SECONDS_HELD_BACK = {seconds}; d.main()"
+    monkeypatch.setattr(decoding, "COMMAND", [sys.executable, "-c", code])
+    started, start = [], decoding._start
+    monkeypatch.setattr(decoding, "_start", lambda: started.append(1) or start())
+    paths = [str(tmp_path / f"{i}.png") for i in range(20)]
+    for i, path in enumerate(paths):
+        if i % 3:
+            picture(i).save(path)
+    answers = list(decoding.decode(paths, Form(None), jobs=1))
+    there = [read_pixels(path, Form(None)) for path in paths if Path(path).exists()]
+    assert [answer for answer in answers if isinstance(answer, Pixels)] == there
+    assert [isinstance(answer, SampleError) for answer in answers] == [i % 3 == 0 for i in range(20)]
+    assert len(started) == 1
+
+
 DEADLY = """
 import os, signal, sys, time
 import crnr_cli.decoder_process as process

@@ -180,3 +180,12 @@ def test_a_missing_scikit_learn_is_named() -> None:
     assert done.stderr.endswith(
         "ImportError: the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'\n"
     )
+
+
+def test_classes_that_would_have_one_name_in_a_file_are_not_saved(tmp_path: Path) -> None:
+    """HDF5 ends a text at its last NUL."""
+    fitted = crnr_cli.CRNRClassifier().fit(np.eye(4), np.array(["a", "a", "a\0", "a\0"], dtype=object))
+    assert fitted.predict(np.eye(4)).tolist() == ["a", "a", "a\0", "a\0"]
+    with pytest.raises(ValueError, match="two classes would have the same name"):
+        fitted.save(tmp_path / "g.h5")
+    assert not list(tmp_path.iterdir())

@@ -89,6 +89,14 @@ ALTERATIONS = {
         f.__delitem__("classes/names"),
         f.__setitem__("classes/names", np.array([b"a"] * 4)),
     ),
+    "a class twice": lambda f: (
+        f.__delitem__("classes/names"),
+        f.__setitem__("classes/names", np.array([b"a", b"a", b"b"])),
+    ),
+    "vectors of whole numbers": lambda f: (
+        f.__delitem__("samples/vectors"),
+        f.__setitem__("samples/vectors", np.ones((15, 6), dtype=np.int32)),
+    ),
     "a class that falls": lambda f: f["samples/class"].write_direct(np.array([2, 1, 0] * 5, dtype=np.int32)),
     "negative classes": lambda f: f["samples/class"].write_direct(np.full(15, -1, dtype=np.int32)),
     "no vectors": lambda f: f.__delitem__("samples/vectors"),

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from shell import picture
 
-from crnr_cli import decoder_process, decoding
+from crnr_cli import decoder_process, decoding, images
 from crnr_cli.decoding import decode
 from crnr_cli.errors import SampleError
 from crnr_cli.images import read_pixels
@@ -123,6 +123,19 @@ def test_every_reason_has_a_status(tmp_path: Path) -> None:
     assert status(path)[0] in ("truncated", "not_image")
 
 
+@pytest.mark.parametrize(("suffix", "mode"), [("png", "L"), ("jpg", "RGB"), ("tif", "L"), ("gif", "L")])
+def test_a_file_too_large_to_be_read_at_once_has_the_same_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, mode: str
+) -> None:
+    whole, cut = tmp_path / f"whole.{suffix}", tmp_path / f"cut.{suffix}"
+    compression = {"compression": "tiff_lzw"} if suffix == "tif" else {}
+    picture(0, 1, (90, 70)).convert(mode).save(whole, **compression)
+    cut.write_bytes(whole.read_bytes()[:-300])
+    at_once = read_pixels(str(whole), AS_IT_IS), status(cut)
+    monkeypatch.setattr(images, "SMALL_FILE", 0)
+    assert (read_pixels(str(whole), AS_IT_IS), status(cut)) == at_once
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -155,6 +168,7 @@ def test_a_decoder_process_answers_with_headers_and_then_the_pixels(
         decoder_process, "limit_memory", limits.append
     )  # of this process it would be for good
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
+    monkeypatch.setattr(decoder_process, "SECONDS_HELD_BACK", 60.0)
     request = json.dumps([str(tmp_path / "good.png"), str(tmp_path / "gone.png")])
     form = Form((8, 8), max_pixels=1000)
     said = f"{json.dumps(form._asdict())}\n{request}\n"

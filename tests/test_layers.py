@@ -55,7 +55,11 @@ def test_imports_point_one_way(path: Path) -> None:
             "crnr_cli.cli; crnr_cli.cli.application()", "numpy h5py scipy PIL rich", id="crnr --help"
         ),
         pytest.param("crnr_cli.jobs.classify", "scipy PIL rich", id="classify, which never factorizes"),
-        pytest.param("crnr_cli.decoder_process", "numpy h5py scipy typer rich", id="a decoder process"),
+        pytest.param(
+            "crnr_cli.decoder_process",
+            "numpy h5py scipy typer rich dataclasses hashlib",
+            id="a decoder process",
+        ),
     ],
 )
 def test_what_starts_often_starts_light(module: str, heavy: str) -> None:

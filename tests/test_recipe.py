@@ -55,6 +55,13 @@ def test_every_row_is_a_unit_vector_or_has_a_reason(raw: np.ndarray) -> None:
             assert np.linalg.norm(vector) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("bits", [np.uint64(0x7FF0000000000001), np.uint16(0x7C01)])
+def test_a_signalling_nan_is_told_as_any_other(bits: np.generic) -> None:
+    raw = np.array([[bits, 0]]).astype(bits.dtype).view(f"f{bits.itemsize}")
+    _, errors = Recipe("features", 2).unit_vectors(raw, "float64")
+    assert [error and error.status for error in errors] == ["non_finite"]
+
+
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_scale_neither_overflows_nor_vanishes(scale: float) -> None:
     raw = np.array([[3.0, 4.0]]) * scale
