@@ -251,7 +251,7 @@ def our_ar_demo(data: Path) -> list[float]:
     recipe = Recipe("features", train.shape[1], pca=axes)
 
     def projected(raw: np.ndarray) -> np.ndarray:
-        return recipe.unit_vectors(raw, "float64")[0]
+        return recipe.unit_vectors(raw, "float32")[0]
 
     cores = available_cores()
     projections = list(side_by_side(projected, (train, split.test), cores))

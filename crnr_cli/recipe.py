@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -30,6 +31,10 @@ class Recipe:
     @property
     def n_outputs(self) -> int:
         return self.n_inputs if self.pca is None else int(self.pca.shape[1])
+
+    @cached_property
+    def _single_axes(self) -> Array | None:
+        return None if self.pca is None else self.pca.astype(np.float32)
 
     def form(self, max_pixels: int, *, with_hash: bool = False) -> Form:
         """What the decoder is asked for."""
@@ -64,8 +69,9 @@ class Recipe:
             values = np.divide(raw, np.where(largest > 0, largest, 1)[:, None], dtype=np.float64)
         values[~finite] = 0
         values = _raised(values, self.power)
-        if self.pca is not None:
-            values = values @ self.pca
+        if self.pca is not None:  # multiplied in the type of the vectors, as all that follows
+            axes = self.pca if dtype == "float64" else self._single_axes
+            values = (values.astype(dtype) @ axes).astype(np.float64)
         norms = np.sqrt(np.einsum("md,md->m", values, values))
         blank |= norms == 0
         for row in np.flatnonzero(blank & finite):

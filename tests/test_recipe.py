@@ -62,6 +62,17 @@ def test_a_signalling_nan_is_told_as_any_other(bits: np.generic) -> None:
     assert [error and error.status for error in errors] == ["non_finite"]
 
 
+def test_single_precision_projects_as_double_does() -> None:
+    raw = np.random.default_rng(0).integers(0, 256, (60, 500)).astype(np.uint8)
+    recipe = Recipe("features", 500, pca=principal_axes(raw, 40))
+    (single, _), (double, _) = (recipe.unit_vectors(raw, dtype) for dtype in ("float32", "float64"))
+    assert (single.dtype, double.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(single, double, rtol=0, atol=1e-6)
+    expected = (raw / 255) @ recipe.pca
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(double, expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_scale_neither_overflows_nor_vanishes(scale: float) -> None:
     raw = np.array([[3.0, 4.0]]) * scale
