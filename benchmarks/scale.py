@@ -28,7 +28,7 @@ import typer
 import workers as workers_part
 from rich.console import Console
 from rich.table import Table
-from speed import apart, best, classify_all
+from speed import Task, apart, best, classify_all
 
 from crnr_cli.methods import Samples, make_method
 
@@ -63,10 +63,10 @@ def building(n: int) -> tuple[float, int]:
 def querying(n: int) -> tuple[float, int]:
     """Milliseconds a query on all cores, and the peak of memory."""
     samples, method = made_up(n), make_method("crnr", {})
-    state = method.fit(samples)
     queries = np.random.default_rng(1).standard_normal((QUERIES, D), np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    return 1e3 * best(lambda: classify_all(samples, state, method, queries)) / QUERIES, peak_bytes()
+    task = Task(samples, method, method.fit(samples), queries)
+    return 1e3 * best(lambda: classify_all(task)) / QUERIES, peak_bytes()
 
 
 def measure(n: int) -> dict[str, float]:

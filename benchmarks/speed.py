@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -99,7 +100,9 @@ def unit_rows(raw: np.ndarray, dtype: str) -> np.ndarray:
     return Recipe("features", raw.shape[1]).unit_vectors(raw, dtype)[0]
 
 
-def plain_loop(X: np.ndarray, edges: np.ndarray, Y: np.ndarray, lam: float, mu: float, inverse: np.ndarray):
+def plain_loop(
+    X: np.ndarray, edges: np.ndarray, Y: np.ndarray, lam: float, mu: float, inverse: np.ndarray
+) -> list[int]:
     """What the authors' program does, a query at a time: five matrix-vector products and K residuals."""
     labels = []
     for y in Y.T:
@@ -142,8 +145,11 @@ class Task:
         The form's own count, for the dimensions that it works in: those that are zero in all samples are out.
         """
         n, d = self.samples.vectors.shape
-        form, dimensions = ("low-rank", self.state["E"].shape[1]) if "E" in self.state else ("dense", d)
-        return int(solvers.multiplications(form, self.samples.edges, dimensions, 0.1, 5)) + n * d
+        if "E" in self.state:
+            coding = solvers.multiplications("low-rank", self.samples.edges, self.state["E"].shape[1], 0.1, 5)
+        else:
+            coding = solvers.multiplications("dense", self.samples.edges, d, 0.1, 5)
+        return int(coding) + int(n * d)
 
     def batches(self) -> Iterator[tuple[Task, np.ndarray]]:
         size = batch_size(len(self.samples.vectors))
@@ -156,7 +162,8 @@ def classify_all(*tasks: Task) -> np.ndarray:
 
     def classes(work: tuple[Task, np.ndarray]) -> np.ndarray:
         task, batch = work
-        return task.method.residuals(task.samples, task.state, batch).argmin(axis=1)
+        best_classes: np.ndarray = task.method.residuals(task.samples, task.state, batch).argmin(axis=1)
+        return best_classes
 
     batches = chain.from_iterable(task.batches() for task in tasks)
     return np.concatenate(list(side_by_side(classes, batches, available_cores())))
@@ -326,9 +333,13 @@ def csv(data: Path) -> list[Figure]:
     residuals = rng.random((n_queries, 1000), np.float32)
     paths = [f"q/{i}.png" for i in range(n_queries)]
     answers = Answers(paths, [None] * n_queries, [None] * n_queries, residuals)
+
+    def write(top: int | None) -> None:
+        CsvWriter(io.BytesIO(), names, "float32", top).write(answers)
+
     figures = []
     for top, most in ((None, 1.0), (5, 0.1)):
-        written = best(lambda t=top: CsvWriter(io.BytesIO(), names, "float32", t).write(answers))
+        written = best(partial(write, top))
         figures.append(
             at_most(
                 f"writing rows of {'1,000 residuals' if top is None else f'--top {top}'}",
