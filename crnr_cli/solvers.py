@@ -115,9 +115,14 @@ class Code:
     """How every query was coded, and how its iterations ended."""
 
     c: Array  # (n, m), the iterate of the linear solve: what the residuals are taken from
-    z: Array  # (n, m), its non-negative twin
+    v: Array  # (n, m), the state
     steps: Array  # (m,), iterations taken
     converged: Array  # (m,), whether tol was reached
+
+    @property
+    def z(self) -> Array:
+        """(n, m), the non-negative twin of c: another array as large, so only where it is asked for."""
+        return np.maximum(self.v, 0)
 
 
 def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
@@ -273,16 +278,16 @@ def admm(factor: Factor, Y: Array, iterations: int, tol: float = 0.0) -> Code:
         return _admm_until(factor, Y, iterations, tol)
     c, v = next(islice(admm_steps(factor, Y), iterations - 1, None))
     m = Y.shape[1]
-    return Code(c, np.maximum(v, 0), np.full(m, iterations), np.zeros(m, dtype=bool))
+    return Code(c, v, np.full(m, iterations), np.zeros(m, dtype=bool))
 
 
 def _admm_until(factor: Factor, Y: Array, iterations: int, tol: float) -> Code:
     m = Y.shape[1]
-    final_c = final_z = last_c = last_z = np.zeros_like(factor.first_code(Y))
+    final_c = final_v = last_c = last_z = np.zeros_like(factor.first_code(Y))
     steps, converged = np.full(m, iterations), np.zeros(m, dtype=bool)
     for t, (c, v) in enumerate(islice(admm_steps(factor, Y), iterations), start=1):
         z = np.maximum(v, 0)
-        final_c, final_z = np.where(converged, final_c, c), np.where(converged, final_z, z)
+        final_c, final_v = np.where(converged, final_c, c), np.where(converged, final_v, v)
         gaps = [np.linalg.norm(gap, axis=0) for gap in (z - c, z - last_z, c - last_c)]
         arrived = ~converged & (np.max(gaps, axis=0) < tol)
         steps[arrived] = t
@@ -290,7 +295,7 @@ def _admm_until(factor: Factor, Y: Array, iterations: int, tol: float) -> Code:
         if converged.all():
             break
         last_c, last_z = c.copy(), z
-    return Code(final_c, final_z, steps, converged)
+    return Code(final_c, final_v, steps, converged)
 
 
 def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:

@@ -30,7 +30,7 @@ from crnr_cli.rejection import calibrate
 from crnr_cli.results import Answers, CsvWriter, Prediction
 from crnr_cli.sources import Features, Pictures, Source, fingerprint, is_unclaimed, open_source
 
-ARRAYS_A_BATCH = 6  # as large as the codes of a batch, held while it is coded
+ARRAYS_A_BATCH = 5  # as large as the codes of a batch, held while it is coded
 MOST_FAILURES = 10  # told one by one; the CSV has them all
 
 
@@ -276,9 +276,10 @@ def _check_place(output: Path, names: Sequence[str], gallery_path: Path) -> None
 def batch_size(n_samples: int) -> int:
     """Queries coded as one batch: some 16 MB an array of state, and products large enough to be fast.
 
-    It must not depend on the cores: an answer's last bits may depend on its batch.
+    Products are fastest in multiples of the tiles they are cut into. It must not depend on the cores: an
+    answer's last bits may depend on its batch.
     """
-    return max(96, min(256, 2**22 // n_samples))
+    return max(128, min(256, 2**22 // n_samples // 32 * 32))
 
 
 def queries_at_once(gallery: Gallery) -> int:
