@@ -105,7 +105,7 @@ def test_fewer_batches_at_once_where_memory_is_short(
     monkeypatch.setattr(
         job, "side_by_side", lambda *work: used.append(work[2]) or cores.side_by_side(*work), raising=True
     )
-    a_batch = 6 * 256 * 9 * 4  # arrays of 256 queries and 9 samples in float32
+    a_batch = 5 * 256 * 9 * 4  # arrays of 256 queries and 9 samples in float32
     for free, expected in ((None, 5), (100 * a_batch, 5), (5 * a_batch, 2), (0, 1)):
         monkeypatch.setattr(job, "free_bytes", lambda free=free: free)
         assert crnr("classify", "queries", "-o", "out.csv", "-q", "--jobs", 5).exit_code == 0
