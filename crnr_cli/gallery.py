@@ -179,7 +179,9 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
     method = make_method(name, {key: _plain(root[key]) for key in known})
     classes = _to_texts(arrays["classes/names"])
     class_index = arrays["samples/class"]
-    if len(set(classes)) < len(classes) or sorted(set(class_index.tolist())) != list(range(len(classes))):
+    if len(set(classes)) < len(classes):
+        raise ValueError("two classes have the same name")
+    if sorted(set(class_index.tolist())) != list(range(len(classes))):
         raise ValueError("samples and classes do not fit together")
     kind = about["kind"].decode()
     if kind not in ("pictures", "features"):
