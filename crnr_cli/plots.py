@@ -68,7 +68,7 @@ def explanation(
     `pictures` are (words, RGB, class) of the query, which has no class, and of gallery samples.
     """
     colors = _class_colors(panels, len(classes))
-    strip = 1.45 if pictures else 0.0
+    strip = 1.6 if pictures else 0.0
     figure = Figure(figsize=(11, 2.9 * len(panels) + strip + 0.2), layout="constrained")
     parts = figure.subfigures(
         2 if pictures else 1,
