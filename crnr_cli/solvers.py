@@ -14,7 +14,7 @@ scaled multiplier u live in one array v = c - u, as z = max(v, 0) and u = max(-v
     c_(t+1) = c_1 + H |v_t|            v_(t+1) = c_(t+1) + min(v_t, 0)
 
 H is held either as it is (dense) or as a block-diagonal matrix less a product of rank d (low rank).
-SciPy is imported where a factor is made, and only there: classify never does, and starts the faster.
+SciPy is imported only where a dense factor or a basis is made: classify never does, and starts the faster.
 """
 
 from __future__ import annotations
@@ -191,9 +191,10 @@ def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
 
 
 def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
-    """Computed in float64 a block at a time, kept in the type of X."""
-    from scipy.linalg import cholesky, solve_triangular
+    """Computed in float64 a block at a time, kept in the type of X.
 
+    By NumPy alone: SciPy's threads are others, and wait for cores that NumPy's still hold.
+    """
     used = X.any(axis=1)
     e, (d, n) = int(used.sum()), X.shape
     block_edges, is_tall = join_classes(edges, e)
@@ -207,7 +208,7 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
             BXt = Xb.T
         elif tall:
             # B_i = I - X_i' (mu/(2 lam) I + X_i X_i')^-1 X_i = I - G'G
-            G = solve_triangular(cholesky(Xb @ Xb.T + mu / (2 * lam) * np.eye(e), lower=True), Xb, lower=True)
+            G = _inverse_root(Xb @ Xb.T + mu / (2 * lam) * np.eye(e)) @ Xb
             talls.append(G.T.astype(X.dtype))
             BXt = Xb.T - G.T @ (G @ Xb.T)
         else:
@@ -216,8 +217,7 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
             BXt = B @ Xb.T
         S += (2 / mu) * (Xb @ BXt)
         E[start:stop] = BXt
-    L = cholesky(S, lower=True)
-    scaled_inverse = np.sqrt(2 / mu) * solve_triangular(L, np.eye(e), lower=True)
+    scaled_inverse = np.sqrt(2 / mu) * _inverse_root(S)
     W = np.zeros((e, d), X.dtype)
     W[:, used] = (1 + lam) * scaled_inverse
     for start, stop in pairwise(block_edges.tolist()):
@@ -239,21 +239,27 @@ def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
         Xi = Xb[:, start:stop]
         D[start:stop, start:stop] = lam * (Xi.T @ Xi)
     D[np.diag_indices_from(D)] += mu / 2
-    # By NumPy: SciPy's threads, which are others, would wait for cores that NumPy's still hold.
     B = np.linalg.inv(D)
     return (mu / 4) * (B + B.T)
 
 
+def _inverse_root(S: Array) -> Array:
+    """L^-1 for S = L L', lower triangular."""
+    return np.tril(np.linalg.inv(np.linalg.cholesky(S)))
+
+
 def inverse(Q: Array) -> Array:
-    """The inverse of a symmetric positive definite matrix, symmetric to the last bit."""
+    """The inverse of a symmetric positive definite matrix, which is written over; symmetric to the last bit."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
-    lower, info = dpotrf(Q, lower=1)
+    # Q' is Q in the order that LAPACK works in. Above the diagonal there are zeros from the first step on.
+    lower, info = dpotrf(Q.T, lower=1, overwrite_a=1)
     if info == 0:
-        lower, info = dpotri(lower, lower=1)
+        lower, info = dpotri(lower, lower=1, overwrite_c=1)
     if info != 0:
         raise np.linalg.LinAlgError(f"matrix is not positive definite (LAPACK info {info})")
-    full: Array = np.tril(lower) + np.tril(lower, -1).T
+    full: Array = lower + lower.T
+    full[np.diag_indices_from(full)] /= 2
     return full
 
 
