@@ -87,6 +87,13 @@ def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
 
 def save_gallery(gallery: Gallery, path: Path) -> None:
     """Write to a path that is not a gallery yet; `files.replacing` makes it appear at once."""
+    if not _answers(gallery):  # it would not load, and may be about to replace one that does
+        about = describe(gallery)
+        given = ", ".join(f"{name} {value}" for name, value in about["parameters"].items())
+        raise UsageError(
+            f"{about['method']} gives no finite answer in {about['dtype']} with {given}; "
+            "take less extreme parameters, or float64"
+        )
     content = _to_content(gallery)
     content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
     with written_hdf5(path) as file:
@@ -109,18 +116,18 @@ def load_gallery(path: Path) -> Gallery:
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
         gallery = replace(_from_content(content, path.parent), sha256=actual)
-        _require_answer(gallery)
+        if not _answers(gallery):
+            raise ValueError("its state gives no answer")
         return gallery
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
 
-def _require_answer(gallery: Gallery) -> None:
+def _answers(gallery: Gallery) -> bool:
     """Ask for one answer: it shows whether the method's state fits the samples, whatever the method is."""
     with np.errstate(all="ignore"):
         residuals = gallery.residuals(gallery.samples.vectors[:1])
-    if residuals.shape != (1, len(gallery.classes)) or not np.isfinite(residuals).all():
-        raise ValueError("its state gives no answer")
+    return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
 
 
 def _to_content(gallery: Gallery) -> _Content:

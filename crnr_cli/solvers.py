@@ -249,7 +249,7 @@ def _inverse_root(S: Array) -> Array:
 
 
 def inverse(Q: Array) -> Array:
-    """The inverse of a symmetric positive definite matrix, which is written over; symmetric to the last bit."""
+    """The inverse of a symmetric positive definite matrix, symmetric to the last bit. Q is written over."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
     # Q' is Q in the order that LAPACK works in. Above the diagonal there are zeros from the first step on.

@@ -60,6 +60,14 @@ def test_a_command_stands_by_itself_in_its_process(command: str) -> None:
     assert done.stdout.endswith(f"{[name for name in COMMANDS if name in loaded]}\n")
 
 
+def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Crnr, built: Path) -> None:
+    before = (built / "gallery.h5").read_bytes()
+    result = crnr("build", "gallery", "--mu", "1e-300", "--factor", "low-rank", "-q")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: crnr gives no finite answer in float32 with mu 1e-300, ")
+    assert (built / "gallery.h5").read_bytes() == before
+
+
 def test_build_says_what_it_made(crnr: Crnr, pictures: Path) -> None:
     result = crnr("build", "gallery")
     assert (result.exit_code, result.stdout) == (0, "")

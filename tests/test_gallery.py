@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from crnr_cli.errors import GalleryError
+from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery import Gallery, describe, load_gallery, save_gallery
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.recipe import Recipe
@@ -136,3 +137,11 @@ def test_hostile_structure_is_refused_before_it_is_read(path: Path, tamper) -> N
         GalleryError, match=r"a link to elsewhere|not stored plainly|more data|of type|no place"
     ):
         load_gallery(path)
+
+
+def test_a_gallery_that_gives_no_answer_is_not_written(tmp_path: Path) -> None:
+    good = small_gallery("low-rank")
+    broken = replace(good, state=good.state | {"W": np.full_like(good.state["W"], np.inf)})
+    with pytest.raises(UsageError, match="crnr gives no finite answer in float32 with mu"):
+        save_gallery(broken, tmp_path / "g.h5")
+    assert list(tmp_path.iterdir()) == []

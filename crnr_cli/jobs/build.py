@@ -220,6 +220,8 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     if len(classes) == 1:
         labelled.notes.append(f"only one class, {classes[0]}: classify will refuse this gallery")
     labelled.notes += _in_two_classes(labelled)
+    with np.errstate(over="ignore"):  # what is lost by it is found when the gallery is saved
+        state = method.fit(samples)
     return Gallery(
         samples=samples,
         names=[labelled.names[i] for i in order],
@@ -228,7 +230,7 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
         classes=classes,
         recipe=labelled.recipe,
         method=method,
-        state=method.fit(samples),
+        state=state,
     )
 
 
