@@ -536,3 +536,31 @@ def test_cron_gives_the_same_bytes_as_a_terminal(crnr: Crnr, built: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert (built / "cron.csv").read_bytes() == (built / "terminal.csv").read_bytes()
     assert (built / "log").read_text() == "9 of 9 inputs labelled: cron.csv\n"
+
+
+def test_names_cannot_command_a_terminal(crnr: Crnr, tmp_path: Path) -> None:
+    """Not by escape sequences, not by faking a line of ours, and not by Rich's own markup."""
+    hostile = "\x1b]0;title\x07\nerror: none"
+    for i, name in enumerate((hostile, "[bold]b")):
+        (tmp_path / "g" / name).mkdir(parents=True)
+        for k in range(3):
+            picture(10 * i + k).save(tmp_path / "g" / name / f"{k}.png")
+    (tmp_path / "g" / hostile / "\x9b31m.png").write_text("no picture")
+    runs = [
+        crnr("build", "g", "--allow-skipped"),
+        crnr("classify", "g", "-o", "out.csv", "--allow-skipped"),
+        crnr("classify", f"g/{hostile}/gone.png"),
+        crnr("info", "gallery.h5"),
+        crnr("evaluate", "out.csv"),
+        crnr("explain", f"g/{hostile}/0.png"),
+    ]
+    assert [run.exit_code for run in runs] == [0, 0, 1, 0, 0, 0]
+    for run in runs:
+        said = run.stdout + run.stderr
+        assert r"\x1b]0;title\x07\nerror: none" in said
+        assert [character for character in said if character in "\x1b\x07\x9b"] == []
+        assert "\nerror: none" not in said
+    for run in runs[3:]:
+        assert "[bold]b" in run.stdout
+    written = rows((tmp_path / "out.csv").read_text())
+    assert {row["label"] for row in written if row["status"] == "ok"} == {hostile, "[bold]b"}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
     from rich.table import Table
+    from rich.text import Text
 
     from crnr_cli.jobs.progress import Progress
 
@@ -28,6 +29,8 @@ GATE_MISSED = 4
 READER_GONE = 128 + signal.SIGPIPE
 GRACE = 1.5  # seconds that a batch may still take after a signal
 
+# Control characters, for people: a stranger's name may hold them, and a terminal obeys.
+_ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
 _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
@@ -41,6 +44,7 @@ class _Stopped(BaseException):
 
 def say(words: str, *, style: str | None = None) -> None:
     """A line on stderr. No markup: Rich would delete [ar] from /data/[ar]/x.png."""
+    words = words.translate(_ESCAPES)
     if not sys.stderr.isatty():
         sys.stderr.write(f"{words}\n")
         return
@@ -58,6 +62,13 @@ def results_console() -> Console:
             raise BrokenPipeError
 
     return ResultsConsole(highlight=False)
+
+
+def plain(words: str, style: str = "") -> Text:
+    """Words with names in them, for a table: no markup, no control characters."""
+    from rich.text import Text
+
+    return Text(words.translate(_ESCAPES), style)
 
 
 def print_whole(console: Console, table: Table) -> None:

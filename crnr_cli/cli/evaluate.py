@@ -12,6 +12,7 @@ from crnr_cli.cli import options
 from crnr_cli.cli.console import (
     GATE_MISSED,
     boundary,
+    plain,
     print_json,
     print_whole,
     results_console,
@@ -176,7 +177,7 @@ def _summary(report: EvaluateReport) -> Table:
     table.add_row("macro F1", number(scores.macro.f1), "every class counts the same")
     if report.failed:
         reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
-        table.add_row("without an answer", str(sum(report.failed.values())), reasons)
+        table.add_row("without an answer", str(sum(report.failed.values())), plain(reasons))
     if report.without_truth:
         table.add_row("without a true class", str(report.without_truth), "not scored")
     return table
@@ -184,7 +185,6 @@ def _summary(report: EvaluateReport) -> Table:
 
 def _class_table(scores: Scores) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table()
     table.add_column("class")
@@ -192,7 +192,7 @@ def _class_table(scores: Scores) -> Table:
         table.add_column(column, justify="right")
     for score in scores.classes:
         table.add_row(
-            Text(score.name),
+            plain(score.name),
             *(number(value) for value in (score.precision, score.recall, score.f1)),
             str(score.support),
         )
@@ -213,19 +213,18 @@ def _confusion_table(scores: Scores) -> Table:
     table = Table()
     table.add_column("truth")
     for score in scores.classes:
-        table.add_column(Text(score.name), justify="right", no_wrap=True)
+        table.add_column(plain(score.name), justify="right", no_wrap=True)
     for i, (score, counts) in enumerate(zip(scores.classes, scores.confusion.tolist(), strict=True)):
         cells = [
             Text(str(count) if count else "·", style="green" if i == j else "red" if count else "dim")
             for j, count in enumerate(counts)
         ]
-        table.add_row(Text(score.name), *cells)
+        table.add_row(plain(score.name), *cells)
     return table
 
 
 def _confused_pairs(scores: Scores) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     from crnr_cli.metrics import most_confused
 
@@ -234,5 +233,5 @@ def _confused_pairs(scores: Scores) -> Table:
         table.add_column(column)
     table.add_column("times", justify="right")
     for truth, label, count in most_confused(scores)[:10]:
-        table.add_row(Text(truth), Text(label), str(count))
+        table.add_row(plain(truth), plain(label), str(count))
     return table

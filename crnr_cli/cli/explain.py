@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import boundary, print_json, results_console, say
+from crnr_cli.cli.console import boundary, plain, print_json, results_console, say
 from crnr_cli.cores import use_cores
 
 if TYPE_CHECKING:
@@ -98,15 +98,17 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
     truth = "" if report.truth is None else f", truly {report.truth}"
     console.print(
         Text.assemble(
-            f"{report.query}{truth}: ",
-            (classes[first], "bold green" if report.truth in (None, classes[first]) else "bold red"),
-            f" by {explanation.method.name}, margin {explanation.margin:.3f} to {classes[second]}",
+            plain(f"{report.query}{truth}: "),
+            plain(classes[first], "bold green" if report.truth in (None, classes[first]) else "bold red"),
+            f" by {explanation.method.name}, margin {explanation.margin:.3f} to ",
+            plain(classes[second]),
         )
     )
     console.print(_class_table(report, explanation))
     if explanation.code is not None:
         console.print(_carrier_table(report, explanation))
-    console.print(Text(_separation(report, explanation)))
+    for line in _separation(report, explanation):
+        console.print(plain(line))
     console.print()
 
 
@@ -140,7 +142,7 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
         )
         bar = _bar((values[i] - low) / ((high - low) or 1.0))
         weight = [] if shares is None else [f"{100 * shares[i]:.0f} %"]
-        table.add_row(Text(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
+        table.add_row(plain(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
     if len(classes) > len(shown):
         rest = "score less" if scored else "leave more"
         table.caption = f"{len(classes) - len(shown)} more classes {rest}"
@@ -165,18 +167,21 @@ def _carrier_table(report: ExplainReport, explanation: Explanation) -> Table:
         "weight",
         f"sample of {folder}" if folder else "gallery sample",
     ):
-        table.add_column(column, justify="right" if column == "weight" else "left", overflow="fold")
+        table.add_column(plain(column), justify="right" if column == "weight" else "left", overflow="fold")
     for carrier in carriers:
         style = "green" if carrier.weight > 0 else "red"
         bar = Text(_bar(abs(carrier.weight) / largest, BAR // 2), style=style)
         table.add_row(
-            Text(carrier.label), bar, f"{carrier.weight:+.3f}", Text(carrier.name.removeprefix(folder))
+            plain(carrier.label),
+            bar,
+            f"{carrier.weight:+.3f}",
+            plain(carrier.name.removeprefix(folder)),
         )
     return table
 
 
-def _separation(report: ExplainReport, explanation: Explanation) -> str:
-    """What separates the label from the runner-up, in a sentence."""
+def _separation(report: ExplainReport, explanation: Explanation) -> tuple[str, str]:
+    """What separates the label from the runner-up, in a sentence on two lines."""
     classes, shares = report.gallery.classes, report.shares(explanation)
     first, second = explanation.order[:2].tolist()
     parts = []
@@ -185,7 +190,7 @@ def _separation(report: ExplainReport, explanation: Explanation) -> str:
         best = report.carriers(explanation, 1, i)
         led = f", led by {PurePath(best[0].name).name} ({best[0].weight:+.3f})" if best else ""
         parts.append(f"{classes[i]} {explanation.verb} {explanation.values[i]:.4f}{share}{led}")
-    return f"{parts[0]};\n{parts[1]}."
+    return f"{parts[0]};", f"{parts[1]}."
 
 
 def _bar(share: float, width: int = BAR) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import boundary, print_json, results_console
+from crnr_cli.cli.console import boundary, plain, print_json, results_console
 
 
 def info(
@@ -27,17 +27,16 @@ def info(
             print_json(about)
             return
         from rich.table import Table
-        from rich.text import Text
 
         table = Table(show_header=False, box=None, pad_edge=False)
         for name, value in about.items():
             if name != "classes":
-                table.add_row(Text(name.replace("_", " ")), Text(_shown(value)))
+                table.add_row(name.replace("_", " "), plain(_shown(value)))
         classes = Table(title="classes", box=None, pad_edge=False, title_justify="left")
         classes.add_column("class")
         classes.add_column("samples", justify="right")
         for name, count in about["classes"].items():
-            classes.add_row(Text(name), str(count))
+            classes.add_row(plain(name), str(count))
         console = results_console()
         console.print(table)
         console.print(classes)
