@@ -74,7 +74,7 @@ class Extraction:
 
     def found_at(self, path: Path) -> Extraction:
         """The same, with the model in this one place."""
-        return replace(self, model=str(path), folder=None)
+        return replace(self, model=str(path.resolve()), folder=None)
 
     def to_json(self) -> str:
         return json.dumps({name: value for name, value in asdict(self).items() if name != "folder"})

@@ -126,8 +126,8 @@ def _found(extraction: Extraction) -> Path:
     for place in places:
         if place.is_file():
             return place
-    looked = " and ".join(map(str, dict.fromkeys(places)))
-    raise DataError(f"the gallery's extractor is not at {looked}; name it with --extractor")
+    beside = "" if places[0].resolve() == places[-1].resolve() else f" nor at {places[-1]}"
+    raise DataError(f"the gallery's extractor is not at {places[0]}{beside}; name it with --extractor")
 
 
 def _sha256(path: Path) -> str:

@@ -212,7 +212,7 @@ def test_a_blank_picture_has_no_answer(crnr: Crnr, photos: Path) -> None:
     assert statuses == ["zero_norm", "ok"]
 
 
-def test_the_model_is_found_beside_the_gallery_or_where_one_says(crnr: Crnr, photos: Path) -> None:
+def test_the_model_is_found_where_one_says(crnr: Crnr, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
     assert crnr("build", "photos", "--extractor", "m.onnx", "-o", "g/gallery.h5").exit_code == 0
@@ -221,10 +221,41 @@ def test_the_model_is_found_beside_the_gallery_or_where_one_says(crnr: Crnr, pho
     lost = crnr("classify", "queries", "-g", "g/gallery.h5")
     assert (lost.exit_code, lost.stdout) == (1, "")
     assert lost.stderr == (
-        f"error: the gallery's extractor is not at {model} and g/m.onnx; name it with --extractor\n"
+        f"error: the gallery's extractor is not at {model} nor at g/m.onnx; name it with --extractor\n"
     )
     assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").stdout == first
-    (photos / "moved.onnx").rename("g/m.onnx")
+    assert (
+        crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--extractor", "moved.onnx").exit_code == 0
+    )
+
+
+def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Crnr, photos: Path) -> None:
+    model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit_code == 0
+    first = crnr("classify", "queries").stdout
+    for place, command in (
+        ("one.onnx", ["add", "gallery.h5", "queries"]),
+        ("two.onnx", ["build", "photos", "--update"]),
+    ):
+        model = model.rename(photos / place)
+        Path("photos/a/0.png").touch()
+        assert crnr(*command).stderr.startswith("error: the gallery's extractor is not at ")
+        assert crnr(*command, "--extractor", place).exit_code == 0
+        assert crnr("classify", "queries").exit_code == 0
+    assert crnr("classify", "queries").stdout == first  # what was added is gone again
+
+
+def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Crnr, photos: Path) -> None:
+    model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit_code == 0
+    first = crnr("classify", "queries").stdout
+    model.unlink()
+    lost = crnr("classify", "queries").stderr
+    assert lost == f"error: the gallery's extractor is not at {model}; name it with --extractor\n"
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    Path("g").mkdir()
+    Path("gallery.h5").rename("g/gallery.h5")
+    model.rename("g/m.onnx")
     assert crnr("classify", "queries", "-g", "g/gallery.h5").stdout == first
 
 

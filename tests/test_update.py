@@ -295,6 +295,64 @@ def test_update_drops_what_can_no_longer_be_read(built: Shell) -> None:
     ]
 
 
+def test_update_from_another_folder_is_refused(built: Shell) -> None:
+    """It would remove all samples; so would the same folder, spelled in another way."""
+    before = Path("gallery.h5").read_bytes()
+    make_pictures(built.here / "other", first=40)
+    for source in ("other", str(built.here / "gallery")):
+        outcome = built.crnr("build", source, "--update")
+        assert (outcome.exit, outcome.out) == (1, "")
+        assert outcome.err == (
+            f"error: gallery.h5: none of its 12 samples, such as gallery/ant/0.png, is in {source}; "
+            "name its sources as when it was built, or build without --update to replace it\n"
+        )
+    assert Path("gallery.h5").read_bytes() == before
+
+
+def test_samples_that_are_in_the_gallery_twice_are_told(built: Shell) -> None:
+    outcome = built.crnr("add", "gallery.h5", str(built.here / "gallery"))
+    assert outcome.exit == 0
+    assert (
+        f"note: 12 of the added samples are in the gallery twice now: {built.here}/gallery/ant/0.png is the "
+        "same as gallery/ant/0.png; `crnr remove --sample` takes one out\n"
+    ) in outcome.err
+
+
+def test_a_class_of_which_nothing_can_be_used_is_named(shell: Shell) -> None:
+    make_pictures(shell.here / "gallery")
+    for name in ("yak", "zebra"):
+        Path("gallery", name).mkdir()
+        Path("gallery", name, "0.png").write_text("no picture")
+    lost = "note: class {}: nothing in it can be used, left out\n"
+    built = shell.crnr("build", "gallery")
+    assert (built.exit, lost.format("yak") in built.err, lost.format("zebra") in built.err) == (3, True, True)
+    Path("gallery/yak").rename("new_yak")
+    Path("new").mkdir()
+    Path("new_yak").rename("new/yak")
+    picture(2, 60).save("new/0.png")
+    Path("new/emu").mkdir()
+    picture(2, 61).save("new/emu/0.png")
+    added = shell.crnr("add", "gallery.h5", "new")
+    assert (added.exit, lost.format("yak") in added.err, lost.format("emu") in added.err) == (3, True, False)
+    for path in Path("gallery/ant").iterdir():
+        path.write_text("no picture")
+    updated = shell.crnr("build", "gallery", "--update")
+    assert updated.exit == 3
+    assert "note: class ant: nothing is left of it\nnote: class emu: nothing is left of it\n" in updated.err
+
+
+def test_features_in_columns_are_added_and_verified(shell: Shell) -> None:
+    values = np.random.default_rng(0).random((5, 12))
+    labels = np.array(["a", "b", "c"] * 4)
+    np.savez("all.npz", features=values, labels=labels)
+    np.savez("more.npz", features=values + 1, labels=labels)
+    columns = ("--samples", "columns")
+    assert shell.crnr("build", "all.npz", *columns).exit == 0
+    assert shell.crnr("verify", "--against", "all.npz", *columns).exit == 0
+    assert shell.crnr("add", "gallery.h5", "more.npz", *columns).exit == 0
+    assert len(load_gallery(Path("gallery.h5")).names) == 24
+
+
 def test_verify(built: Shell) -> None:
     outcome = built.crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
@@ -321,7 +379,8 @@ def test_verify(built: Shell) -> None:
     assert outcome.err == (
         "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
         "error: gallery.h5: 1 of 12 samples have changed and 1 are missing in gallery; "
-        "`crnr build --update` brings it up to date\n"
+        "if these are all its sources, `crnr build --update` with them brings it up to date, and removes "
+        "what is missing\n"
     )
     assert built.crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
     outcome = built.crnr("verify", "gallery.h5", "--against", "gallery", "-q")

@@ -15,8 +15,10 @@ from crnr_cli.cli.console import SKIPPED, boundary, shown_progress
 def add(
     gallery: Annotated[Path, typer.Argument(help="Gallery written by `crnr build`.")],
     sources: options.Sources,
+    extractor: options.MovedExtractor = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     null: options.NulSeparated = False,
     max_pixels: options.MaxPixels = options.MAX_PIXELS,
     jobs: options.Jobs = None,
@@ -28,6 +30,7 @@ def add(
 ) -> None:
     """Add classes or samples to a gallery. What it was built from is not needed."""
     with boundary():
+        from crnr_cli.extraction import ExtractorOptions
         from crnr_cli.features import Keys
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.update import add as run
@@ -38,9 +41,10 @@ def add(
                 sources,
                 BuildOptions(
                     max_pixels=max_pixels,
-                    keys=Keys(features_key, labels_key),
+                    keys=Keys(features_key, labels_key, samples),
                     nul_separated=null,
                     jobs=jobs,
+                    extractor=ExtractorOptions(extractor) if extractor else None,
                     max_failure_rate=0.0 if strict else max_failure_rate,
                 ),
                 progress,

@@ -91,7 +91,9 @@ def build(
     update: Annotated[
         bool,
         typer.Option(
-            "--update", help="Keep the gallery's settings, and read only files that are new or have changed."
+            "--update",
+            help="Make the gallery that of SOURCE as it is now, with its own settings: read only files that "
+            "are new or have changed, and remove samples that SOURCE does not have.",
         ),
     ] = False,
     features_key: options.FeaturesKey = None,
@@ -191,10 +193,10 @@ def show_report(output: Path, report: BuildReport, *, quiet: bool, json: bool) -
     )
 
 
-# What a gallery has settled for good, by the names of the parameters above.
+# What a gallery has settled for good, by the names of the parameters above; its network may have moved.
 _SETTINGS = (
     "method", "lam", "mu", "iterations", "tol", "factor", "gamma", "weight", "c",
-    "size", "color", "power", "pca", "extractor", "extractor_preset", "crop", "filter", "mean", "std",
+    "size", "color", "power", "pca", "extractor_preset", "crop", "filter", "mean", "std",
     "channels", "layout", "extractor_output", "pool", "calibrate", "dtype",
 )  # fmt: skip
 

@@ -34,6 +34,7 @@ def explain(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Draw it: .png, .svg, .pdf or .html."),
     ] = None,
+    extractor: options.MovedExtractor = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
     samples: options.SampleAxis = None,
@@ -56,7 +57,7 @@ def explain(
 
             check_picture(output, [query, query.rpartition("#")[0], gallery])
         keys = Keys(features_key, labels_key, samples)
-        report = run(query, gallery, QueryOptions(keys, max_pixels=max_pixels), against)
+        report = run(query, gallery, QueryOptions(keys, max_pixels=max_pixels, extractor=extractor), against)
         if output:
             write_picture(report, output, max_pixels)
         if json:

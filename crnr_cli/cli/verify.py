@@ -22,6 +22,7 @@ def verify(
     ] = None,
     features_key: options.FeaturesKey = None,
     labels_key: options.LabelsKey = None,
+    samples: options.SampleAxis = None,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
@@ -32,7 +33,7 @@ def verify(
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.update import verify as run
 
-        report = run(gallery, against or [], BuildOptions(keys=Keys(features_key, labels_key)))
+        report = run(gallery, against or [], BuildOptions(keys=Keys(features_key, labels_key, samples)))
         if json:
             print_json({"gallery": str(gallery), **asdict(report), "holds": report.holds})
         if not quiet:
@@ -43,7 +44,8 @@ def verify(
             raise DataError(
                 f"{gallery}: {len(report.changed)} of {report.n_samples} samples have changed and "
                 f"{len(report.missing)} are missing in {', '.join(against or [])}; "
-                "`crnr build --update` brings it up to date"
+                "if these are all its sources, `crnr build --update` with them brings it up to date, "
+                "and removes what is missing"
             )
         if not quiet:
             compared = ", and the same as in its sources" if against else ""

@@ -154,6 +154,7 @@ def read_samples(
     labelled = LabelledVectors(recipe, notes=notes)
     _read(labelled, source, options, progress, raw=raw)
     refuse_nothing(labelled.names, labelled.left_out)
+    labelled.notes += unusable_classes(source, labelled.labels)
     return labelled
 
 
@@ -201,9 +202,9 @@ def _read(
             kept.append(batch.values[good] if raw else vectors[good])
         skipped = [left for left in labelled.left_out if left.is_skipped]
         if len(skipped) > options.max_failure_rate * len(source):
-            last = skipped[-1]
+            culprit = skipped[int(options.max_failure_rate * len(source))]
             raise DataError(
-                f"{last.name}: {last.error}; stopped, as {len(skipped)} of {len(source)} samples "
+                f"{culprit.name}: {culprit.error}; stopped, as {len(skipped)} of {len(source)} samples "
                 f"have to be left out and at most {options.max_failure_rate:.2%} may be"
             )
         progress("reading", batch.end, len(source))
@@ -283,6 +284,19 @@ def _notes(source: Source) -> list[str]:
     notes = [f"class {name}: nothing in it, left out" for name in source.empty_folders]
     if source.ignored:
         notes.insert(0, f"{source.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
+    return notes
+
+
+def unusable_classes(source: Source, labels: Sequence[str]) -> list[str]:
+    """A note on every class that has files, and no sample of them."""
+    if isinstance(source, Features):
+        return []
+    listed = dict.fromkeys(file.folders[0] for file in source.files if file.folders)
+    usable = set(labels)
+    lost = [name for name in listed if name not in usable]
+    notes = [f"class {name}: nothing in it can be used, left out" for name in lost[:MOST_TOLD]]
+    if len(lost) > MOST_TOLD:
+        notes.append(f"the same for {len(lost) - MOST_TOLD} more classes")
     return notes
 
 

@@ -96,13 +96,13 @@ def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
     """The gallery, calibrated if queries are to be rejected and its file does not say when."""
     gallery = load_gallery(gallery_path)
     if options.extractor is not None:
-        gallery = _with_extractor_at(options.extractor, gallery, gallery_path)
+        gallery = with_extractor_at(options.extractor, gallery, gallery_path)
     if options.reject is None or gallery.calibration:
         return gallery
     return replace(gallery, calibration=calibrate(gallery.samples, gallery.method))
 
 
-def _with_extractor_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
+def with_extractor_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
     how = gallery.recipe.extraction
     if how is None:
         raise UsageError(f"--extractor: {gallery_path} was built without one")

@@ -10,8 +10,8 @@ import numpy as np
 
 from crnr_cli.errors import UsageError
 from crnr_cli.features import SUFFIXES as FEATURE_SUFFIXES
-from crnr_cli.gallery import Gallery, load_gallery
-from crnr_cli.jobs.classify import QueryOptions, open_queries
+from crnr_cli.gallery import Gallery
+from crnr_cli.jobs.classify import QueryOptions, load_for, open_queries
 from crnr_cli.loading import raw_batches
 from crnr_cli.methods import CodingMethod, Method, NonNegative, make_method
 from crnr_cli.results import margins
@@ -95,7 +95,7 @@ class ExplainReport:
 def explain(
     query: str, gallery_path: Path, options: QueryOptions, against: str | None = None
 ) -> ExplainReport:
-    gallery = load_gallery(gallery_path)
+    gallery = load_for(options, gallery_path)
     other = None if against is None else _other_method(against, gallery.method)
     vector, folders = _read_query(query, gallery, options)
     explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]

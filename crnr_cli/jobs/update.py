@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.errors import DataError
+from crnr_cli.extraction import ExtractorOptions
 from crnr_cli.features import FeatureFile
 from crnr_cli.files import Stamp, replacing
 from crnr_cli.gallery import Gallery, load_gallery, save_gallery
@@ -29,8 +30,9 @@ from crnr_cli.jobs.build import (
     read_by_recipe,
     refuse_nothing,
     row_hash,
+    unusable_classes,
 )
-from crnr_cli.jobs.classify import refuse_misfit
+from crnr_cli.jobs.classify import refuse_misfit, with_extractor_at
 from crnr_cli.jobs.progress import Progress, silent
 from crnr_cli.rejection import calibrate
 from crnr_cli.solvers import Array
@@ -86,9 +88,10 @@ def add(path: Path, names: Sequence[str], options: BuildOptions, progress: Progr
         kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
         there = {sample.name for sample in kept}
         added = [sample for sample in read.samples if sample.name not in there]
-        return replace(read, samples=kept + added)
+        notes = unusable_classes(source, [sample.label for sample in read.samples]) + _twice(kept, added)
+        return replace(read, samples=kept + added, notes=read.notes + notes)
 
-    return _rewrite(path, change)
+    return _rewrite(path, change, options.extractor)
 
 
 def remove(path: Path, classes: Sequence[str], samples: Sequence[str]) -> UpdateReport:
@@ -114,22 +117,33 @@ def update(
         source = open_source(names, options.keys, nul_separated=options.nul_separated)
         known = {sample.name: sample for sample in old}
         refuse_misfit(source, gallery.recipe)
+        if known.keys().isdisjoint(_names(source)):  # nothing of it would be left
+            raise DataError(
+                f"{path}: none of its {len(old)} samples, such as {old[0].name}, is in {', '.join(names)}; "
+                "name its sources as when it was built, or build without --update to replace it"
+            )
         suspects = _suspects(source, known)
         read = _read(gallery, suspects, options, progress) if len(suspects) else _New([])
         now = known | {sample.name: sample for sample in read.samples}
         lost = {left.name for left in read.left_out}
         listed = [now[name] for name in _names(source) if name in now and name not in lost]
         refuse_nothing(listed, read.left_out)
-        return replace(read, samples=listed)
+        emptied = sorted(set(gallery.classes) - {sample.label for sample in listed})
+        notes = [f"class {name}: nothing is left of it" for name in emptied]
+        return replace(read, samples=listed, notes=read.notes + notes)
 
-    return _rewrite(path, change)
+    return _rewrite(path, change, options.extractor)
 
 
-def _rewrite(path: Path, change: Callable[[Gallery, list[_Sample]], _New]) -> UpdateReport:
+def _rewrite(
+    path: Path, change: Callable[[Gallery, list[_Sample]], _New], moved: ExtractorOptions | None = None
+) -> UpdateReport:
     """Load, change, fit and save as one step: nobody else writes the gallery meanwhile."""
     started = time.perf_counter()
     with replacing(path) as part:
         gallery = load_gallery(path)
+        if moved:
+            gallery = with_extractor_at(moved.model, gallery, path)
         old = list(_samples(gallery))
         new = change(gallery, old)
         changes = _compared(old, new.samples)
@@ -158,6 +172,19 @@ def _rewrite(path: Path, change: Callable[[Gallery, list[_Sample]], _New]) -> Up
         notes=labelled.notes,
         changes=changes,
     )
+
+
+def _twice(kept: Sequence[_Sample], added: Sequence[_Sample]) -> list[str]:
+    """Told, not refused: a folder that is spelled in another way doubles its samples."""
+    there = {(sample.label, sample.sha256): sample.name for sample in kept}
+    again = [sample for sample in added if (sample.label, sample.sha256) in there]
+    if not again:
+        return []
+    first = again[0]
+    return [
+        f"{len(again)} of the added samples are in the gallery twice now: {first.name} is the same as "
+        f"{there[first.label, first.sha256]}; `crnr remove --sample` takes one out"
+    ]
 
 
 def _samples(gallery: Gallery) -> Iterator[_Sample]:
