@@ -247,6 +247,8 @@ def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
 def _read(path: Path) -> _Content:
     """Everything in the file, after a look at all that it declares; nothing is followed before that."""
     try:
+        if not h5py.is_hdf5(path):
+            raise GalleryError(f"{path}: not a crnr gallery")
         with h5py.File(path, "r", locking=False) as file:
             kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
             if kind != FORMAT.encode():

@@ -38,7 +38,9 @@ def open_datasets(path: Path, *, references: bool = False) -> dict[str, Any]:
     try:
         file = h5py.File(path, "r", locking=False)
         if scalar_attribute(file, "format") == b"crnr-gallery":
-            raise DataError(f"{path}: is a gallery, not features; name it with --gallery")
+            raise DataError(
+                f"{path}: is a gallery, not features; classify, evaluate and explain take it by --gallery"
+            )
         found: dict[str, Any] = {}
         _collect(file, "", 0, found, references)
         return {name: _guarded(path, name, item) for name, item in found.items()}

@@ -41,7 +41,7 @@ class Calibration:
 
     def rule(self, rate: float) -> str:
         least = self.least_standout(rate)
-        return f"the best class stands out by less than {least:.4g}, as {100 * rate:g} % of {self.origin} do"
+        return f"the best class stands out by less than {least:.4g}, as do {100 * rate:g} % of {self.origin}"
 
 
 def calibrate(samples: Samples, method: Method) -> Calibration:
@@ -60,4 +60,5 @@ def calibrate(samples: Samples, method: Method) -> Calibration:
     if not found:
         raise DataError("every class has one sample: none can be left out to learn when to reject")
     answered = np.sort(np.concatenate(found))
-    return Calibration(answered, f"{len(answered)} gallery samples left out in {len(found)} parts of {count}")
+    origin = f"{len(answered)} gallery samples, answered with 1/{count} of the gallery left out at a time"
+    return Calibration(answered, origin)

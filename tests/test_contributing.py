@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,8 +49,14 @@ def test_shown_method_is_its_formula(centroid):
     np.testing.assert_allclose(method.residuals(samples, method.fit(samples), queries), expected)
 
 
-def test_the_registry_ends_as_shown():
+def test_the_registry_with_the_shown_lines_knows_the_method(tmp_path):
     source = Path(registry.__file__).read_text(encoding="utf-8")
-    shown = re.search(r"```diff\n(.*?)```", TEXT, flags=re.DOTALL).group(1)
-    unchanged = "".join(line[1:] for line in shown.splitlines(keepends=True) if line.startswith(" "))
-    assert unchanged in source
+    for before, added in re.findall(r"```diff\n (.*\n)\+(.*\n)```", TEXT):
+        assert source.count(before) == 1
+        source = source.replace(before, before + added)
+    shutil.copytree(Path(registry.__file__).parent.parent, tmp_path / "crnr_cli")
+    (tmp_path / "crnr_cli/methods/__init__.py").write_text(source, encoding="utf-8")
+    (tmp_path / "crnr_cli/methods/centroid.py").write_text(CLASS, encoding="utf-8")
+    code = "from crnr_cli.methods import METHODS; print(METHODS['centroid'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("<class 'crnr_cli.methods.centroid.Centroid'>\n", "")

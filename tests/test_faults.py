@@ -203,7 +203,7 @@ def test_fault_02_one_class(case: Case) -> None:
         "build", "gallery", exit=0,
         err=[
             "note: only one class, ant: classify will refuse this gallery",
-            "gallery.h5: 1 classes, 4 samples, dimension 64, crnr, dense",
+            "gallery.h5: 1 class, 4 samples, dimension 64, crnr, dense",
         ],
     )  # fmt: skip
     make_queries()

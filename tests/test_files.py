@@ -200,5 +200,5 @@ def test_too_many_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_gallery_is_not_features(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is a gallery, not features; name it with --gallery"):
+    with pytest.raises(DataError, match="is a gallery, not features; classify"):
         hdf5.open_datasets(Path(__file__).parent / "data" / "gallery-v1.h5")

@@ -72,7 +72,7 @@ def test_foreign_hdf5_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_not_hdf5_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.h5").write_text("hello")
-    with pytest.raises(GalleryError, match=r"x\.h5: not a readable gallery"):
+    with pytest.raises(GalleryError, match=r"x\.h5: not a crnr gallery"):
         load_gallery(tmp_path / "x.h5")
 
 

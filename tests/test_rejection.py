@@ -100,7 +100,9 @@ def test_a_large_gallery_leaves_out_no_more_than_is_enough():
     vectors = rng.normal(size=(6000, 4))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     samples = Samples.of(vectors, np.repeat([0, 1], 3000))
-    assert calibrate(samples, Crnr()).origin == "1200 gallery samples left out in 4 parts of 20"
+    assert calibrate(samples, Crnr()).origin == (
+        "1200 gallery samples, answered with 1/20 of the gallery left out at a time"
+    )
 
 
 def test_one_sample_a_class_cannot_be_calibrated():
@@ -133,7 +135,9 @@ def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(files):
     stored = classified(files, "queries", "--reject", "0.05", gallery="calibrated")
     assert stored == classified(files, "queries", "--reject", "0.05")
     about = json.loads(runner.invoke(app, ["info", str(files["calibrated"]), "--json"]).stdout)
-    assert about["calibration"] == "400 gallery samples left out in 20 parts of 20"
+    assert about["calibration"] == (
+        "400 gallery samples, answered with 1/20 of the gallery left out at a time"
+    )
     assert json.loads(runner.invoke(app, ["info", str(files["h5"]), "--json"]).stdout)["calibration"] is None
 
 
@@ -145,7 +149,7 @@ def test_classify_says_when_it_rejects(files):
     rejected = result.stdout.count(",unknown,")
     assert result.stderr == (
         f"{rejected} of 100 inputs are unknown: the best class stands out by less than {least:.4g}, "
-        f"as 5 % of 400 gallery samples left out in 20 parts of 20 do\n"
+        "as do 5 % of 400 gallery samples, answered with 1/20 of the gallery left out at a time\n"
         f"{100 - rejected} of 100 inputs labelled\n"
     )
 

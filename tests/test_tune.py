@@ -125,7 +125,7 @@ def test_tune_shows_a_table_with_the_papers_setting(heavy_tails, monkeypatch):
     assert result.exit_code == 0
     assert "60 samples, each labelled by the others in 5 folds; best of 48 settings" in result.stdout
     assert "paper's" in result.stdout
-    assert "crnr build SOURCE --method crnr" in result.stderr
+    assert f"to build with it: crnr build {heavy_tails} --method crnr" in result.stderr
 
 
 def test_a_budget_of_nothing_tries_the_papers_setting_alone(heavy_tails):

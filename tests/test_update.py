@@ -60,7 +60,9 @@ def test_a_calibrated_gallery_is_calibrated_anew_with_the_new_samples(built: She
     assert built.crnr("add", "gallery.h5", "gallery", "-q").exit == 0
     added = load_gallery(Path("gallery.h5"))
     assert added.calibration is not None
-    assert added.calibration.origin == "24 gallery samples left out in 20 parts of 20"
+    assert added.calibration.origin == (
+        "24 gallery samples, answered with 1/20 of the gallery left out at a time"
+    )
     expected = calibrate(added.samples, added.method).standouts
     np.testing.assert_array_equal(added.calibration.standouts, expected)
 

@@ -186,8 +186,9 @@ def show_report(output: Path, report: BuildReport, *, quiet: bool, json: bool) -
         counts = [f"{len(changes[kind])} {kind}" for kind in ("added", "changed", "removed")]
         say(f"{', '.join(counts)}, {changes['unchanged']} unchanged")
     factor_form = f", {about['factor']}" if about["factor"] else ""
+    classes = "1 class" if about["n_classes"] == 1 else f"{about['n_classes']} classes"
     say(
-        f"{output}: {about['n_classes']} classes, {about['n_samples']} samples, "
+        f"{output}: {classes}, {about['n_samples']} samples, "
         f"dimension {about['dimension']}, {about['method']}{factor_form}; "
         f"{report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
     )
@@ -202,10 +203,5 @@ _SETTINGS = (
 
 
 def _refuse_settings(context: typer.Context) -> None:
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in _SETTINGS
-        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    ]
-    if given:
+    if given := options.given(context, _SETTINGS):
         raise UsageError(f"--update keeps the gallery's settings; leave out {', '.join(given)} or --update")

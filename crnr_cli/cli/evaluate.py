@@ -48,7 +48,8 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Write a report to look at: one self-contained page.")
     ] = None,
     min_accuracy: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit 4 if fewer than this share is right.")
+        float | None,
+        typer.Option(min=0, max=1, help="Exit 4 if fewer than this share is right; no answer is wrong."),
     ] = None,
     min_f1: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit 4 if the macro F1 is below this.")
@@ -104,7 +105,8 @@ def evaluate(
             print_json(_record(report))
         else:
             _show(report)
-        if _gate_missed("accuracy", report.accuracy_with_failures, min_accuracy) | _gate_missed(
+        right = "accuracy, failures counted as wrong," if report.failed else "accuracy"
+        if _gate_missed(right, report.accuracy_with_failures, min_accuracy) | _gate_missed(
             "macro F1", report.scores.macro.f1, min_f1
         ):
             raise typer.Exit(GATE_MISSED)
@@ -131,6 +133,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "weighted": asdict(scores.weighted),
         "without_truth": report.without_truth,
         "failed": dict(report.failed),
+        "passed_over": report.passed_over,
         "rejected": len(report.rejected),
         "rejected_guess_right": report.rejected_guess_right,
         "classes": [asdict(score) for score in scores.classes],
@@ -178,6 +181,8 @@ def _summary(report: EvaluateReport) -> Table:
     if report.failed:
         reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
         table.add_row("without an answer", str(sum(report.failed.values())), plain(reasons))
+    if report.passed_over:
+        table.add_row("passed over", str(report.passed_over), "neither pictures nor named as such")
     if report.without_truth:
         table.add_row("without a true class", str(report.without_truth), "not scored")
     return table

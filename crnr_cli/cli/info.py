@@ -29,6 +29,8 @@ def info(
         from rich.table import Table
 
         table = Table(show_header=False, box=None, pad_edge=False)
+        table.add_column()
+        table.add_column(overflow="fold")
         for name, value in about.items():
             if name != "classes":
                 table.add_row(name.replace("_", " "), plain(_shown(value)))

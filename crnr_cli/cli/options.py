@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -147,6 +148,15 @@ MovedExtractor = Annotated[
 ]
 
 GALLERY = Path("gallery.h5")
+
+
+def given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
+    """Those of these parameters that stand on the command line, by the names of their options."""
+    return {
+        f"--{name.replace('_', '-')}": context.params[name]
+        for name in names
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    }
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,15 @@ def _numbers(option: str, text: str) -> list[float]:
         ) from e
 
 
+# How samples are read, by the names of the parameters below; build has the same.
+_READING = (
+    "size", "color", "extractor", "extractor_preset", "crop", "filter", "mean", "std", "channels", "layout",
+    "extractor_output", "pool", "features_key", "labels_key", "samples", "null", "max_pixels",
+)  # fmt: skip
+
+
 def tune(
+    context: typer.Context,
     sources: options.Sources,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Build a gallery with the chosen settings.")
@@ -153,7 +162,7 @@ def tune(
         else:
             _show(report)
         if not quiet:
-            _tell(report, output)
+            _tell(report, output, _same_reading(context, sources))
         if report.built and report.built.skipped and not allow_skipped:
             raise typer.Exit(SKIPPED)
 
@@ -232,7 +241,15 @@ def _shown(value: object) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _tell(report: TuneReport, output: Path | None) -> None:
+def _same_reading(context: typer.Context, sources: list[str]) -> str:
+    """The sources, and how they were to be read, as on the command line."""
+    words = list(sources)
+    for option, value in options.given(context, _READING).items():
+        words += [option] if value is True else [option, str(value)]
+    return shlex.join(words)
+
+
+def _tell(report: TuneReport, output: Path | None, reading: str) -> None:
     tell_left_out([(left.name, str(left.error)) for left in report.left_out])
     for note in report.notes:
         say(f"note: {note}")
@@ -247,7 +264,7 @@ def _tell(report: TuneReport, output: Path | None) -> None:
     if output and report.built:
         say(f"{output}: built with {flags}; {report.seconds:.1f} s")
     else:
-        say(f"to build with it: crnr build SOURCE {flags}")
+        say(f"to build with it: crnr build {reading} {flags}")
 
 
 def _draw(report: TuneReport, path: Path) -> None:

@@ -49,4 +49,6 @@ def verify(
             )
         if not quiet:
             compared = ", and the same as in its sources" if against else ""
+            if report.unknown:
+                compared += f", which have {len(report.unknown)} more"
             say(f"{gallery}: {report.n_samples} samples, whole by its checksum{compared}")

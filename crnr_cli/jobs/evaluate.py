@@ -22,6 +22,7 @@ class EvaluateReport:
     rows: list[Prediction]
     without_truth: int
     failed: Counter[str]  # rows without an answer, by status
+    passed_over: int  # rows of files that neither are pictures nor claimed to be
 
     @property
     def rejected(self) -> list[Prediction]:
@@ -62,6 +63,7 @@ def evaluate(
     if tables and len(tables) < len(names):
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
     if tables:
+        _refuse_query_options(options, tables[0])
         return evaluate_rows([row for name in tables for row in _read(name)], ", ".join(names))
     gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
@@ -71,8 +73,17 @@ def evaluate(
     return evaluate_rows(rows, ", ".join(names))
 
 
+def _refuse_query_options(options: QueryOptions, table: str) -> None:
+    """They would do nothing, and a score that they were meant to change would be taken for another."""
+    given = {"--reject": options.reject, "--extractor": options.extractor, "--samples": options.keys.samples}
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(f"{option} is for queries that are classified now, and {table} has its answers")
+
+
 def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
     # A file among the pictures that never claimed to be one is no query.
+    n_inputs = len(rows)
     rows = [row for row in rows if row.label or not is_unclaimed(row.path, row.status)]
     if not any(row.truth for row in rows):
         raise DataError(
@@ -85,6 +96,7 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
         rows=rows,
         without_truth=sum(1 for row in rows if not row.truth),
         failed=Counter(row.status for row in rows if row.status != OK and row.label != UNKNOWN),
+        passed_over=n_inputs - len(rows),
     )
 
 

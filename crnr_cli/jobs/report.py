@@ -94,7 +94,7 @@ def _cards(report: EvaluateReport) -> list[Card]:
                 "Accuracy, failures as wrong",
                 report.accuracy_with_failures,
                 report.interval_with_failures,
-                f"{report.n_with_failures - scores.n} had no answer",
+                f"{report.n_with_failures - scores.n} with a true class had no answer",
             )
         )
     if report.rejected:
