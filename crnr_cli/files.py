@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from crnr_cli.errors import OutputError
 
+_DESCRIPTOR = re.compile(r"/dev/std(?:in|out|err)|/dev/fd/\d+|/proc/(?:self|\d+)/fd/\d+")
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 
 
@@ -33,7 +35,11 @@ def check_output(path: Path, inputs: Iterable[str | Path] = ()) -> None:
         raise OutputError(f"{path}: is a directory; name a file")
     if not os.path.isdir(folder):  # noqa: PTH112
         raise OutputError(f"{path}: there is no directory {folder}; make it first")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+    if _is_descriptor(path) and os.path.isfile(path):  # noqa: PTH113
+        raise OutputError(f"{path}: stands for a file that is open already; name that file, or -")
+    if (is_replaceable(path) and not os.access(folder, os.W_OK)) or (
+        path.exists() and not os.access(path, os.W_OK)
+    ):
         raise OutputError(f"{path}: no permission to write here")
     for given in inputs:
         if os.path.isfile(path) and os.path.isfile(given) and path.samefile(given):  # noqa: PTH113
@@ -42,18 +48,35 @@ def check_output(path: Path, inputs: Iterable[str | Path] = ()) -> None:
 
 def is_replaceable(path: Path) -> bool:
     """A regular file, or nothing yet; a pipe or /dev/null is written to directly."""
-    return path.is_file() or not path.exists()
+    return not _is_descriptor(path) and (path.is_file() or not path.exists())
+
+
+def _is_descriptor(path: Path) -> bool:
+    """/dev/stdout and the like: what it stands for may be a regular file, but that is not ours to replace."""
+    return _DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
+
+
+def is_stdout(path: Path) -> bool:
+    return os.path.abspath(path) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")  # noqa: PTH100
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[Path]:
-    """The partial file beside `path`, ours alone while the block lasts: a second writer is refused."""
+def claimed(path: Path, *, keep: bool = False) -> Iterator[Path]:
+    """The partial file beside `path`, ours alone until it is put in place: a second writer is refused.
+
+    If the block fails, what was written stays for another run, or not.
+    """
     check_output(path)
     target = Path(os.path.realpath(path))
     part = target.with_name(target.name + ".part")
     lock = _locked(part, path)
     try:
         yield part
+    except BaseException:
+        # Once it is put in place, another writer's may have its name.
+        if not keep and _is_still(part, lock):
+            part.unlink()
+        raise
     finally:
         os.close(lock)
 
@@ -70,20 +93,22 @@ def replacing(path: Path) -> Iterator[Path]:
         yield path
         return
     with claimed(path) as part:
-        try:
-            with disk_errors(path, "the old file, if any, is intact"):
-                yield part
-            put_in_place(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        with disk_errors(path, "the old file, if any, is intact"):
+            yield part
+        put_in_place(part, path)
 
 
-def put_in_place(part: Path, path: Path) -> None:
-    """The whole partial file becomes `path`; if the power fails, the old one is there or the new one."""
+def put_in_place(part: Path, path: Path, journal: Path | None = None) -> None:
+    """The whole partial file becomes `path`; if the power fails, the old one is there or the new one.
+
+    Its journal goes just before, while a second writer is still refused: afterwards it may be another's.
+    """
     target = Path(os.path.realpath(path))
     with disk_errors(path, "the old file, if any, is intact"):
         with part.open("rb+") as written:
             os.fsync(written.fileno())
+        if journal:
+            journal.unlink()
         part.replace(target)
     with disk_errors(path, "the new file is in place, but a power loss might undo that"):
         _sync_folder(target.parent)
@@ -113,12 +138,17 @@ def _locked(part: Path, path: Path) -> int:
             os.close(lock)
             raise OutputError(f"{path}: another crnr is writing it; wait for it or name another file") from e
         # Between open and lock the other writer may have renamed the file away; then it is not ours to write.
-        try:
-            if os.path.samestat(os.fstat(lock), part.stat()):
-                return lock
-        except FileNotFoundError:
-            pass
+        if _is_still(part, lock):
+            return lock
         os.close(lock)
+
+
+def _is_still(part: Path, lock: int) -> bool:
+    """Whether the file that is locked has this name. If so, it keeps it: others ask for the lock first."""
+    try:
+        return os.path.samestat(os.fstat(lock), part.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _sync_folder(folder: Path) -> None:

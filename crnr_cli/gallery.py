@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from crnr_cli import __version__, memory
-from crnr_cli.errors import CrnrError, DataError, GalleryError, UsageError
+from crnr_cli.errors import CrnrError, DataError, GalleryError, OutputError, UsageError
 from crnr_cli.extraction import Extraction
 from crnr_cli.files import Stamp
 from crnr_cli.hdf5 import scalar_attribute, written_hdf5
@@ -87,6 +87,8 @@ def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
 
 def save_gallery(gallery: Gallery, path: Path) -> None:
     """Write to a path that is not a gallery yet; `files.replacing` makes it appear at once."""
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path}: not a regular file, which a gallery has to be")
     if not _answers(gallery):  # it would not load, and may be about to replace one that does
         about = describe(gallery)
         given = ", ".join(f"{name} {value}" for name, value in about["parameters"].items())

@@ -67,7 +67,10 @@ class Partial:
 @contextmanager
 def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Partial]:
     """A partial file that becomes `path` when the block ends well, and that stays if it does not."""
-    with claimed(path) as part, disk_errors(path, "what is done is kept: --resume goes on from there"):
+    with (
+        claimed(path, keep=True) as part,
+        disk_errors(path, "what is done is kept: --resume goes on from there"),
+    ):
         journal_path = part.with_name(part.name + ".journal")
         done, kept = _agreed(path, part, journal_path, identity) if resume else (Done(), 0)
         with part.open("rb+") as file, journal_path.open("rb+" if kept else "wb") as journal:
@@ -77,8 +80,7 @@ def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Parti
                 journal.write(json.dumps(identity).encode() + b"\n")
                 journal.flush()
             yield Partial(file, journal, done)
-        put_in_place(part, path)
-        journal_path.unlink()
+        put_in_place(part, path, journal_path)
 
 
 def _continue_at(file: BinaryIO, size: int) -> None:
@@ -90,7 +92,7 @@ def _continue_at(file: BinaryIO, size: int) -> None:
 def _agreed(path: Path, part: Path, journal_path: Path, identity: Identity) -> tuple[Done, int]:
     """What the journal and the partial file agree on, and how many bytes of the journal tell of it."""
     done = Done()
-    if not journal_path.exists():
+    if not journal_path.exists() or not part.stat().st_size:  # nothing is kept, whatever run it was
         return done, 0
     with part.open("rb") as file, journal_path.open("rb") as journal:
         first = journal.readline()

@@ -82,7 +82,7 @@ CLASSIFY = ["classify", "queries.npz", "-o", "out.csv"]
 PARTIAL = frozenset({"out.csv.part", "out.csv.part.journal"})
 SCENARIOS = {
     "build": Scenario(["build", "more.npz"], ["gallery.h5"]),
-    "build --update": Scenario(["build", "more.npz", "--update"], ["gallery.h5"]),
+    "build --update": Scenario(["build", "first.npz", "more.npz", "--update"], ["gallery.h5"]),
     "add": Scenario(["add", "gallery.h5", "more.npz"], ["gallery.h5"]),
     "remove": Scenario(["remove", "gallery.h5", "--class", "cow"], ["gallery.h5"], once=True),
     "classify": Scenario(CLASSIFY, ["out.csv"], keeps=PARTIAL),

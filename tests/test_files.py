@@ -101,6 +101,33 @@ def test_the_lock_is_on_the_file_that_is_there(tmp_path: Path, monkeypatch: pyte
     assert not ends
 
 
+def test_a_writer_that_is_done_leaves_the_next_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one may begin as soon as the file is in place."""
+    path = tmp_path / "x"
+    sync = files._sync_folder
+
+    def slow_sync(folder: Path) -> None:
+        monkeypatch.setattr(files, "_sync_folder", sync)
+        with claimed(path) as part:
+            part.write_text("of the next one")
+
+    monkeypatch.setattr(files, "_sync_folder", slow_sync)
+    with replacing(path) as part:
+        part.write_text("done")
+    assert path.read_text() == "done"
+    assert part.read_text() == "of the next one"
+
+
+def test_a_device_needs_no_permission_for_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, how: str(path) != "/dev" and access(path, how))
+    check_output(Path("/dev/null"))
+    with pytest.raises(OutputError, match="no permission"):
+        check_output(Path("/dev/new"))
+
+
 def test_an_output_that_is_an_input(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("data")
     os.link(tmp_path / "x", tmp_path / "y")

@@ -55,6 +55,14 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, stop_after: int) -> 
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_journal_that_outlived_its_run_is_no_obstacle(tmp_path: Path) -> None:
+    """There is nothing to go on with, so it may have been any run."""
+    (tmp_path / "out.part.journal").write_text('{"gallery": "another"}\n{"size": 9}\n')
+    assert write(tmp_path / "out", resume=True) == 0
+    assert (tmp_path / "out").read_bytes() == WHOLE
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_without_resume_a_run_starts_anew(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         write(tmp_path / "out", resume=False, stop_after=2)

@@ -37,6 +37,38 @@ def test_closed_stdout_does_not_matter_if_nothing_goes_there(built: Shell) -> No
     assert (built.here / "out.csv").exists()
 
 
+def test_the_file_that_stdout_goes_to_is_not_replaced(built: Shell) -> None:
+    csv = built.process("classify", "gallery.npz").out
+    for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+        with (built.here / "all.txt").open("wb") as file:
+            file.write(b"first\n")
+            file.flush()
+            outcome = built.process("classify", "gallery.npz", "-q", "-o", name, stdout=file)
+            file.write(b"last\n")
+        assert (outcome.exit, outcome.err) == (0, "")
+        assert (built.here / "all.txt").read_text() == f"first\n{csv}last\n"
+
+
+def test_a_report_is_not_written_over_an_open_file(built: Shell) -> None:
+    with (built.here / "all.txt").open("wb") as file:
+        file.write(b"first\n")
+        file.flush()
+        outcome = built.process("evaluate", "gallery.npz", "--errors", "/dev/stdout", stdout=file)
+    assert outcome.exit == 1
+    assert outcome.err == (
+        "error: /dev/stdout: stands for a file that is open already; name that file, or -\n"
+    )
+    assert (built.here / "all.txt").read_text() == "first\n"
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "pipe"])
+def test_a_gallery_needs_a_regular_file(built: Shell, name: str) -> None:
+    os.mkfifo(built.here / "pipe")
+    outcome = built.process("build", "gallery.npz", "-o", name)
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == f"error: {name}: not a regular file, which a gallery has to be\n"
+
+
 def test_a_terminal_shows_progress(built: Shell) -> None:
     """Bars are for eyes: on a terminal, not in a log."""
     import pty

@@ -55,10 +55,12 @@ def classify(
     with boundary(), early_decoder():
         use_cores(jobs, side_by_side=True)
         from crnr_cli.features import Keys
+        from crnr_cli.files import is_stdout
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.classify import classify as run
 
-        remedy = "" if output == "-" else "; the same command with --resume goes on from there"
+        to_stdout = output == "-" or is_stdout(Path(output))
+        remedy = "" if to_stdout else "; the same command with --resume goes on from there"
         with (
             joined(dask, quiet) as cluster,
             shown_progress(quiet) as shown,
@@ -67,7 +69,7 @@ def classify(
             report = run(
                 sources,
                 gallery,
-                sys.stdout.buffer if output == "-" else Path(output),
+                sys.stdout.buffer if to_stdout else Path(output),
                 QueryOptions(
                     Keys(features_key, labels_key, samples),
                     null,
@@ -91,9 +93,7 @@ def classify(
             if report.rejection:
                 rejected = report.statuses["rejected"]
                 say(f"{rejected} of {report.n_queries} inputs are unknown: {report.rejection}")
-            say(
-                f"{answered} of {report.n_queries} inputs labelled" + ("" if output == "-" else f": {output}")
-            )
+            say(f"{answered} of {report.n_queries} inputs labelled" + ("" if to_stdout else f": {output}"))
             reasons = [
                 f"{count} {status}"
                 for status, count in report.statuses.most_common()
