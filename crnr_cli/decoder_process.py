@@ -45,7 +45,7 @@ def reply(answers: list[tuple[Header, bytes]]) -> bytes:
 
 def limit_memory(form: Form) -> None:
     """A picture that is made to hurt may take this process, but not the machine."""
-    limit = BASE_BYTES + BYTES_A_PIXEL * form.max_pixels
+    limit = min(BASE_BYTES + BYTES_A_PIXEL * form.max_pixels, sys.maxsize)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(
         resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard)

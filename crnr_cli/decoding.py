@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from queue import Empty, SimpleQueue
 
 from crnr_cli.cores import side_by_side
-from crnr_cli.errors import SampleError
+from crnr_cli.errors import DataError, SampleError
 from crnr_cli.pixels import Form, Pixels
 
 Answer = Pixels | SampleError
@@ -21,6 +21,7 @@ SECONDS_A_CHUNK = 0.05  # of pictures asked for at once: enough to keep a decode
 MOST_A_CHUNK = 128
 CHUNKS_AHEAD = 8  # decoded and waiting, at most: what bounds the memory
 BUFFER = 2**18  # bytes
+ATTEMPTS = 5  # to start a decoder
 SECONDS_A_PICTURE = 30.0  # a decoder silent for longer is hung
 # -P: the folder we are called in may hold a stranger's json.py.
 COMMAND = (sys.executable, "-P", "-m", "crnr_cli.decoder_process")
@@ -124,7 +125,13 @@ class _Decoders:
         self._watchdog.join()
 
     def _started(self) -> _Decoder:
-        decoder = _Decoder(self._form)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                decoder = _Decoder(self._form)
+                break
+            except DataError:  # something may have killed it; where nothing can start, that is told
+                if attempt == ATTEMPTS or self._closed.is_set():
+                    raise
         self._all.append(decoder)
         return decoder
 
@@ -150,7 +157,7 @@ class _Decoder:
         if not self._replies.readline():
             self.end()
             self.close()
-            raise RuntimeError(f"the decoder process does not start: {' '.join(COMMAND)}")
+            raise DataError(f"the decoder process does not start: {' '.join(COMMAND)}")
 
     def answers(self, paths: Sequence[str]) -> Iterator[Answer]:
         """One for each path, or fewer if the process is no more."""

@@ -18,6 +18,7 @@ except ImportError as e:
     raise ImportError("the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'") from e
 
 from crnr_cli.errors import CrnrError
+from crnr_cli.features import label_text
 from crnr_cli.files import replacing
 from crnr_cli.gallery import load_gallery, save_gallery
 from crnr_cli.jobs.build import LabelledVectors, make_gallery
@@ -130,7 +131,7 @@ def _as_value_error() -> Iterator[None]:
 
 
 def _texts(classes: Array) -> list[str]:
-    texts = [label.decode() if isinstance(label, bytes) else str(label) for label in classes.tolist()]
+    texts = [label_text(label) for label in classes.tolist()]
     if "" in texts:
         raise ValueError("a label is an empty text; give it a name")
     return texts

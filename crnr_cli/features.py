@@ -78,8 +78,11 @@ class FeatureFile:
         """Rows as numbers of the machine's own byte order."""
         try:
             values = np.asarray(self.values[start:stop])
+            now = Stamp.of(self.path.stat())
         except OSError as e:
             raise DataError(f"{self.path}: cannot read rows {start} to {stop} ({e})") from e
+        if now != self.stamp:  # HDF5 gives zeros for what is cut off
+            raise DataError(f"{self.path}: has changed since this run began to read it; run it again")
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
@@ -127,22 +130,28 @@ def _key(path: Path, arrays: dict[str, Any], what: str, given: str | None) -> st
 
 
 def _texts(path: Path, array: Any) -> list[str]:
-    """Labels or names of any type as text: 7, 7.0, b'7' and '7' are one label."""
+    """Labels or names of any type."""
     try:
         values = np.asarray(array).ravel()
     except (OSError, ValueError) as e:
         raise DataError(f"{path}: cannot read its labels or names ({e})") from e
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise DataError(f"{path}: the label of row {int(np.isnan(values).argmax())} is not a number (NaN)")
-    if values.dtype.kind == "f" and np.all((values == np.floor(values)) & (np.abs(values) < 2**53)):
-        values = values.astype(np.int64)
-    if values.dtype.kind in "iubU":
-        return [str(value) for value in values.tolist()]
-    if values.dtype.kind == "f":
-        return [repr(value) for value in values.tolist()]
-    if values.dtype.kind in "SO" and all(isinstance(value, bytes | str) for value in values.tolist()):
-        return [
-            value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-            for value in values.tolist()
-        ]
-    raise DataError(f"{path}: labels must be numbers or text, not {values.dtype}")
+    items = values.tolist()
+    if values.dtype.kind not in "fiubU" and not all(isinstance(value, bytes | str) for value in items):
+        raise DataError(f"{path}: labels must be numbers or text, not {values.dtype}")
+    texts = [label_text(value) for value in items]
+    for text in set(texts):
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as e:
+            raise DataError(f"{path}: row {texts.index(text)} has a label or name that is no text") from e
+    return texts
+
+
+def label_text(label: float | str | bytes) -> str:
+    """As text, whatever its type: 7, 7.0, b'7' and '7' are one label."""
+    if isinstance(label, bytes):
+        return label.decode("utf-8", "surrogateescape")
+    whole = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
+    return str(int(label) if whole else label)

@@ -76,13 +76,13 @@ def pairs(scores: Scores) -> list[dict[str, Any]]:
 
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:
-    """How many answers were right and wrong at each margin, from 0 to the largest."""
+    """How many answers were right and wrong at each margin, from 0, or less where another program says so."""
     known = [row for row in rows if row.truth and row.label not in (None, UNKNOWN) and row.margin is not None]
     if not known:
         return None
     margins: Array = np.array([row.margin for row in known])
     right = np.array([row.truth == row.label for row in known])
-    edges = np.linspace(0, max(float(margins.max()), 1e-9), bins + 1)
+    edges = np.linspace(min(0.0, float(margins.min())), max(float(margins.max()), 1e-9), bins + 1)
     of_right, of_wrong = (np.histogram(margins[part], edges)[0].tolist() for part in (right, ~right))
     most = max(a + b for a, b in zip(of_right, of_wrong, strict=True))
     return [

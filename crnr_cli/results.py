@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -198,7 +199,7 @@ def common_folder(paths: Iterable[str]) -> str:
 def read_predictions(path: Path) -> list[Prediction]:
     """The rows of a CSV that classify wrote, or of any other with the columns truth and label."""
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             return parse_predictions(file, str(path))
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
@@ -219,6 +220,12 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
         raise DataError(f"{name}, line {reader.line_num}: not readable as CSV ({e})") from e
 
 
+def _finite(text: str | None) -> float | None:
+    """None also for nan and inf, which other programs write where they know nothing."""
+    value = float(text) if text else math.nan
+    return value if math.isfinite(value) else None
+
+
 def _prediction(row: list[str], where: dict[str, int], name: str, line: int, width: int) -> Prediction:
     if len(row) != width:
         raise DataError(
@@ -226,9 +233,7 @@ def _prediction(row: list[str], where: dict[str, int], name: str, line: int, wid
         )
     values = {column: row[index] or None for column, index in where.items()}
     try:
-        residual, margin = (
-            float(text) if (text := values.get(column)) else None for column in ("residual", "margin")
-        )
+        residual, margin = (_finite(values.get(column)) for column in ("residual", "margin"))
     except ValueError as e:
         raise DataError(f"{name}, line {line}: {e}") from e
     return Prediction(

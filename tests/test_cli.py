@@ -167,6 +167,48 @@ def test_a_missed_gate_is_exit_4(
     assert "macro" in result.stdout
 
 
+def test_a_csv_of_another_program(crnr: Crnr, tmp_path: Path) -> None:
+    """With a byte order mark, as spreadsheets write it, or without paths: no row is passed over."""
+    text = "truth,label,status\na,a,ok\na,,not_image\na,,not_image\n"
+    marked = "\ufeffpath,truth,label,status\n1.png,a,a,ok\n2.png,a,,not_image\n3.png,a,,not_image\n"
+    for content in (text, "\ufeff" + text, marked):
+        (tmp_path / "out.csv").write_text(content, encoding="utf-8")
+        for result in (
+            crnr("evaluate", "out.csv", "--min-accuracy", "0.9"),
+            crnr("evaluate", "-", "--min-accuracy", "0.9", stdin=content.encode()),
+        ):
+            assert result.exit_code == 4
+            assert result.stderr == "accuracy, failures counted as wrong, 0.3333 is below 0.9\n"
+
+
+def test_margins_of_another_program(crnr: Crnr, tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    for margins in (("-1", "-2"), ("nan", "0.5"), ("inf", "nan")):
+        lines = [f"{i}.png,a,{'ab'[i]},{margin}" for i, margin in enumerate(margins)]
+        (tmp_path / "out.csv").write_text("\n".join(["path,truth,label,margin", *lines]))
+        assert crnr("evaluate", "out.csv", "--html", "page.html").exit_code == 0
+        page = (tmp_path / "page.html").read_text()
+        assert "NaN" not in page
+        assert "Infinity" not in page
+
+
+def test_more_names_than_a_matrix_can_hold(crnr: Crnr, tmp_path: Path) -> None:
+    lines = "".join(f"t{i},l{i}\n" for i in range(500_000))
+    (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
+    result = crnr("evaluate", "out.csv")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: out.csv: the confusion of 1000000 classes needs 24000.0 GB, ")
+
+
+@pytest.mark.parametrize("iterations", ["0", "99999999999999999999"])
+def test_iterations_that_nobody_waits_for(crnr: Crnr, pictures: Path, iterations: str) -> None:
+    result = crnr("build", "gallery", "--iterations", iterations)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"error: crnr: iterations must be a whole number from 1 to 1000000000, not {iterations}\n"
+    )
+
+
 def test_undefined_is_shown_as_such(crnr: Crnr, tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", [("cat", "dog", "0.1", "ok")])
     assert "n/a" in crnr("evaluate", "out.csv").stdout

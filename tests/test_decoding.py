@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +23,30 @@ def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:
         paths.append(str(tmp_path / f"{i}.png"))
     expected = [read_pixels(path, Form(None)) for path in paths]
     assert list(decoding.decode(paths, Form(None), jobs=2)) == expected
+
+
+def test_a_decoder_that_is_killed_as_it_starts_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture(0).save(tmp_path / "0.png")
+    path = str(tmp_path / "0.png")
+    start, started = decoding._start, []
+
+    def start_and_kill() -> subprocess.Popen[bytes]:
+        started.append(start())
+        if len(started) < decoding.ATTEMPTS:
+            started[-1].kill()
+        return started[-1]
+
+    monkeypatch.setattr(decoding, "_start", start_and_kill)
+    assert list(decoding.decode([path], Form(None), jobs=1)) == [read_pixels(path, Form(None))]
+    assert len(started) == decoding.ATTEMPTS
+
+
+def test_pixels_without_limit(tmp_path: Path) -> None:
+    picture(0).save(tmp_path / "0.png")
+    (answer,) = decoding.decode([str(tmp_path / "0.png")], Form(None, max_pixels=10**18), jobs=1)
+    assert isinstance(answer, Pixels)
 
 
 def test_a_reader_that_stops_early_leaves_no_process_behind(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import pickle
 import subprocess
 import sys
@@ -180,6 +181,16 @@ def test_a_missing_scikit_learn_is_named() -> None:
     assert done.stderr.endswith(
         "ImportError: the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'\n"
     )
+
+
+def test_numbers_are_the_labels_that_the_command_line_takes_them_for(crnr: Crnr) -> None:
+    y = np.repeat([1.0, 2.0, 3.0], 10)
+    X = np.random.default_rng(0).random((30, 5)) + np.eye(5)[y.astype(int)]
+    crnr_cli.CRNRClassifier().fit(X, y).save("gallery.h5")
+    np.savez("queries.npz", features=X[20:], labels=y[20:])
+    record = json.loads(crnr("evaluate", "queries.npz", "--json").stdout)
+    assert record["accuracy"] > 0.5
+    assert {entry["name"] for entry in record["classes"]} <= {"1", "2", "3"}
 
 
 def test_classes_that_would_have_one_name_in_a_file_are_not_saved(tmp_path: Path) -> None:

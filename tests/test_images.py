@@ -15,7 +15,7 @@ from shell import picture
 
 from crnr_cli import decoder_process, decoding, images
 from crnr_cli.decoding import decode
-from crnr_cli.errors import SampleError
+from crnr_cli.errors import DataError, SampleError
 from crnr_cli.images import read_pixels
 from crnr_cli.pixels import Form, Pixels
 
@@ -219,9 +219,9 @@ def test_a_reader_that_stops_early_leaves_no_process(tmp_path: Path) -> None:
     answers.close()
 
 
-def test_a_decoder_that_does_not_start_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_that_never_starts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", "pass"))
-    with pytest.raises(RuntimeError, match="the decoder process does not start"):
+    with pytest.raises(DataError, match="the decoder process does not start"):
         list(decode(["x.png"], Form(None), jobs=1))
 
 

@@ -320,6 +320,29 @@ def test_samples_that_are_in_the_gallery_twice_are_told(built: Shell) -> None:
     ) in outcome.err
 
 
+@pytest.mark.parametrize("command", [("build", "dup.npz", "--update"), ("add", "gallery.h5", "dup.npz")])
+def test_samples_that_share_a_name_are_not_lost(shell: Shell, command: tuple[str, ...]) -> None:
+    """Two crops of a picture, for one."""
+    values = np.random.default_rng(0).random((8, 6))
+    paths = [f"img{i // 2}.png" for i in range(8)]
+    np.savez("dup.npz", features=values, labels=["a"] * 4 + ["b"] * 4, paths=paths)
+    assert shell.crnr("build", "dup.npz").exit == 0
+    before = Path("gallery.h5").read_bytes()
+    outcome = shell.crnr(*command)
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == (
+        "error: two different samples are called img0.png; give them names of their own, or build the "
+        "gallery anew from all its sources\n"
+    )
+    assert Path("gallery.h5").read_bytes() == before
+
+
+def test_a_file_that_is_listed_twice_is_added_once(built: Shell) -> None:
+    make_pictures(built.here / "new", ["emu"], first=30)
+    assert built.crnr("add", "gallery.h5", "new", "new", "-q").exit == 0
+    assert len(load_gallery(Path("gallery.h5")).names) == 16
+
+
 def test_a_class_of_which_nothing_can_be_used_is_named(shell: Shell) -> None:
     make_pictures(shell.here / "gallery")
     for name in ("yak", "zebra"):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crnr_cli import memory
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.jobs.classify import QueryOptions, answer, load_for, open_queries
 from crnr_cli.jobs.progress import Progress, silent
@@ -84,13 +85,15 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
 def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
     # A file among the pictures that never claimed to be one is no query.
     n_inputs = len(rows)
-    rows = [row for row in rows if row.label or not is_unclaimed(row.path, row.status)]
+    rows = [row for row in rows if row.label or not row.path or not is_unclaimed(row.path, row.status)]
     if not any(row.truth for row in rows):
         raise DataError(
             f"{name}: no row has a true class to compare with; put the queries into folders "
             "named as the gallery's classes"
         )
     known = [(row.truth, row.label or "") for row in rows if row.truth and _answered(row)]
+    k = len({name for pair in known for name in pair})
+    memory.require(3 * 8 * k * k, f"{name}: the confusion of {k} classes", "are truth and label class names?")
     return EvaluateReport(
         scores=score([truth for truth, _ in known], [label for _, label in known]),
         rows=rows,
@@ -109,5 +112,5 @@ def _read(name: str) -> list[Prediction]:
         return read_predictions(Path(name))
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a predictions CSV")
-    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")  # type: ignore[union-attr]
+    sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape", newline="")  # type: ignore[union-attr]
     return parse_predictions(sys.stdin, "stdin")

@@ -84,10 +84,11 @@ def add(path: Path, names: Sequence[str], options: BuildOptions, progress: Progr
         source = open_source(names, options.keys, nul_separated=options.nul_separated)
         read = _read(gallery, source, options, progress)
         refuse_nothing(read.samples, read.left_out)
-        fresh = {sample.name: sample for sample in read.samples}
+        _by_name(old)
+        fresh = _by_name(read.samples)
         kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
         there = {sample.name for sample in kept}
-        added = [sample for sample in read.samples if sample.name not in there]
+        added = [sample for sample in fresh.values() if sample.name not in there]
         notes = unusable_classes(source, [sample.label for sample in read.samples]) + _twice(kept, added)
         return replace(read, samples=kept + added, notes=read.notes + notes)
 
@@ -115,7 +116,7 @@ def update(
 
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
         source = open_source(names, options.keys, nul_separated=options.nul_separated)
-        known = {sample.name: sample for sample in old}
+        known = _by_name(old)
         refuse_misfit(source, gallery.recipe)
         if known.keys().isdisjoint(_names(source)):  # nothing of it would be left
             raise DataError(
@@ -124,9 +125,9 @@ def update(
             )
         suspects = _suspects(source, known)
         read = _read(gallery, suspects, options, progress) if len(suspects) else _New([])
-        now = known | {sample.name: sample for sample in read.samples}
+        now = known | _by_name(read.samples)
         lost = {left.name for left in read.left_out}
-        listed = [now[name] for name in _names(source) if name in now and name not in lost]
+        listed = [now[name] for name in dict.fromkeys(_names(source)) if name in now and name not in lost]
         refuse_nothing(listed, read.left_out)
         emptied = sorted(set(gallery.classes) - {sample.label for sample in listed})
         notes = [f"class {name}: nothing is left of it" for name in emptied]
@@ -172,6 +173,18 @@ def _rewrite(
         notes=labelled.notes,
         changes=changes,
     )
+
+
+def _by_name(samples: Iterable[_Sample]) -> dict[str, _Sample]:
+    """By the names that tell samples apart here. Where two share one, either would be lost."""
+    found: dict[str, _Sample] = {}
+    for sample in samples:
+        if not sample.is_same(found.setdefault(sample.name, sample)):
+            raise DataError(
+                f"two different samples are called {sample.name}; give them names of their own, or build "
+                "the gallery anew from all its sources"
+            )
+    return found
 
 
 def _twice(kept: Sequence[_Sample], added: Sequence[_Sample]) -> list[str]:

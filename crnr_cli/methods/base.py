@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from crnr_cli.errors import UsageError
 from crnr_cli.solvers import Array
 
 State = dict[str, Array]
+
+MOST_STEPS = 10**9  # more than anybody waits for
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,10 @@ class Method(ABC):
             self._require(np.isfinite(value) and value >= 0, f"{name} must be 0 or more, not {value:g}")
 
     def _require_steps(self, iterations: int) -> None:
-        self._require(iterations >= 1, f"iterations must be 1 or more, not {iterations}")
+        self._require(
+            isinstance(iterations, Integral) and 1 <= iterations <= MOST_STEPS,
+            f"iterations must be a whole number from 1 to {MOST_STEPS}, not {iterations}",
+        )
 
 
 class CodingMethod(Method):
