@@ -68,7 +68,7 @@ def explanation(
     `pictures` are (words, RGB, class) of the query, which has no class, and of gallery samples.
     """
     colors = _class_colors(panels, len(classes))
-    strip = 1.6 if pictures else 0.0
+    strip = 1.8 if pictures else 0.0
     figure = Figure(figsize=(11, 2.9 * len(panels) + strip + 0.2), layout="constrained")
     parts = figure.subfigures(
         2 if pictures else 1,
@@ -101,7 +101,7 @@ def _strip(
         one.imshow(picture, interpolation="nearest")
         one.set_xticks([])
         one.set_yticks([])
-        one.set_title(words, fontsize=9)
+        one.set_title("\n".join(_short(line) for line in words.splitlines()), fontsize=8)
         color = "#222222" if label is None else colors[label]
         one.spines[:].set(color=color, linewidth=2.5)
 
@@ -133,7 +133,9 @@ def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[s
     above = max(0.0, panel.values[panel.label]) + 0.035 * (high - low)
     axes.plot(panel.label, above, "v", color=colors[panel.label], markersize=7, clip_on=False)
     axes.set_title(
-        f"{classes[panel.label]} {panel.wins}, then {classes[panel.runner_up]}", fontsize=11, loc="left"
+        f"{_short(classes[panel.label], 15)} {panel.wins}, then {_short(classes[panel.runner_up], 15)}",
+        fontsize=10,
+        loc="left",
     )
     axes.set_ylabel(panel.measure)
     _name_places(axes, np.arange(len(classes)), panel, classes, colors, "class")
@@ -143,9 +145,13 @@ def _name_places(
     axes: Axes, places: Array, panel: Panel, classes: Sequence[str], colors: Sequence[str], what: str
 ) -> None:
     """The names of all classes where there is room, else of the two that matter."""
-    room = len(classes) <= 30 and sum(map(len, classes)) <= 60
+    room = len(classes) <= 30
     named = range(len(classes)) if room else sorted({panel.label, panel.runner_up})
     axes.set_xticks([places[i] for i in named], [_short(classes[i]) for i in named], fontsize=9)
+    if room and sum(map(len, classes)) > 60:
+        axes.tick_params(axis="x", labelsize=8)
+        for tick in axes.get_xticklabels():
+            tick.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
     for i, tick in zip(named, axes.get_xticklabels(), strict=True):
         if i in (panel.label, panel.runner_up):
             tick.set(color=colors[i], fontweight="bold")
@@ -156,7 +162,7 @@ def _name_places(
     axes.set_xlabel(what)
 
 
-def _short(name: str, most: int = 22) -> str:
+def _short(name: str, most: int = 18) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
@@ -180,6 +186,8 @@ def sensitivity(
         known = [
             (place[lam], 100 * value) for lam, value in zip(lams, values, strict=True) if value is not None
         ]
+        if not known:  # the budget ended before
+            continue
         axes.plot(
             [x for x, _ in known], [y for _, y in known], marker="o", markersize=4, color=color, label=name
         )
@@ -192,5 +200,5 @@ def sensitivity(
     axes.set_ylabel("cross-validated accuracy, %")
     axes.set_title(title, fontsize=11)
     _plain(axes)
-    axes.legend(frameon=False, fontsize=9)
+    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=4)
     return figure

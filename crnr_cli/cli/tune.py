@@ -281,10 +281,16 @@ def _draw(report: TuneReport, path: Path) -> None:
         if all(settings.get(name) == value for name, value in fixed.items()):
             accuracy[settings["lam"], settings["mu"]] = trial.accuracy
     lines = {f"mu {mu:g}": [accuracy.get((lam, mu)) for lam in LAMS] for mu in MUS}
+    paper = {name: report.paper.setting.parameters()[name] for name in fixed}
+    elsewhere = "" if paper == fixed else f", with {_fixed(paper)}"  # on none of the lines
     marked = {
         name: (trial.setting.parameters()["lam"], trial.accuracy)
-        for name, trial in (("the paper's setting", report.paper), ("chosen", chosen))
+        for name, trial in ((f"the paper's setting{elsewhere}", report.paper), ("chosen", chosen))
     }
-    recipe = f"power {fixed['power']:g}" + ("" if fixed["pca"] is None else f", PCA {fixed['pca']}")
-    title = f"{fixed['iterations']} iterations, {recipe}; {len(report.paper.right)} samples held back in turn"
+    title = f"{_fixed(fixed)}; {len(report.paper.right)} samples held back in turn"
     save(sensitivity(LAMS, lines, marked, title), path)
+
+
+def _fixed(settings: dict[str, Any]) -> str:
+    pca = "" if settings["pca"] is None else f", PCA {settings['pca']}"
+    return f"{settings['iterations']} iterations, power {settings['power']:g}{pca}"

@@ -45,11 +45,11 @@ def _figure(report: ExplainReport, carriers: list[Carrier], found: dict[str, Arr
     classes = report.gallery.classes
     pictures: list[tuple[str, Array, int | None]] = []
     if report.query in found:
-        truth = "" if report.truth is None else f", truly {as_text(report.truth)}"
+        truth = "" if report.truth is None else f"\ntruly {as_text(report.truth)}"
         pictures.append((f"query{truth}", found[report.query], None))
     for carrier in carriers:
         if carrier.name in found:
-            words = f"{as_text(carrier.label)}: {carrier.weight:+.2f}"
+            words = f"{as_text(carrier.label)}\n{carrier.weight:+.2f}"
             pictures.append((words, found[carrier.name], classes.index(carrier.label)))
     panels = [_panel(explanation) for explanation in report.explanations]
     return plots.explanation(
