@@ -476,17 +476,23 @@ app()
 def start(data: Path) -> list[Figure]:
     """How long a command takes that has nothing to do."""
 
-    def run(*command: str, cwd: Path | None = None) -> float:
-        return best(lambda: subprocess.run(command, cwd=cwd, check=True, capture_output=True), 15)
-
     sample = Path(__file__).parent.parent / "sample_data"
-    bare, ours = run(sys.executable, "-c", BARE, "--help"), run(*CRNR, "--help")
-    with tempfile.TemporaryDirectory() as name:
-        subprocess.run([*CRNR, "build", "-q", str((sample / "gallery").resolve())], cwd=name, check=True)
-        query = str(next((sample / "queries" / "3").iterdir()).resolve())
-        one = run(*CRNR, "classify", query, cwd=Path(name))
-    libraries = run(sys.executable, "-c", "import numpy, h5py")
-    parsing = run(sys.executable, "-c", BARE, "one", "--name", "y")
+    with tempfile.TemporaryDirectory() as folder:
+
+        def run(*command: str) -> Callable[[], float]:
+            return lambda: seconds(
+                lambda: subprocess.run(command, cwd=folder, check=True, capture_output=True)
+            )
+
+        run(*CRNR, "build", "-q", str((sample / "gallery").resolve()))()
+        bare, ours, libraries, one, parsing = in_turns(
+            run(sys.executable, "-c", BARE, "--help"),
+            run(*CRNR, "--help"),
+            run(sys.executable, "-c", "import numpy, h5py"),
+            run(*CRNR, "classify", str(next((sample / "queries" / "3").iterdir()).resolve())),
+            run(sys.executable, "-c", BARE, "one", "--name", "y"),
+            rounds=15,
+        )
     return [
         at_most("crnr --help", f"{ours * 1e3:.0f} ms", f"bare Typer, {bare * 1e3:.0f} ms", ours / bare, 1.5),
         at_most(
