@@ -36,7 +36,7 @@ def check_output(path: Path, inputs: Iterable[str | Path] = ()) -> None:
     if not os.path.isdir(folder):  # noqa: PTH112
         raise OutputError(f"{path}: there is no directory {folder}; make it first")
     if _is_descriptor(path) and os.path.isfile(path):  # noqa: PTH113
-        raise OutputError(f"{path}: stands for a file that is open already; name that file, or -")
+        raise OutputError(f"{path}: stands for a file that is open already; name the file itself")
     if (is_replaceable(path) and not os.access(folder, os.W_OK)) or (
         path.exists() and not os.access(path, os.W_OK)
     ):

@@ -56,7 +56,7 @@ def test_a_report_is_not_written_over_an_open_file(built: Shell) -> None:
         outcome = built.process("evaluate", "gallery.npz", "--errors", "/dev/stdout", stdout=file)
     assert outcome.exit == 1
     assert outcome.err == (
-        "error: /dev/stdout: stands for a file that is open already; name that file, or -\n"
+        "error: /dev/stdout: stands for a file that is open already; name the file itself\n"
     )
     assert (built.here / "all.txt").read_text() == "first\n"
 
