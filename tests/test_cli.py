@@ -181,6 +181,33 @@ def test_a_csv_of_another_program(crnr: Crnr, tmp_path: Path) -> None:
             assert result.stderr == "accuracy, failures counted as wrong, 0.3333 is below 0.9\n"
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--reject", "0.1"],
+        ["--extractor", "m.onnx"],
+        ["--features-key", "x"],
+        ["--labels-key", "y"],
+        ["--samples", "rows"],
+    ],
+    ids=lambda option: option[0],
+)
+def test_a_csv_has_its_answers(crnr: Crnr, tmp_path: Path, option: list[str]) -> None:
+    write_predictions(tmp_path / "out.csv", MIXED)
+    result = crnr("evaluate", "out.csv", *option)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"error: {option[0]} is for queries that are classified now, and out.csv has its answers\n"
+    )
+
+
+def test_info_cuts_nothing(crnr: Crnr, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{'long' * 30}.h5"
+    crnr("build", "gallery", "-o", name)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert name in "".join(crnr("info", name).stdout.split())
+
+
 def test_margins_of_another_program(crnr: Crnr, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     for margins in (("-1", "-2"), ("nan", "0.5"), ("inf", "nan")):

@@ -121,11 +121,11 @@ def test_tune_finds_a_power_and_builds_with_it(heavy_tails, tmp_path, monkeypatc
 def test_tune_shows_a_table_with_the_papers_setting(heavy_tails, monkeypatch):
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
-    result = runner.invoke(app, ["tune", str(heavy_tails), "--pca", "0,10"])
+    result = runner.invoke(app, ["tune", str(heavy_tails), "--pca", "0,10", "--samples", "rows"])
     assert result.exit_code == 0
     assert "60 samples, each labelled by the others in 5 folds; best of 48 settings" in result.stdout
     assert "paper's" in result.stdout
-    assert f"to build with it: crnr build {heavy_tails} --method crnr" in result.stderr
+    assert f"to build with it: crnr build {heavy_tails} --samples rows --method crnr" in result.stderr
 
 
 def test_a_budget_of_nothing_tries_the_papers_setting_alone(heavy_tails):

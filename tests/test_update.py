@@ -172,6 +172,12 @@ def test_many_notes_of_a_kind_are_cut(shell: Shell) -> None:
     outcome = shell.crnr("build", "gallery")
     assert outcome.err.count("the same content in two classes") == 10
     assert "note: ... and 3 more\n" in outcome.err
+    for i in range(12):
+        Path("gallery", f"class {i}").mkdir()
+        Path("gallery", f"class {i}", "0.png").write_text("no picture")
+    outcome = shell.crnr("build", "gallery")
+    assert outcome.err.count("nothing in it can be used") == 10
+    assert "note: ... and 2 more\n" in outcome.err
 
 
 def test_remove_equals_a_build_of_the_rest(built: Shell) -> None:

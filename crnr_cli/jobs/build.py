@@ -293,11 +293,9 @@ def unusable_classes(source: Source, labels: Sequence[str]) -> list[str]:
         return []
     listed = dict.fromkeys(file.folders[0] for file in source.files if file.folders)
     usable = set(labels)
-    lost = [name for name in listed if name not in usable]
-    notes = [f"class {name}: nothing in it can be used, left out" for name in lost[:MOST_TOLD]]
-    if len(lost) > MOST_TOLD:
-        notes.append(f"the same for {len(lost) - MOST_TOLD} more classes")
-    return notes
+    return cut(
+        [f"class {name}: nothing in it can be used, left out" for name in listed if name not in usable]
+    )
 
 
 def _sizes(source: Pictures, max_pixels: int, jobs: int, progress: Progress) -> set[tuple[int, int]]:
@@ -374,6 +372,11 @@ def _in_two_classes(labelled: LabelledVectors) -> list[str]:
                 f"the same content in two classes: {labelled.names[first]} ({labelled.labels[first]}) and "
                 f"{labelled.names[i]} ({labelled.labels[i]})"
             )
+    return cut(notes)
+
+
+def cut(notes: list[str]) -> list[str]:
+    """The first notes of one kind, and how many more there are."""
     return notes[:MOST_TOLD] + ([f"... and {len(notes) - MOST_TOLD} more"] if len(notes) > MOST_TOLD else [])
 
 

@@ -76,7 +76,13 @@ def evaluate(
 
 def _refuse_query_options(options: QueryOptions, table: str) -> None:
     """They would do nothing, and a score that they were meant to change would be taken for another."""
-    given = {"--reject": options.reject, "--extractor": options.extractor, "--samples": options.keys.samples}
+    given = {
+        "--reject": options.reject,
+        "--extractor": options.extractor,
+        "--features-key": options.keys.features,
+        "--labels-key": options.keys.labels,
+        "--samples": options.keys.samples,
+    }
     for option, value in given.items():
         if value is not None:
             raise UsageError(f"{option} is for queries that are classified now, and {table} has its answers")

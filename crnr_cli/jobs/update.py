@@ -26,6 +26,7 @@ from crnr_cli.jobs.build import (
     BuildReport,
     LabelledVectors,
     LeftOut,
+    cut,
     make_gallery,
     read_by_recipe,
     refuse_nothing,
@@ -130,7 +131,7 @@ def update(
         listed = [now[name] for name in dict.fromkeys(_names(source)) if name in now and name not in lost]
         refuse_nothing(listed, read.left_out)
         emptied = sorted(set(gallery.classes) - {sample.label for sample in listed})
-        notes = [f"class {name}: nothing is left of it" for name in emptied]
+        notes = cut([f"class {name}: nothing is left of it" for name in emptied])
         return replace(read, samples=listed, notes=read.notes + notes)
 
     return _rewrite(path, change, options.extractor)
