@@ -24,8 +24,9 @@ from rich.table import Table
 
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.base import CodingMethod
-from crnr_cli.metrics import score
-from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.scores import score
 
 BATCH = 512
 app = typer.Typer(help=__doc__, no_args_is_help=True)

@@ -17,11 +17,11 @@ from pathlib import Path
 import datasets
 import numpy as np
 
+from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
-from crnr_cli.recipe import Recipe
-from crnr_cli.rejection import calibrate
-from crnr_cli.results import standout
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.decision import standout
 
 SETTINGS = {
     "the paper's": (Crnr(), 1.0),

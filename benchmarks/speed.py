@@ -37,13 +37,15 @@ from rich.table import Table
 
 import crnr_cli
 from crnr_cli import solvers
-from crnr_cli.cores import available_cores, side_by_side, use_cores
-from crnr_cli.images import read_pixels
 from crnr_cli.jobs.classify import batch_size
 from crnr_cli.methods import Method, Samples, make_method
-from crnr_cli.pixels import Form
-from crnr_cli.recipe import Recipe, principal_axes
-from crnr_cli.results import Answers, CsvWriter
+from crnr_cli.pictures.decode import read_pixels
+from crnr_cli.pictures.pixels import Form
+from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.decision import Answers
+from crnr_cli.results.table import CsvWriter
+from crnr_cli.system.cores import available_cores, side_by_side, use_cores
 
 CRNR = [sys.executable, "-m", "crnr_cli"]
 Result = TypeVar("Result")

@@ -16,10 +16,11 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from crnr_cli.files import Stamp
+from crnr_cli.arrays import Stamp
 from crnr_cli.jobs.build import LabelledVectors, apply_recipe, make_gallery
 from crnr_cli.jobs.tune import Setting, TuneOptions, tune_samples
-from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.recipe import Recipe
 
 DRAWS = 3
 

@@ -20,13 +20,14 @@ from PIL import Image
 from speed import CRNR, seconds
 
 from crnr_cli import __version__
-from crnr_cli.features import Keys
-from crnr_cli.gallery import Gallery, load_gallery
+from crnr_cli.cluster.answer import MOST_BATCHES, Part, Task, _parts, answer_part, answering
+from crnr_cli.cluster.dask import connected
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.classify import QueryOptions, answer, classify, queries_at_once
-from crnr_cli.jobs.cluster import connected
-from crnr_cli.jobs.cluster_classify import MOST_BATCHES, Part, Task, _parts, answer_part, answering
-from crnr_cli.results import CsvWriter
-from crnr_cli.sources import Pictures, fingerprint, open_source
+from crnr_cli.results.table import CsvWriter
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import Pictures, fingerprint, open_source
 
 SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
 SHIFTS = 9  # in each direction, -4 to 4 pixels

@@ -17,18 +17,18 @@ try:
 except ImportError as e:
     raise ImportError("the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'") from e
 
+from crnr_cli.arrays import Array
 from crnr_cli.errors import CrnrError
-from crnr_cli.features import label_text
-from crnr_cli.files import replacing
-from crnr_cli.gallery import load_gallery, save_gallery
+from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.jobs.build import LabelledVectors, make_gallery
 from crnr_cli.jobs.classify import batch_size
 from crnr_cli.methods import make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Procrc
 from crnr_cli.methods.sparse import Src
-from crnr_cli.recipe import Recipe
-from crnr_cli.solvers import Array
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.sources.tables import label_text
+from crnr_cli.system.files import replacing
 
 
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -7,9 +7,9 @@ import signal
 import time
 from pathlib import Path
 
-from crnr_cli import decoder_process
-from crnr_cli.images import read_pixels
-from crnr_cli.pixels import Form, Pixels
+from crnr_cli.pictures import decoder_process
+from crnr_cli.pictures.decode import read_pixels
+from crnr_cli.pictures.pixels import Form, Pixels
 
 
 def read_badly(path: str, form: Form) -> Pixels:

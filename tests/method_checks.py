@@ -12,11 +12,12 @@ import pytest
 from shell import app
 from typer.testing import CliRunner
 
+from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery import Gallery, load_gallery, save_gallery
+from crnr_cli.gallery.file import load_gallery, save_gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import METHODS, Method, Samples, make_method
-from crnr_cli.recipe import Recipe
-from crnr_cli.solvers import Array
+from crnr_cli.recipe.recipe import Recipe
 
 # An iterative method is run to the end, so that it can be held to (nearly) what a closed form is held to.
 STRICT: dict[str, dict[str, object]] = {"src": {"tol": 1e-13, "iterations": 20_000}}

@@ -18,12 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.errors import CrnrError, SampleError
-from crnr_cli.features import FeatureFile, Keys
-from crnr_cli.gallery import load_gallery
-from crnr_cli.images import read_pixels
+from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs.classify import QueryOptions
 from crnr_cli.jobs.evaluate import evaluate
-from crnr_cli.pixels import Form
+from crnr_cli.pictures.decode import read_pixels
+from crnr_cli.pictures.pixels import Form
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.tables import FeatureFile
 
 # What one file may take, together with the processes that are started for it.
 CPU_SECONDS = 5.0  # which others on the machine do not lengthen, as they do

@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 from conftest import CLUSTER, Crnr
 
+from crnr_cli.cluster import dask as cluster_module
+from crnr_cli.cluster.dask import Cluster, connected
 from crnr_cli.errors import DataError
-from crnr_cli.jobs import cluster as cluster_module
 from crnr_cli.jobs.build import BuildOptions
-from crnr_cli.jobs.cluster import Cluster, connected
 from crnr_cli.jobs.compare import CompareOptions, CompareReport, compare
-from crnr_cli.jobs.progress import Progress
 from crnr_cli.jobs.tune import TuneOptions, TuneReport, tune
 from crnr_cli.methods import METHODS
+from crnr_cli.progress import Progress
 
 pytestmark = CLUSTER
 

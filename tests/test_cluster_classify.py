@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 from conftest import CLUSTER, Crnr
 
+from crnr_cli.cluster import dask as cluster_module
+from crnr_cli.cluster.answer import answering
+from crnr_cli.cluster.dask import Cluster, connected
 from crnr_cli.errors import DataError
-from crnr_cli.features import Keys
-from crnr_cli.gallery import Gallery, load_gallery
-from crnr_cli.jobs import cluster as cluster_module
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.classify import QueryOptions, answer, classify
-from crnr_cli.jobs.cluster import Cluster, connected
-from crnr_cli.jobs.cluster_classify import answering
-from crnr_cli.jobs.progress import silent
-from crnr_cli.sources import PictureFile, Pictures, open_source
+from crnr_cli.progress import silent
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import PictureFile, Pictures, open_source
 
 pytestmark = CLUSTER
 

@@ -21,7 +21,7 @@ from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.build import BuildOptions
 from crnr_cli.jobs.compare import CompareOptions, compare, held_out
 from crnr_cli.methods import METHODS, make_method
-from crnr_cli.metrics import mcnemar, wilson
+from crnr_cli.results.scores import mcnemar, wilson
 
 CLASSES = np.array(["a", "b", "c", "d"])
 SIZES = (15, 12, 18, 14)

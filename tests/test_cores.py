@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from conftest import Crnr
 
-from crnr_cli import cores
 from crnr_cli.jobs import classify as job
+from crnr_cli.system import cores
 
 
 def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli import solvers
-from crnr_cli.crossvalidation import Fold, stratified_folds
+from crnr_cli.methods.folds import Fold, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import picture
 
-from crnr_cli import decoding
 from crnr_cli.errors import SampleError
-from crnr_cli.images import read_pixels
-from crnr_cli.pixels import Form, Pixels
+from crnr_cli.pictures import pool as decoding
+from crnr_cli.pictures.decode import read_pixels
+from crnr_cli.pictures.pixels import Form, Pixels
 
 
 def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_answers_may_come_some_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     """However many answers one reply holds, a request has all of its own, and no decoder is started twice."""
-    code = f"import crnr_cli.decoder_process as d; d.SECONDS_HELD_BACK = {seconds}; d.main()"
+    code = f"import crnr_cli.pictures.decoder_process as d; d.SECONDS_HELD_BACK = {seconds}; d.main()"
     monkeypatch.setattr(decoding, "COMMAND", [sys.executable, "-c", code])
     started, start = [], decoding._start
     monkeypatch.setattr(decoding, "_start", lambda: started.append(1) or start())
@@ -95,7 +95,7 @@ def test_answers_may_come_some_at_a_time(
 
 DEADLY = """
 import os, signal, sys, time
-import crnr_cli.decoder_process as process
+import crnr_cli.pictures.decoder_process as process
 real = process.answer
 def answer(path, form):
     if path.endswith("crash.png"): os.kill(os.getpid(), signal.SIGSEGV)

@@ -13,10 +13,10 @@ from PIL import Image
 from shell import app
 from typer.testing import CliRunner
 
-from crnr_cli import extras
 from crnr_cli.cli.explain import BAR
-from crnr_cli.gallery import load_gallery
+from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import make_method
+from crnr_cli.system import optional as extras
 
 runner = CliRunner()
 SAMPLES = Path(__file__).parents[1] / "sample_data"

@@ -15,12 +15,12 @@ from conftest import Crnr
 from onnx import TensorProto, helper
 from PIL import Image
 
-from crnr_cli.extraction import Extraction, ExtractorOptions
-from crnr_cli.extractor import Extractor, make_extraction
-from crnr_cli.features import Keys
-from crnr_cli.gallery import load_gallery
+from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs.build import BuildOptions, read_samples
-from crnr_cli.sources import open_source
+from crnr_cli.recipe.network import Extractor, make_extraction
+from crnr_cli.recipe.network_settings import Extraction, ExtractorOptions
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import open_source
 
 Shape = list[Any]
 

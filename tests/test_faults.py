@@ -36,9 +36,10 @@ from shell import (
     without_root,
 )
 
-from crnr_cli import decoding, memory
-from crnr_cli.gallery import load_gallery
+from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import classify as classify_job
+from crnr_cli.pictures import pool as decoding
+from crnr_cli.system import memory
 
 DOCS = Path(__file__).parent.parent / "docs" / "faults.md"
 INTRODUCTION = """\
@@ -1450,6 +1451,6 @@ def test_strict_build_stops_too(shell: Shell) -> None:
 
 def test_disk_errors_have_names() -> None:
     """The errors that a user can mend are those that the kernel gives for a full or failing disk."""
-    from crnr_cli.files import _DISK_ERRORS
+    from crnr_cli.system.files import _DISK_ERRORS
 
     assert {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG} <= _DISK_ERRORS

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from crnr_cli.errors import DataError
-from crnr_cli.features import FeatureFile, Keys
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.tables import FeatureFile
 
 
 def npz(tmp_path: Path, **arrays: object) -> Path:

@@ -12,9 +12,12 @@ import h5py
 import numpy as np
 import pytest
 
-from crnr_cli import files, hdf5, text_process
 from crnr_cli.errors import DataError, OutputError
-from crnr_cli.files import check_output, claimed, replacing
+from crnr_cli.gallery.hdf5_output import written_hdf5
+from crnr_cli.sources import hdf5
+from crnr_cli.sources import hdf5_text_process as text_process
+from crnr_cli.system import files
+from crnr_cli.system.files import check_output, claimed, replacing
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_hdf5_never_sees_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
         disk = FullDisk(fail_at)
         monkeypatch.setattr(Path, "open", lambda path, mode, buffering, disk=disk: disk)
         try:
-            with hdf5.written_hdf5(tmp_path / "x.h5") as file:
+            with written_hdf5(tmp_path / "x.h5") as file:
                 file["a"] = np.arange(1000)
         except OSError as e:
             assert e.errno == errno.ENOSPC  # noqa: PT017, it need not be raised
@@ -174,7 +177,7 @@ def test_hdf5_never_sees_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_an_error_of_ours_comes_through_hdf5(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), hdf5.written_hdf5(tmp_path / "x.h5"):
+    with pytest.raises(ZeroDivisionError), written_hdf5(tmp_path / "x.h5"):
         raise ZeroDivisionError
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from crnr_cli.errors import GalleryError, UsageError
-from crnr_cli.gallery import Gallery, describe, load_gallery, save_gallery
+from crnr_cli.gallery.file import describe, load_gallery, save_gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import Samples, make_method
-from crnr_cli.recipe import Recipe
+from crnr_cli.recipe.recipe import Recipe
 
 NAMES = ["a,b", "Ö\n", "caf\udce9"]
 

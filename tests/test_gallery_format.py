@@ -10,7 +10,7 @@ import pytest
 from shell import Shell, make_features, make_pictures, read_rows
 
 from crnr_cli.errors import GalleryError
-from crnr_cli.gallery import load_gallery
+from crnr_cli.gallery.file import load_gallery
 
 V1 = Path(__file__).parent / "data" / "gallery-v1.h5"
 
@@ -62,7 +62,7 @@ def test_stamps_may_be_absent(shell: Shell) -> None:
     assert (stamps[0].size, stamps[0].mtime_ns) == (first.st_size, first.st_mtime_ns)
     from dataclasses import replace
 
-    from crnr_cli.gallery import save_gallery
+    from crnr_cli.gallery.file import save_gallery
 
     save_gallery(replace(load_gallery(Path("gallery.h5")), stamps=[]), Path("bare.h5"))
     with h5py.File("bare.h5") as file:
@@ -72,7 +72,7 @@ def test_stamps_may_be_absent(shell: Shell) -> None:
 
 def rehash(path: Path) -> None:
     """Give an altered gallery the right checksum, as somebody who means harm would."""
-    from crnr_cli import gallery
+    from crnr_cli.gallery import file as gallery
 
     content = gallery._read(path)
     with h5py.File(path, "r+") as file:

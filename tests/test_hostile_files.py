@@ -154,7 +154,7 @@ def test_a_decoder_has_a_limit_of_memory(shell: Shell) -> None:
     make_pictures(shell.here / "gallery")
     shell.crnr("build", "gallery", "-q")
     code = (
-        "import sys; from crnr_cli import decoder_process as d; from crnr_cli.pixels import Form\n"
+        "import sys; from crnr_cli.pictures import decoder_process as d; from crnr_cli.pictures.pixels import Form\n"
         "d.BASE_BYTES = 2**27; d.limit_memory(Form(None, max_pixels=1))\n"
         "sys.stdout.buffer.write(d.reply([d.answer('big.png', Form((8, 8)))]))"
     )

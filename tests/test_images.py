@@ -13,11 +13,13 @@ import pytest
 from PIL import Image
 from shell import picture
 
-from crnr_cli import decoder_process, decoding, images
-from crnr_cli.decoding import decode
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.images import read_pixels
-from crnr_cli.pixels import Form, Pixels
+from crnr_cli.pictures import decode as images
+from crnr_cli.pictures import decoder_process
+from crnr_cli.pictures import pool as decoding
+from crnr_cli.pictures.decode import read_pixels
+from crnr_cli.pictures.pixels import Form, Pixels
+from crnr_cli.pictures.pool import decode
 
 AS_IT_IS = Form(None)
 

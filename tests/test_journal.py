@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from shell import Shell, make_features, make_pictures
 
 from crnr_cli.errors import OutputError, UsageError
-from crnr_cli.features import Keys
 from crnr_cli.jobs import classify as job
 from crnr_cli.jobs.classify import ClassifyReport, QueryOptions
-from crnr_cli.journal import resumable
+from crnr_cli.results.journal import resumable
+from crnr_cli.sources.base import Keys
 
 BATCHES = [b"head\na\nb\n", b"c\n" * 10, b"d\xff\n", b"e\n"]
 WHOLE = b"".join(BATCHES)

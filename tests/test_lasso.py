@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from method_checks import problem
 from sklearn.linear_model import Lasso
 
-from crnr_cli import lasso
-from crnr_cli.solvers import Array
+from crnr_cli.arrays import Array
+from crnr_cli.solvers import lasso
 
 
 def objective(X: Array, y: Array, c: Array, lam: float) -> float:

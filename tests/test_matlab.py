@@ -14,9 +14,10 @@ from scipy.sparse import csc_array
 from shell import app
 from typer.testing import CliRunner
 
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.features import FeatureFile, Keys
-from crnr_cli.solvers import Array
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.tables import FeatureFile
 
 VALUES = np.arange(12.0).reshape(4, 3)  # 4 samples of 3 numbers
 LABELS = [2, 1, 2, 10]

@@ -14,11 +14,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.methods import METHODS, Samples, make_method, parse_parameter
-from crnr_cli.recipe import Recipe
-from crnr_cli.results import margins
-from crnr_cli.solvers import Array
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.decision import margins
 
 # Fewer samples than dimensions, and more.
 WIDTHS = pytest.mark.parametrize("d", [24, 9], ids=["n<d", "n>d"])

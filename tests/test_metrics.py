@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
-from crnr_cli.metrics import most_confused, score, wilson
+from crnr_cli.results.scores import most_confused, score, wilson
 
 names = st.sampled_from(["cat", "dog", "owl", "a,b", "Ö"])
 pairs = st.lists(st.tuples(names, names), min_size=1, max_size=60)

@@ -12,8 +12,9 @@ from shell import app
 from typer.testing import CliRunner
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery import load_gallery
-from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.recipe import Recipe
 
 runner = CliRunner()
 

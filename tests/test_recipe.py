@@ -10,7 +10,8 @@ from hypothesis.extra.numpy import arrays
 from sklearn.decomposition import PCA
 
 from crnr_cli.errors import UsageError
-from crnr_cli.recipe import Recipe, principal_axes
+from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.recipe import Recipe
 
 
 @pytest.mark.parametrize("shape", [(40, 9), (12, 30)], ids=["many samples", "many features"])

@@ -15,11 +15,11 @@ from shell import app
 from typer.testing import CliRunner
 
 from crnr_cli.errors import DataError
-from crnr_cli.gallery import load_gallery
+from crnr_cli.gallery.calibration import Calibration, calibrate
+from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
-from crnr_cli.rejection import Calibration, calibrate
-from crnr_cli.results import standout
+from crnr_cli.results.decision import standout
 
 runner = CliRunner()
 N_CLASSES, DIMENSION = 4, 30

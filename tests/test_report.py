@@ -18,10 +18,11 @@ from shell import app
 from sklearn.metrics import f1_score, recall_score
 from typer.testing import CliRunner
 
-from crnr_cli import extras
-from crnr_cli.metrics import macro_intervals, score
-from crnr_cli.report import PICTURES, histogram, matrix_cells, pictured
-from crnr_cli.results import Prediction, common_folder
+from crnr_cli.report.evaluation import PICTURES, histogram, matrix_cells, pictured
+from crnr_cli.report.names import common_folder
+from crnr_cli.results.decision import Prediction
+from crnr_cli.results.scores import macro_intervals, score
+from crnr_cli.system import optional as extras
 
 runner = CliRunner()
 SAMPLES = Path(__file__).parents[1] / "sample_data"

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.results import Answers, CsvWriter, best_classes, margins, parse_predictions, predictions
+from crnr_cli.results.decision import Answers, best_classes, margins, predictions
+from crnr_cli.results.table import CsvWriter, parse_predictions
 
 # File names are bytes but for NUL and /; Python shows what is not UTF-8 as lone surrogates.
 file_names = st.binary(min_size=1, max_size=12).map(

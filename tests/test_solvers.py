@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from crnr_cli import solvers
+from crnr_cli.solvers import residuals
 
 FORMS = {"dense": solvers.factorize_dense, "low-rank": solvers.factorize_low_rank}
 REFERENCE = np.load(Path(__file__).parent / "data" / "small_reference.npz")
@@ -47,7 +48,7 @@ def test_residuals_of_classes_worked_on_together(at_once: int, monkeypatch: pyte
     sizes = [3, 3, 3, 1, 3, 3, 5, 5, 5, 5, 2]
     edges = edges_of(sizes)
     X, Y, c = rng.random((4, edges[-1])), rng.random((4, 6)), rng.random((edges[-1], 6))
-    monkeypatch.setattr(solvers, "RESIDUAL_BYTES", at_once * Y.nbytes)
+    monkeypatch.setattr(residuals, "RESIDUAL_BYTES", at_once * Y.nbytes)
     alone = [np.linalg.norm(Y - X[:, a:b] @ c[a:b], axis=0) for a, b in pairwise(edges)]
     np.testing.assert_allclose(solvers.class_residuals(X, edges, c, Y), alone, rtol=1e-13)
     np.testing.assert_allclose(solvers.class_residuals(np.asfortranarray(X), edges, c, Y), alone, rtol=1e-13)

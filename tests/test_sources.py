@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from shell import Shell, make_features, make_pictures, picture, read_rows
 
-from crnr_cli import features, npz
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.features import FeatureFile, Keys
-from crnr_cli.sources import Pictures, fingerprint, open_source
+from crnr_cli.sources import npz
+from crnr_cli.sources import tables as features
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import Pictures, fingerprint, open_source
+from crnr_cli.sources.tables import FeatureFile
 
 
 def listed(*names: str) -> Pictures:

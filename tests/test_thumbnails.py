@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 from shell import picture
 
-from crnr_cli.thumbnails import SIDE, data_uri, thumbnails
+from crnr_cli.pictures.thumbnails import SIDE, data_uri, thumbnails
 
 
 def test_small_pictures_are_shown_as_they_are_and_the_rest_is_left_out(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ import pytest
 from shell import app, make_pictures
 from typer.testing import CliRunner
 
-from crnr_cli import extras, memory
-from crnr_cli.gallery import load_gallery
+from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import Setting, Trial, choose
 from crnr_cli.methods.nonnegative import Crnr, Nrc
-from crnr_cli.recipe import Recipe
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.system import memory
+from crnr_cli.system import optional as extras
 
 runner = CliRunner()
 PAPER = Setting(Crnr(), 1.0, None)

@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 from shell import Shell, make_features, make_pictures, picture, read_rows
 
-from crnr_cli.gallery import Gallery, load_gallery
+from crnr_cli.gallery.calibration import calibrate
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs import build as build_job
-from crnr_cli.rejection import calibrate
 
 
 @pytest.fixture
@@ -430,7 +431,7 @@ def test_verify_features_and_a_damaged_gallery(shell: Shell) -> None:
 
 
 def test_a_second_writer_is_refused(built: Shell) -> None:
-    from crnr_cli.files import claimed
+    from crnr_cli.system.files import claimed
 
     busy = "error: gallery.h5: another crnr is writing it; wait for it or name another file\n"
     with claimed(Path("gallery.h5")):

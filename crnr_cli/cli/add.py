@@ -30,10 +30,10 @@ def add(
 ) -> None:
     """Add classes or samples to a gallery. What it was built from is not needed."""
     with boundary():
-        from crnr_cli.extraction import ExtractorOptions
-        from crnr_cli.features import Keys
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.update import add as run
+        from crnr_cli.recipe.network_settings import ExtractorOptions
+        from crnr_cli.sources.base import Keys
 
         with shown_progress(quiet) as progress:
             report = run(

@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import (
-    SKIPPED,
-    boundary,
-    print_json,
-    say,
-    shown_progress,
-    tell_left_out,
-    tell_some,
-)
-from crnr_cli.cores import use_cores
+from crnr_cli.cli.console import SKIPPED, boundary, print_json, say, shown_progress, tell_left_out, tell_some
 from crnr_cli.errors import UsageError
+from crnr_cli.system.cores import use_cores
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.build import BuildReport
@@ -124,10 +116,10 @@ def build(
             output=extractor_output,
             pool=pool,
         )
-        from crnr_cli.features import Keys
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.build import build as run
         from crnr_cli.jobs.update import update as run_update
+        from crnr_cli.sources.base import Keys
 
         update = update and output.exists()  # the first time there is nothing to bring up to date
         if update:
@@ -167,7 +159,7 @@ def build(
 
 def show_report(output: Path, report: BuildReport, *, quiet: bool, json: bool) -> None:
     """What was written, in words or as JSON; of a gallery that was there before, also what changed."""
-    from crnr_cli.gallery import describe
+    from crnr_cli.gallery.file import describe
     from crnr_cli.jobs.update import UpdateReport
 
     about = describe(report.gallery)

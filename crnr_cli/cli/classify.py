@@ -11,12 +11,12 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import joined
 from crnr_cli.cli.console import SKIPPED, boundary, finishing_batches, say, shown_progress
-from crnr_cli.cores import use_cores
-from crnr_cli.decoding import early_decoder
+from crnr_cli.pictures.pool import early_decoder
+from crnr_cli.system.cores import use_cores
 
 if TYPE_CHECKING:
+    from crnr_cli.cluster.dask import Cluster
     from crnr_cli.jobs.classify import Answering
-    from crnr_cli.jobs.cluster import Cluster
 
 
 def classify(
@@ -54,10 +54,10 @@ def classify(
     """Label every input by the gallery: one CSV row each, with the residual of every class."""
     with boundary(), early_decoder():
         use_cores(jobs, side_by_side=True)
-        from crnr_cli.features import Keys
-        from crnr_cli.files import is_stdout
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.classify import classify as run
+        from crnr_cli.sources.base import Keys
+        from crnr_cli.system.files import is_stdout
 
         to_stdout = output == "-" or is_stdout(Path(output))
         remedy = "" if to_stdout else "; the same command with --resume goes on from there"
@@ -111,6 +111,6 @@ def _answering(cluster: Cluster | None, gallery: Path) -> Answering | None:
     """Who is to answer: the workers of a cluster, or None for this process."""
     if cluster is None:
         return None
-    from crnr_cli.jobs.cluster_classify import answering
+    from crnr_cli.cluster.answer import answering
 
     return answering(cluster, gallery)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from crnr_cli.cli.console import say
 
 if TYPE_CHECKING:
-    from crnr_cli.jobs.cluster import Cluster
-    from crnr_cli.jobs.spread import Spread
+    from crnr_cli.cluster.dask import Cluster
+    from crnr_cli.system.spread import Spread
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
     if where is None:
         yield None
         return
-    from crnr_cli.jobs.cluster import connected
+    from crnr_cli.cluster.dask import connected
 
     with connected(where) as cluster:
         if not quiet:
@@ -30,7 +30,7 @@ def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
 @contextmanager
 def spreading(where: str | None, quiet: bool) -> Iterator[Spread]:
     """Over the workers of the cluster, or in this process."""
-    from crnr_cli.jobs.spread import here
+    from crnr_cli.system.spread import here
 
     with joined(where, quiet) as cluster:
         yield cluster.spread if cluster else here

@@ -22,7 +22,7 @@ from crnr_cli.cli.console import (
     tell_left_out,
 )
 from crnr_cli.cli.tables import number, write_csv
-from crnr_cli.cores import use_cores
+from crnr_cli.system.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -116,11 +116,11 @@ def compare(
             output=extractor_output,
             pool=pool,
         )
-        from crnr_cli.features import Keys
-        from crnr_cli.files import check_output
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.compare import CompareOptions
         from crnr_cli.jobs.compare import compare as run
+        from crnr_cli.sources.base import Keys
+        from crnr_cli.system.files import check_output
 
         if csv:
             check_output(csv, [*sources, *(test or [])])

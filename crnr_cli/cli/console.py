@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from crnr_cli.jobs.progress import Progress
+    from crnr_cli.progress import Progress
 
 SKIPPED = 3  # done, but some inputs were skipped
 GATE_MISSED = 4
@@ -139,7 +139,7 @@ def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
 def shown_progress(quiet: bool) -> Iterator[Progress]:
     """A progress callback: bars on stderr if it is a terminal, nothing otherwise."""
     if quiet or not sys.stderr.isatty():
-        from crnr_cli.jobs.progress import silent
+        from crnr_cli.progress import silent
 
         yield silent
         return

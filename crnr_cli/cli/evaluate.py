@@ -20,13 +20,13 @@ from crnr_cli.cli.console import (
     shown_progress,
 )
 from crnr_cli.cli.tables import number, share, write_csv
-from crnr_cli.cores import use_cores
+from crnr_cli.system.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from crnr_cli.jobs.evaluate import EvaluateReport
-    from crnr_cli.metrics import Average, Scores
+    from crnr_cli.results.scores import Average, Scores
 
 
 def evaluate(
@@ -68,11 +68,11 @@ def evaluate(
     """Score predictions against the truth: accuracy, precision, recall, F1 and what was mistaken for what."""
     with boundary():
         use_cores(jobs, side_by_side=True)
-        from crnr_cli.extras import require
-        from crnr_cli.features import Keys
-        from crnr_cli.files import check_output
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.evaluate import evaluate as run
+        from crnr_cli.sources.base import Keys
+        from crnr_cli.system.files import check_output
+        from crnr_cli.system.optional import require
 
         for output in (errors, confusion, html):
             if output:
@@ -98,7 +98,7 @@ def evaluate(
                 ([name, *row] for name, row in zip(names, counts, strict=True)),
             )
         if html:
-            from crnr_cli.jobs.report import write_report
+            from crnr_cli.report.evaluation_page import write_report
 
             write_report(report, html, sources, gallery, max_pixels)
         if json:
@@ -231,7 +231,7 @@ def _confusion_table(scores: Scores) -> Table:
 def _confused_pairs(scores: Scores) -> Table:
     from rich.table import Table
 
-    from crnr_cli.metrics import most_confused
+    from crnr_cli.results.scores import most_confused
 
     table = Table()
     for column in ("truth", "taken for"):

@@ -10,7 +10,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.console import boundary, plain, print_json, results_console, say
-from crnr_cli.cores import use_cores
+from crnr_cli.system.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,15 +45,15 @@ def explain(
     """Show why a query gets its label: what each class leaves over, and the samples that made the answer."""
     with boundary():
         use_cores(None)
-        from crnr_cli.features import Keys
         from crnr_cli.jobs.classify import QueryOptions
         from crnr_cli.jobs.explain import explain as run
+        from crnr_cli.sources.base import Keys
 
         if output:
-            from crnr_cli.extras import require
+            from crnr_cli.system.optional import require
 
             require("report", "--output", "matplotlib", "jinja2")
-            from crnr_cli.jobs.picture import check_picture, write_picture
+            from crnr_cli.report.explanation import check_picture, write_picture
 
             check_picture(output, [query, query.rpartition("#")[0], gallery])
         keys = Keys(features_key, labels_key, samples)
@@ -156,7 +156,7 @@ def _carrier_table(report: ExplainReport, explanation: Explanation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from crnr_cli.results import common_folder
+    from crnr_cli.report.names import common_folder
 
     carriers = report.carriers(explanation, CARRIERS)
     folder = common_folder(carrier.name for carrier in carriers)

@@ -19,7 +19,7 @@ def info(
 ) -> None:
     """Show what is in a gallery and how it was made. Its checksum is verified."""
     with boundary():
-        from crnr_cli.gallery import describe, load_gallery
+        from crnr_cli.gallery.file import describe, load_gallery
 
         loaded = load_gallery(gallery)
         about = {"gallery": str(gallery), "bytes": gallery.stat().st_size, **describe(loaded)}

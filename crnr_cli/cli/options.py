@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from crnr_cli.extraction import CHANNELS, FILTERS, LAYOUTS, PRESETS, ExtractorOptions
-from crnr_cli.pixels import MAX_PIXELS as MAX_PIXELS
+from crnr_cli.pictures.pixels import MAX_PIXELS as MAX_PIXELS
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, PRESETS, ExtractorOptions
 
 
 class Axis(StrEnum):

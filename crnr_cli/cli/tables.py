@@ -9,7 +9,7 @@ from typing import Any
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    from crnr_cli.files import replacing
+    from crnr_cli.system.files import replacing
 
     with (
         replacing(path) as part,

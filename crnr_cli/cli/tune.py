@@ -20,7 +20,7 @@ from crnr_cli.cli.console import (
     shown_progress,
     tell_left_out,
 )
-from crnr_cli.cores import use_cores
+from crnr_cli.system.cores import use_cores
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tune import Trial, TuneReport
@@ -121,15 +121,15 @@ def tune(
             output=extractor_output,
             pool=pool,
         )
-        from crnr_cli.extras import require
-        from crnr_cli.features import Keys
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.tune import TuneOptions
         from crnr_cli.jobs.tune import tune as run
+        from crnr_cli.sources.base import Keys
+        from crnr_cli.system.optional import require
 
         if plot:
             require("report", "--plot", "matplotlib")
-            from crnr_cli.plots import check_picture
+            from crnr_cli.report.plots import check_picture
 
             check_picture(plot, sources)
         with spreading(dask, quiet) as spread, shown_progress(quiet) as progress:
@@ -270,7 +270,7 @@ def _tell(report: TuneReport, output: Path | None, reading: str) -> None:
 def _draw(report: TuneReport, path: Path) -> None:
     """Accuracy over lam for every mu, all else as chosen."""
     from crnr_cli.jobs.tune import LAMS, MUS
-    from crnr_cli.plots import save, sensitivity
+    from crnr_cli.report.plots import save, sensitivity
 
     # Where another method won, the picture is of crnr at the paper's setting.
     chosen = report.chosen if report.chosen.setting.method.name == "crnr" else report.paper

@@ -29,9 +29,9 @@ def verify(
     """Check that a gallery is whole and, with --against, that its sources still are what they were."""
     with boundary():
         from crnr_cli.errors import DataError
-        from crnr_cli.features import Keys
         from crnr_cli.jobs.build import BuildOptions
         from crnr_cli.jobs.update import verify as run
+        from crnr_cli.sources.base import Keys
 
         report = run(gallery, against or [], BuildOptions(keys=Keys(features_key, labels_key, samples)))
         if json:

@@ -11,25 +11,27 @@ from pathlib import Path
 
 import numpy as np
 
-from crnr_cli import memory
-from crnr_cli.cores import available_cores
-from crnr_cli.decoding import decode
+from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.extraction import ExtractorOptions
-from crnr_cli.extractor import BATCH as EXTRACTOR_BATCH
-from crnr_cli.extractor import make_extraction
-from crnr_cli.features import Keys
-from crnr_cli.files import Stamp, check_output, replacing
-from crnr_cli.gallery import Gallery, save_gallery
-from crnr_cli.jobs.progress import Progress, silent
-from crnr_cli.loading import RawBatch, raw_batches
+from crnr_cli.gallery.calibration import calibrate
+from crnr_cli.gallery.file import save_gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import Method, Samples, make_method
-from crnr_cli.pixels import MAX_PIXELS, Form, Pixels
-from crnr_cli.recipe import Recipe, principal_axes
-from crnr_cli.rejection import calibrate
-from crnr_cli.results import UNKNOWN
-from crnr_cli.solvers import Array
-from crnr_cli.sources import Features, Pictures, Source, is_unclaimed, open_source
+from crnr_cli.pictures.pixels import MAX_PIXELS, Form, Pixels
+from crnr_cli.pictures.pool import decode
+from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.network import BATCH as EXTRACTOR_BATCH
+from crnr_cli.recipe.network import make_extraction
+from crnr_cli.recipe.network_settings import ExtractorOptions
+from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.decision import UNKNOWN
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import Features, Pictures, Source, is_unclaimed, open_source
+from crnr_cli.sources.loading import RawBatch, raw_batches
+from crnr_cli.system import memory
+from crnr_cli.system.cores import available_cores
+from crnr_cli.system.files import check_output, replacing
 
 LARGEST_NATIVE = 64  # pictures that share a size up to this keep it
 DEFAULT_SIZE = (32, 32)

@@ -13,22 +13,24 @@ from typing import BinaryIO
 import numpy as np
 
 from crnr_cli import __version__
-from crnr_cli.cores import available_cores, side_by_side, threads_a_product
 from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError, UsageError
-from crnr_cli.extractor import BATCH as EXTRACTOR_BATCH
-from crnr_cli.extractor import Extractor
-from crnr_cli.features import Keys
-from crnr_cli.files import check_output, is_replaceable
-from crnr_cli.gallery import Gallery, load_gallery
-from crnr_cli.jobs.progress import Progress, silent
-from crnr_cli.journal import Done, Identity, Partial, resumable
-from crnr_cli.loading import RawBatch, raw_batches
-from crnr_cli.memory import free_bytes
-from crnr_cli.pixels import MAX_PIXELS
-from crnr_cli.recipe import Recipe
-from crnr_cli.rejection import calibrate
-from crnr_cli.results import Answers, CsvWriter, Prediction
-from crnr_cli.sources import Features, Pictures, Source, fingerprint, is_unclaimed, open_source
+from crnr_cli.gallery.calibration import calibrate
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.network import BATCH as EXTRACTOR_BATCH
+from crnr_cli.recipe.network import Extractor
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.decision import Answers, Prediction
+from crnr_cli.results.journal import Done, Identity, Partial, resumable
+from crnr_cli.results.table import CsvWriter
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import Features, Pictures, Source, fingerprint, is_unclaimed, open_source
+from crnr_cli.sources.loading import RawBatch, raw_batches
+from crnr_cli.system.cores import available_cores, side_by_side, threads_a_product
+from crnr_cli.system.files import check_output, is_replaceable
+from crnr_cli.system.memory import free_bytes
 
 ARRAYS_A_BATCH = 5  # as large as the codes of a batch, held while it is coded
 MOST_FAILURES = 10  # told one by one; the CSV has them all

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.features import Keys
 from crnr_cli.jobs.build import (
     BuildOptions,
     LabelledVectors,
@@ -22,13 +22,13 @@ from crnr_cli.jobs.build import (
     sort_by_class,
 )
 from crnr_cli.jobs.classify import batch_size, refuse_misfit
-from crnr_cli.jobs.progress import Progress, silent
-from crnr_cli.jobs.spread import Spread, here
 from crnr_cli.methods import METHODS, Method, Samples, State, make_method
-from crnr_cli.metrics import Scores, mcnemar, score, wilson
-from crnr_cli.recipe import principal_axes
-from crnr_cli.solvers import Array
-from crnr_cli.sources import is_unclaimed, open_source
+from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.results.scores import Scores, mcnemar, score, wilson
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import is_unclaimed, open_source
+from crnr_cli.system.spread import Spread, here
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crnr_cli import memory
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.jobs.classify import QueryOptions, answer, load_for, open_queries
-from crnr_cli.jobs.progress import Progress, silent
-from crnr_cli.metrics import Scores, score, wilson
-from crnr_cli.results import OK, UNKNOWN, Prediction, parse_predictions, predictions, read_predictions
-from crnr_cli.sources import is_unclaimed
+from crnr_cli.progress import Progress, silent
+from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
+from crnr_cli.results.scores import Scores, score, wilson
+from crnr_cli.results.table import parse_predictions, read_predictions
+from crnr_cli.sources.folders import is_unclaimed
+from crnr_cli.system import memory
 
 
 @dataclass(frozen=True)

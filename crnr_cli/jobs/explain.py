@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
-from crnr_cli.features import SUFFIXES as FEATURE_SUFFIXES
-from crnr_cli.gallery import Gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.classify import QueryOptions, load_for, open_queries
-from crnr_cli.loading import raw_batches
 from crnr_cli.methods import CodingMethod, Method, NonNegative, make_method
-from crnr_cli.results import margins
-from crnr_cli.solvers import Array
+from crnr_cli.results.decision import margins
+from crnr_cli.sources.loading import raw_batches
+from crnr_cli.sources.tables import SUFFIXES as FEATURE_SUFFIXES
 
 _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from crnr_cli import memory
-from crnr_cli.crossvalidation import Fold, stratified_folds
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.files import check_output
 from crnr_cli.jobs.build import (
     BuildOptions,
     BuildReport,
@@ -24,14 +22,17 @@ from crnr_cli.jobs.build import (
     read_samples,
     write_gallery,
 )
-from crnr_cli.jobs.progress import Progress, silent
-from crnr_cli.jobs.spread import Spread, here
 from crnr_cli.methods import Method, NonNegative, make_method
+from crnr_cli.methods.folds import Fold, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
-from crnr_cli.metrics import wilson
-from crnr_cli.recipe import Recipe, principal_axes
-from crnr_cli.solvers import Array
-from crnr_cli.sources import open_source
+from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.scores import wilson
+from crnr_cli.sources.folders import open_source
+from crnr_cli.system import memory
+from crnr_cli.system.files import check_output
+from crnr_cli.system.spread import Spread, here
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)

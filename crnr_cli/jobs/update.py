@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
-from crnr_cli.extraction import ExtractorOptions
-from crnr_cli.features import FeatureFile
-from crnr_cli.files import Stamp, replacing
-from crnr_cli.gallery import Gallery, load_gallery, save_gallery
+from crnr_cli.gallery.calibration import calibrate
+from crnr_cli.gallery.file import load_gallery, save_gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.build import (
     BATCH,
     MOST_TOLD,
@@ -34,10 +34,11 @@ from crnr_cli.jobs.build import (
     unusable_classes,
 )
 from crnr_cli.jobs.classify import refuse_misfit, with_extractor_at
-from crnr_cli.jobs.progress import Progress, silent
-from crnr_cli.rejection import calibrate
-from crnr_cli.solvers import Array
-from crnr_cli.sources import Features, PictureFile, Pictures, Source, open_source
+from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.network_settings import ExtractorOptions
+from crnr_cli.sources.folders import Features, PictureFile, Pictures, Source, open_source
+from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.system.files import replacing
 
 NEAREST = 3  # names that are told where one is not known
 

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from crnr_cli import solvers
+from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
-from crnr_cli.solvers import Array
 
 State = dict[str, Array]
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from crnr_cli.arrays import Array
 from crnr_cli.methods.base import Method, Samples, State
-from crnr_cli.solvers import Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from crnr_cli import solvers
+from crnr_cli.arrays import Array
 from crnr_cli.methods.base import CodingMethod, Method, Samples, State
-from crnr_cli.solvers import Array
 
 
 def projection_bytes(samples: Samples) -> int:

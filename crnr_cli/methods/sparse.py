@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from crnr_cli import lasso, solvers
+from crnr_cli import solvers
+from crnr_cli.arrays import Array
 from crnr_cli.methods.base import CodingMethod, Samples, State
-from crnr_cli.solvers import Array
+from crnr_cli.solvers import lasso
 
 
 @dataclass(frozen=True, kw_only=True)

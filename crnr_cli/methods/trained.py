@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.methods.base import Method, Samples, State
-from crnr_cli.solvers import Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,169 @@
+"""A Dask cluster: pieces of work go to its workers, and their results come back in order."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from crnr_cli import __version__
+from crnr_cli.errors import CrnrError, DataError, UsageError
+from crnr_cli.system.optional import require
+from crnr_cli.system.spread import Item, Result, Shared
+
+TASKS_A_THREAD = 4  # waiting or at work, for each thread of the cluster: none is idle, and memory is bounded
+SECONDS_TO_CONNECT = 20
+_INSTALL = "install crnr-cli on every machine of the cluster, with the extra dask and those in use here"
+
+
+class Cluster:
+    """Does pieces of work by the workers of a cluster; what a dead worker had is done by another."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    @property
+    def dashboard(self) -> str:
+        """The address of a page that shows what the cluster does."""
+        return str(self._client.dashboard_link or "")
+
+    @property
+    def n_workers(self) -> int:
+        return len(self._client.nthreads())
+
+    @property
+    def n_threads(self) -> int:
+        threads: int = sum(self._client.nthreads().values())
+        return max(1, threads)
+
+    def spread(
+        self, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result]]:
+        """A `Spread`. What is shared goes to every worker once, before the first item."""
+        with _told():
+            (everywhere,) = self._client.scatter([shared], broadcast=True, hash=False)
+        yield from self.in_order(work, everywhere, items)
+
+    def in_order(
+        self, work: Callable[[Shared, Item], Result], shared: Any, items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result]]:
+        """Each item with its result. What is shared is sent with every item, if it was not scattered."""
+        coming = iter(items)
+        waiting: deque[tuple[Item, Any]] = deque()
+        most = TASKS_A_THREAD * self.n_threads
+        try:
+            while True:
+                for item in islice(coming, most - len(waiting)):
+                    task = self._client.submit(_run, __version__, work, shared, item, pure=False)
+                    waiting.append((item, task))
+                if not waiting:
+                    return
+                item, task = waiting.popleft()
+                with _told():
+                    result: Result = task.result()
+                yield item, result
+        finally:
+            with contextlib.suppress(Exception):  # the cluster may be gone
+                self._client.cancel([task for _, task in waiting])
+
+
+@contextlib.contextmanager
+def connected(where: str) -> Iterator[Cluster]:
+    """A cluster by the address of its scheduler, or `local:N` for N processes of this machine."""
+    require("dask", "--dask", "distributed")
+    from distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an exception
+    with contextlib.ExitStack() as stack:
+        address: Any = where
+        if where.startswith("local:"):
+            count = where.removeprefix("local:")
+            if not count.isdecimal() or int(count) < 1:
+                raise UsageError(f"--dask {where}: write local:N for N processes, as in local:4")
+            address = stack.enter_context(
+                LocalCluster(
+                    n_workers=int(count),
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+        try:
+            client = stack.enter_context(Client(address, timeout=SECONDS_TO_CONNECT))
+            client.wait_for_workers(1, timeout=SECONDS_TO_CONNECT)
+        except (OSError, ValueError) as e:
+            raise DataError(
+                f"--dask {where}: no scheduler with a worker answers there ({_first_line(e)})"
+            ) from e
+        _refuse_others(client)
+        yield Cluster(client)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong with a cluster, in words that name the remedy."""
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+
+    try:
+        yield
+    except KilledWorker as e:
+        raise DataError(
+            "workers died again and again on the same work; see their logs; often memory is short"
+        ) from e
+    except (FutureCancelledError, OSError) as e:
+        raise DataError(
+            f"the cluster is lost ({_first_line(e)}); start it and the command again; "
+            "classify goes on with --resume"
+        ) from e
+    except ImportError as e:
+        raise DataError(f"a worker lacks a package ({_first_line(e)}); {_INSTALL}") from e
+
+
+def _refuse_others(client: Any) -> None:
+    """Machines without crnr, or with another version. A worker that is sent what it cannot load dies of it,
+    and says nothing."""
+
+    def version() -> str:  # not of a module, so that it is sent whole and can be asked anywhere
+        from crnr_cli import __version__
+
+        return __version__
+
+    machines = {f"worker {where}": found for where, found in client.run(version, on_error="return").items()}
+    try:
+        machines["the scheduler"] = client.run_on_scheduler(version)
+    except ImportError as e:
+        machines["the scheduler"] = e
+    for machine, found in machines.items():
+        if isinstance(found, ImportError):
+            raise DataError(f"{machine}: has no crnr ({found}); {_INSTALL}")
+        if isinstance(found, str):  # otherwise it is gone, and others do its work
+            _refuse_other(machine, found, __version__)
+
+
+def _refuse_other(machine: str, found: str, started: str) -> None:
+    if found != started:
+        raise DataError(f"{machine}: has crnr {found}, and {started} was started; install the same on all")
+
+
+def _run(version: str, work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
+    """Runs on a worker, and says which one it was that failed."""
+    from distributed import get_worker
+
+    machine = f"worker {get_worker().address}"
+    _refuse_other(machine, __version__, version)  # it may have come after the others were asked
+    try:
+        return work(shared, item)
+    except UsageError:  # wrong on any machine
+        raise
+    except CrnrError as e:
+        raise DataError(f"{machine}: {e}") from e
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).strip().split("\n", 1)[0]

@@ -1,0 +1,1 @@
+"""The gallery: read, fitted, kept in a file, asked."""

@@ -1,0 +1,329 @@
+"""The gallery file: save, load, check. docs/gallery-format.md describes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from crnr_cli import __version__
+from crnr_cli.arrays import Array, Stamp
+from crnr_cli.errors import CrnrError, DataError, GalleryError, OutputError, UsageError
+from crnr_cli.gallery.calibration import Calibration
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.hdf5_output import written_hdf5
+from crnr_cli.methods import METHODS, Samples, make_method
+from crnr_cli.recipe.network_settings import Extraction
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.sources.hdf5 import scalar_attribute
+from crnr_cli.system import memory
+
+FORMAT = "crnr-gallery"
+VERSION = 1
+
+_MAX_DEPTH = 2
+
+
+@dataclass(frozen=True)
+class _Content:
+    """A file's arrays and attributes by path; what the checksum covers."""
+
+    arrays: dict[str, Array]
+    attributes: dict[str, dict[str, Any]]
+
+    def sha256(self) -> str:
+        digest = hashlib.sha256()
+        for path, values in sorted(self.attributes.items()):
+            for key, value in sorted(values.items()):
+                if (path, key) != ("/", "sha256"):
+                    _update(digest.update, f"{path}@{key}", np.asarray(value))
+        for path, array in sorted(self.arrays.items()):
+            _update(digest.update, path, array)
+        return digest.hexdigest()
+
+
+def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
+    update(f"{path}\0{array.dtype.str}\0{array.shape}\0".encode())
+    update(np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b"")
+
+
+def save_gallery(gallery: Gallery, path: Path) -> None:
+    """Write to a path that is not a gallery yet; `files.replacing` makes it appear at once."""
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path}: not a regular file, which a gallery has to be")
+    if not _answers(gallery):  # it would not load, and may be about to replace one that does
+        about = describe(gallery)
+        given = ", ".join(f"{name} {value}" for name, value in about["parameters"].items())
+        raise UsageError(
+            f"{about['method']} gives no finite answer in {about['dtype']} with {given}; "
+            "take less extreme parameters, or float64"
+        )
+    content = _to_content(gallery)
+    content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
+    with written_hdf5(path) as file:
+        for name, array in content.arrays.items():
+            file.create_dataset(name, data=array)
+        for group, values in content.attributes.items():
+            file.require_group(group).attrs.update(values)
+
+
+def load_gallery(path: Path) -> Gallery:
+    """Read and check a whole gallery; anything wrong with it is a GalleryError that names the file."""
+    if not os.path.exists(path):  # noqa: PTH110, which is False too where we may not look
+        raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
+    if not path.is_file():
+        raise GalleryError(f"{path}: not a regular file; name a gallery that `crnr build` wrote")
+    content = _read(path)
+    root = content.attributes["/"]
+    stored, actual = root.get("sha256"), content.sha256()
+    if stored != actual.encode():
+        raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
+    try:
+        gallery = replace(_from_content(content, path.parent), sha256=actual)
+        if not _answers(gallery):
+            raise ValueError("its state gives no answer")
+        return gallery
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
+        raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
+
+
+def _answers(gallery: Gallery) -> bool:
+    """Ask for one answer: it shows whether the method's state fits the samples, whatever the method is."""
+    with np.errstate(all="ignore"):
+        residuals = gallery.residuals(gallery.samples.vectors[:1])
+    return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
+
+
+def _to_content(gallery: Gallery) -> _Content:
+    recipe = gallery.recipe
+    width, height = recipe.size or (0, 0)
+    classes = _to_bytes(gallery.classes)
+    if len(set(classes.tolist())) < len(classes):  # such as 3 and "3", or names that end in NUL
+        raise DataError("two classes would have the same name in the gallery; give them names that differ")
+    arrays = {
+        "samples/vectors": gallery.samples.vectors,
+        "samples/class": np.repeat(
+            np.arange(gallery.samples.n_classes, dtype=np.int32), np.diff(gallery.samples.edges)
+        ),
+        "samples/names": _to_bytes(gallery.names),
+        "samples/sha256": _to_bytes(gallery.hashes),
+        "classes/names": classes,
+        **{f"state/{key}": array for key, array in gallery.state.items()},
+    }
+    if gallery.stamps:
+        arrays["samples/size"] = np.array([stamp.size for stamp in gallery.stamps], dtype=np.int64)
+        arrays["samples/mtime_ns"] = np.array([stamp.mtime_ns for stamp in gallery.stamps], dtype=np.int64)
+    if recipe.pca is not None:
+        arrays["recipe/pca"] = recipe.pca
+    parameters = {
+        key: np.bytes_(value) if isinstance(value, str) else value
+        for key, value in asdict(gallery.method).items()  # type: ignore[call-overload]
+    }
+    root = {
+        "format": np.bytes_(FORMAT),
+        "version": VERSION,
+        "crnr_version": np.bytes_(gallery.crnr_version),
+        "method": np.bytes_(gallery.method.name),
+        **parameters,
+    }
+    about = {
+        "kind": np.bytes_(recipe.kind),
+        "n_inputs": recipe.n_inputs,
+        "width": width,
+        "height": height,
+        "color": recipe.color,
+        "power": recipe.power,
+    }
+    if recipe.extraction:
+        about["extractor"] = np.bytes_(recipe.extraction.to_json())
+    attributes: dict[str, dict[str, Any]] = {"/": root, "recipe": about}
+    if gallery.calibration:
+        arrays["calibration/standouts"] = gallery.calibration.standouts
+        attributes["calibration"] = {"origin": np.bytes_(gallery.calibration.origin)}
+    return _Content(arrays, attributes)
+
+
+def _from_content(content: _Content, folder: Path) -> Gallery:
+    arrays, root, about = content.arrays, content.attributes["/"], content.attributes["recipe"]
+    name = root["method"].decode()
+    known = METHODS[name].parameter_names() if name in METHODS else ()
+    method = make_method(name, {key: _plain(root[key]) for key in known})
+    classes = _to_texts(arrays["classes/names"])
+    class_index = arrays["samples/class"]
+    if len(set(classes)) < len(classes):
+        raise ValueError("two classes have the same name")
+    if sorted(set(class_index.tolist())) != list(range(len(classes))):
+        raise ValueError("samples and classes do not fit together")
+    kind = about["kind"].decode()
+    if kind not in ("pictures", "features"):
+        raise ValueError(f"samples are of an unknown kind, {kind}")
+    gallery = Gallery(
+        samples=Samples.of(arrays["samples/vectors"], class_index),
+        names=_to_texts(arrays["samples/names"]),
+        hashes=_to_texts(arrays["samples/sha256"]),
+        classes=classes,
+        recipe=Recipe(
+            kind="pictures" if kind == "pictures" else "features",
+            n_inputs=int(about["n_inputs"]),
+            size=(int(about["width"]), int(about["height"])) if about["width"] else None,
+            color=bool(about["color"]),
+            pca=arrays.get("recipe/pca"),
+            extraction=Extraction.from_json(about["extractor"].decode(), folder)
+            if "extractor" in about
+            else None,
+            power=float(about.get("power", 1.0)),
+        ),
+        method=method,
+        state={path.removeprefix("state/"): a for path, a in arrays.items() if path.startswith("state/")},
+        crnr_version=root["crnr_version"].decode(),
+        calibration=_calibration(content),
+        stamps=_stamps(arrays),
+    )
+    n, d = gallery.samples.vectors.shape
+    if gallery.dtype not in ("float32", "float64"):
+        raise ValueError(f"its vectors are of type {gallery.dtype}")
+    if (
+        not len(gallery.names) == len(gallery.hashes) == len(class_index) == n
+        or len(gallery.stamps) not in (0, n)
+        or gallery.recipe.n_outputs != d
+        or (gallery.recipe.extraction and gallery.recipe.extraction.n_outputs != gallery.recipe.n_inputs)
+    ):
+        raise ValueError("its parts are of different sizes")
+    return gallery
+
+
+def _calibration(content: _Content) -> Calibration | None:
+    values = content.arrays.get("calibration/standouts")
+    if values is None:
+        return None
+    if values.ndim != 1 or values.dtype.kind != "f" or not len(values) or not np.all(np.diff(values) >= 0):
+        raise ValueError("its calibration is not a list of ascending numbers")
+    return Calibration(values, content.attributes["calibration"]["origin"].decode())
+
+
+def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
+    if "samples/size" not in arrays:
+        return []
+    pairs = zip(arrays["samples/size"].tolist(), arrays["samples/mtime_ns"].tolist(), strict=True)
+    return [Stamp(size, mtime_ns) for size, mtime_ns in pairs]
+
+
+def _read(path: Path) -> _Content:
+    """Everything in the file, after a look at all that it declares; nothing is followed before that."""
+    try:
+        if not h5py.is_hdf5(path):
+            raise GalleryError(f"{path}: not a crnr gallery")
+        with h5py.File(path, "r", locking=False) as file:
+            kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
+            if kind != FORMAT.encode():
+                raise GalleryError(f"{path}: not a crnr gallery")
+            if not isinstance(version, np.integer) or version > VERSION:
+                raise GalleryError(
+                    f"{path}: gallery format {version}, and this crnr ({__version__}) reads up to {VERSION}; "
+                    "please upgrade crnr"
+                )
+            size = path.stat().st_size
+            memory.require(
+                size, f"{path}: the gallery", "classify on a larger machine, or build it with --pca"
+            )
+            content = _Content({}, {})
+            _collect(file, "/", 0, size, content)
+            content.arrays.update({name: _read_array(dataset) for name, dataset in content.arrays.items()})
+            return content
+    except CrnrError as e:
+        raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
+    except Exception as e:  # HDF5 may fail with any exception on a file that is damaged or made to hurt
+        raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
+
+
+def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) -> int:
+    """Note attributes and (still unread) datasets; returns what is left of the file's size."""
+    values = {key: scalar_attribute(group, key) for key in group.attrs}
+    if None in values.values():
+        raise GalleryError("an attribute is not one plain value")
+    if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, where it is not UTF-8
+        raise GalleryError("a name in it is not text")
+    content.attributes[path] = values
+    for name in group:
+        where = name if path == "/" else f"{path}/{name}"
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise GalleryError(f"{where} is a link to elsewhere")
+        item = group[name]
+        if isinstance(item, h5py.Dataset):
+            budget -= _checked_size(item, where)
+            if budget < 0:
+                raise GalleryError(f"{where} declares more data than the file holds")
+            content.arrays[where] = item
+        elif isinstance(item, h5py.Group) and depth < _MAX_DEPTH:
+            budget = _collect(item, where, depth + 1, budget, content)
+        else:
+            raise GalleryError(f"{where} has no place in a gallery")
+    return budget
+
+
+def _checked_size(dataset: Any, where: str) -> int:
+    plain = dataset.id.get_create_plist()
+    if plain.get_layout() != h5py.h5d.CONTIGUOUS or plain.get_nfilters() or plain.get_external_count():
+        raise GalleryError(f"{where} is not stored plainly")
+    if dataset.dtype.kind not in "fiuS" or dataset.dtype.hasobject:
+        raise GalleryError(f"{where} is of type {dataset.dtype}")
+    size: int = math.prod(dataset.shape) * dataset.dtype.itemsize
+    return size
+
+
+def _read_array(dataset: Any) -> Array:
+    array: Array = dataset[()]
+    return array
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as the Python value it was."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _to_bytes(texts: list[str]) -> Array:
+    return np.array([os.fsencode(text) for text in texts], dtype=bytes)
+
+
+def _to_texts(array: Array) -> list[str]:
+    return [os.fsdecode(value) for value in array.tolist()]
+
+
+def _described(extraction: Extraction | None) -> dict[str, Any] | None:
+    return None if extraction is None else json.loads(extraction.to_json())
+
+
+def describe(gallery: Gallery) -> dict[str, Any]:
+    """What is in a gallery and how it was made, as plain values."""
+    recipe = gallery.recipe
+    counts = np.diff(gallery.samples.edges).tolist()
+    return {
+        "format_version": VERSION,
+        "crnr_version": gallery.crnr_version,
+        "n_classes": len(gallery.classes),
+        "n_samples": len(gallery.names),
+        "dimension": int(gallery.samples.vectors.shape[1]),
+        "dtype": gallery.dtype,
+        "method": gallery.method.name,
+        "parameters": asdict(gallery.method),  # type: ignore[call-overload]
+        "factor": gallery.factor,
+        "made_from": recipe.kind,
+        "n_inputs": recipe.n_inputs,
+        "size": list(recipe.size) if recipe.size else None,
+        "color": recipe.color,
+        "extractor": _described(recipe.extraction),
+        "power": recipe.power,
+        "pca": None if recipe.pca is None else int(recipe.pca.shape[1]),
+        "calibration": gallery.calibration.origin if gallery.calibration else None,
+        "classes": dict(zip(gallery.classes, counts, strict=True)),
+    }

@@ -1,0 +1,1 @@
+"""A picture file becomes pixels, in processes of their own."""

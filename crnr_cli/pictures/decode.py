@@ -1,0 +1,179 @@
+"""One image file becomes one array of pixels as a person sees them.
+
+This module runs in decoder processes, which start often: it imports Pillow and nothing heavier.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from PIL import Image, UnidentifiedImageError
+
+from crnr_cli.errors import SampleError
+from crnr_cli.pictures.pixels import Form, Pixels
+
+# By content, not by name. EPS would run Ghostscript; the rest nobody asked for.
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+
+SMALL_FILE = 2**20  # bytes: read at once, as Pillow asks for a few bytes at a time
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_ORIENTATION_TAG = 0x0112
+_AS_SEEN = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def read_pixels(path: str, form: Form) -> Pixels:
+    """Decode fully, turn upright, put on white, and bring to the form."""
+    with _opened(path, form) as image:
+        orientation = _orientation(image)
+        if form.header_only:
+            width, height = image.size[::-1] if orientation >= 5 else image.size
+            return Pixels(width, height, 0, False, "", b"")
+        if form.size is not None:
+            width, height = form.size
+            if form.crop:
+                width, height = math.ceil(width / form.crop), math.ceil(height / form.crop)
+            # JPEG can be decoded at a half, quarter or eighth, never smaller than asked for.
+            image.draft(
+                "RGB" if form.color else "L", (height, width) if orientation >= 5 else (width, height)
+            )
+        image.load()
+        seen = image.transpose(_AS_SEEN[orientation]) if orientation in _AS_SEEN else image
+        if form.eight_bit:
+            seen = _to_eight_bits(seen)
+        seen = _to_mode(seen, form.color)
+        if form.size is not None and form.crop:
+            seen = _central_part(seen, form.size, form.crop)
+        if form.size is not None and seen.size != form.size:
+            seen = seen.resize(form.size, Image.Resampling[form.filter.upper()])
+        return Pixels(
+            width=seen.width,
+            height=seen.height,
+            bands=3 if form.color else 1,
+            is_float=seen.mode == "F",
+            sha256=_sha256(path) if form.with_hash else "",
+            data=_bytes(seen, form.color),
+        )
+
+
+@contextmanager
+def _opened(path: str, form: Form) -> Iterator[Image.Image]:
+    """Open a regular file as a picture; whatever goes wrong with it becomes one status."""
+    try:
+        about = os.stat(path)  # noqa: PTH116, which is quicker; so is open below
+        if not stat.S_ISREG(about.st_mode):
+            raise SampleError("not_regular", "not a regular file")
+        if about.st_size == 0:
+            raise SampleError("empty_file", "the file is empty")
+        with open(path, "rb") as on_disk:  # noqa: PTH123
+            small = about.st_size <= SMALL_FILE and not form.header_only
+            file = io.BytesIO(on_disk.read()) if small else on_disk
+            with Image.open(file, formats=FORMATS) as image:
+                width, height = image.size
+                if width * height > form.max_pixels:
+                    raise SampleError("too_large", f"{width} x {height} pixels, at most {form.max_pixels}")
+                if image.format == "PNG" and not form.header_only:
+                    _check_png(file, about.st_size)
+                yield image
+    except SampleError:
+        raise
+    except FileNotFoundError as e:
+        raise SampleError("vanished", "no such file") from e
+    except PermissionError as e:
+        raise SampleError("unreadable", "permission denied") from e
+    except UnidentifiedImageError as e:
+        raise SampleError("not_image", "not a picture of a known format") from e
+    except MemoryError as e:
+        raise SampleError("too_large", "needs more memory than a decoder may take") from e
+    except Exception as e:  # a decoder may fail with any exception; its words go to the user
+        words = str(e) or type(e).__name__
+        if "truncated" in words.lower():
+            raise SampleError("truncated", words) from e
+        raise SampleError("decode_error", words) from e
+
+
+def _check_png(file: BinaryIO, size: int) -> None:
+    """Compare the checksums of a PNG's chunks, which Pillow does not do where the pixels are."""
+    position = file.tell()
+    offset = file.seek(len(_PNG_SIGNATURE))
+    kind = b""
+    while kind != b"IEND":
+        length, kind = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
+        offset += 12 + length
+        if offset > size or not kind.isalpha():
+            raise SampleError("truncated", "the PNG ends before its last chunk")
+        data, checksum = file.read(length), file.read(4)
+        if zlib.crc32(data, zlib.crc32(kind)).to_bytes(4) != checksum:
+            raise SampleError("decode_error", f"the PNG's chunk {kind.decode('ascii')} has a wrong checksum")
+    file.seek(position)
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION_TAG, 1))
+    except Exception:  # a broken EXIF block is no reason to lose the picture
+        return 1
+
+
+def _to_mode(image: Image.Image, color: bool) -> Image.Image:
+    """8-bit grey or RGB on white, or F for grey of more than 8 bits: plain convert() would clip it."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;"):
+        return image.convert("F")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    target = "RGB" if color else "L"
+    return image if image.mode == target else image.convert(target)
+
+
+def _to_eight_bits(image: Image.Image) -> Image.Image:
+    """Grey of 16 bits by its range; floats as 0 to 1 if none is above, else as 0 to 255."""
+    if image.mode == "F":
+        _, largest = image.getextrema()
+        scale = 255.0 if isinstance(largest, float) and largest <= 1 else 1.0
+    elif image.mode == "I" or image.mode.startswith("I;"):
+        scale = 1 / 257
+    else:
+        return image
+    # Rounded, as the conversion cuts off what is behind the point.
+    return image.convert("F").point(lambda value: value * scale + 0.5).convert("L")
+
+
+def _central_part(image: Image.Image, size: tuple[int, int], share: float) -> Image.Image:
+    """The largest part of the shape of `size` in the middle, times `share`."""
+    scale = share * min(image.width / size[0], image.height / size[1])
+    width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
+
+
+def _bytes(image: Image.Image, color: bool) -> bytes:
+    if image.mode == "F" and color:
+        grey = image.tobytes()
+        return b"".join(grey[i : i + 4] * 3 for i in range(0, len(grey), 4))
+    return image.tobytes()
+
+
+def _sha256(path: str) -> str:
+    import hashlib  # slow to import, and queries never need it
+
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,118 @@
+"""Picture: an explanation drawn, with the pictures of the samples that made it where they are at hand."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import UsageError
+from crnr_cli.jobs.explain import Carrier, ExplainReport, Explanation
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.pictures.thumbnails import data_uri, thumbnails
+from crnr_cli.report import plots
+from crnr_cli.report.names import as_text
+from crnr_cli.report.pages import write_page
+from crnr_cli.system.files import check_output
+
+CARRIERS = 7  # pictures beside the query's
+
+
+def check_picture(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse, before any work, a name that says no form we can write, or that is an input."""
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in (*plots.FORMATS, "html"):
+        raise UsageError(f"{path}: an explanation's name must end in .{', .'.join(plots.FORMATS)} or .html")
+    check_output(path, inputs)
+
+
+def write_picture(report: ExplainReport, path: Path, max_pixels: int = MAX_PIXELS) -> None:
+    carriers = report.carriers(report.explanations[0], CARRIERS)
+    names = [report.query, *(carrier.name for carrier in carriers)]
+    found = thumbnails(names, max_pixels) if report.gallery.recipe.kind == "pictures" else {}
+    if path.suffix.lower() == ".html":
+        _write_page(report, path, carriers, found)
+    else:
+        plots.save(_figure(report, carriers, found), path)
+
+
+def _figure(report: ExplainReport, carriers: list[Carrier], found: dict[str, Array]) -> Figure:
+    classes = report.gallery.classes
+    pictures: list[tuple[str, Array, int | None]] = []
+    if report.query in found:
+        truth = "" if report.truth is None else f"\ntruly {as_text(report.truth)}"
+        pictures.append((f"query{truth}", found[report.query], None))
+    for carrier in carriers:
+        if carrier.name in found:
+            words = f"{as_text(carrier.label)}\n{carrier.weight:+.2f}"
+            pictures.append((words, found[carrier.name], classes.index(carrier.label)))
+    panels = [_panel(explanation) for explanation in report.explanations]
+    return plots.explanation(
+        panels, report.gallery.samples.edges, [as_text(name) for name in classes], pictures
+    )
+
+
+def _panel(explanation: Explanation) -> plots.Panel:
+    label, runner_up = explanation.order[:2].tolist()
+    return plots.Panel(
+        title=f"{explanation.method.name}, margin {explanation.margin:.3f}",
+        values=explanation.values,
+        code=explanation.code,
+        label=label,
+        runner_up=runner_up,
+        measure=explanation.measure,
+        wins=f"{explanation.verb} {'most' if explanation.method.signed else 'least'}",
+    )
+
+
+def _write_page(report: ExplainReport, path: Path, carriers: list[Carrier], found: dict[str, Array]) -> None:
+    drawing = io.BytesIO()
+    plots.render(_figure(report, [], {}), drawing, "svg")
+    uris = {name: data_uri(picture) for name, picture in found.items()}
+    write_page(
+        path,
+        "explain",
+        {
+            "query": as_text(report.query),
+            "truth": None if report.truth is None else as_text(report.truth),
+            "picture": uris.get(report.query),
+            "drawing": f"data:image/svg+xml;base64,{base64.b64encode(drawing.getvalue()).decode()}",
+            "answers": [_answer(report, explanation) for explanation in report.explanations],
+            "carriers": [
+                {
+                    "name": as_text(carrier.name),
+                    "label": as_text(carrier.label),
+                    "weight": carrier.weight,
+                    "picture": uris.get(carrier.name),
+                }
+                for carrier in carriers
+            ],
+        },
+    )
+
+
+def _answer(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:
+    classes, shares = report.gallery.classes, report.shares(explanation)
+    first, second = explanation.order[:2].tolist()
+    return {
+        "method": explanation.method.name,
+        "measure": explanation.measure,
+        "verb": explanation.verb,
+        "label": as_text(classes[first]),
+        "runner_up": as_text(classes[second]),
+        "margin": explanation.margin,
+        "right": None if report.truth is None else classes[first] == report.truth,
+        "rows": [
+            {
+                "name": as_text(classes[i]),
+                "value": float(explanation.values[i]),
+                "share": None if shares is None else float(shares[i]),
+            }
+            for i in explanation.order.tolist()
+        ],
+    }

@@ -1,0 +1,43 @@
+"""HTML pages from templates that escape by default: one file each, with nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from crnr_cli import __version__
+from crnr_cli.system.files import replacing
+
+
+def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
+    """Render `template`.html, with the style of all pages and the script of the same name, if any, inside."""
+    environment = Environment(
+        loader=PackageLoader("crnr_cli.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = _percent
+    loader = environment.loader
+    assert loader is not None
+    # Our own text, which no user's words enter: only it goes in unescaped, and only it may run.
+    style = loader.get_source(environment, "page.css")[0]
+    script = ""
+    if f"{template}.js" in environment.list_templates():
+        script = loader.get_source(environment, f"{template}.js")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = environment.get_template(f"{template}.html").render(
+        context, style=Markup(style), script=Markup(script), script_hash=digest, version=__version__
+    )
+    with replacing(path) as part:
+        part.write_text(page, encoding="utf-8", newline="\n")
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    return "n/a" if share is None else f"{100 * share:.{digits}f} %"

@@ -1,0 +1,204 @@
+"""Pictures of results, by matplotlib. Figures are made without its global state, so that nothing is shown."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import UsageError
+from crnr_cli.system.files import check_output, replacing
+
+FORMATS = ("png", "svg", "pdf")
+# Told apart by most colour-blind readers, and in grey (Okabe and Ito).
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+
+
+def check_picture(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse, before any work, a picture that could not be written, or would be written over an input."""
+    if path.suffix.lower().removeprefix(".") not in FORMATS:
+        raise UsageError(f"{path}: a picture's name must end in .{', .'.join(FORMATS)}")
+    check_output(path, inputs)
+
+
+def save(figure: Figure, path: Path) -> None:
+    with replacing(path) as part:
+        render(figure, part, path.suffix.lower().removeprefix("."))
+
+
+def render(figure: Figure, out: Path | BinaryIO, form: str) -> None:
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # a class may be called a$b$
+    with warnings.catch_warnings():
+        # A sign that the font lacks is drawn as a box; that is no news for the terminal.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        figure.savefig(out, format=form, dpi=150)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One method's answer to one query."""
+
+    title: str
+    values: Array  # (K,)
+    code: Array | None  # (n,)
+    label: int
+    runner_up: int
+    measure: str  # what the values are
+    wins: str  # why the label is the label, in two words
+
+
+def explanation(
+    panels: Sequence[Panel],
+    edges: Array,
+    classes: Sequence[str],
+    pictures: Sequence[tuple[str, Array, int | None]],
+) -> Figure:
+    """The code over the gallery and the residual or score of every class, a row for each method.
+
+    `pictures` are (words, RGB, class) of the query, which has no class, and of gallery samples.
+    """
+    colors = _class_colors(panels, len(classes))
+    strip = 1.8 if pictures else 0.0
+    figure = Figure(figsize=(11, 2.9 * len(panels) + strip + 0.2), layout="constrained")
+    parts = figure.subfigures(
+        2 if pictures else 1,
+        1,
+        height_ratios=[strip, 2.9 * len(panels)][-2 if pictures else -1 :],
+        squeeze=False,
+    )
+    if pictures:
+        _strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, colors)
+    grid = parts[-1, 0].subplots(len(panels), 2, squeeze=False, width_ratios=[1.5, 1])
+    for (left, right), panel in zip(grid, panels, strict=True):
+        _code(left, panel, edges, classes, colors)
+        _values(right, panel, classes, colors)
+    return figure
+
+
+def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
+    """Labels and runners-up stand out, in the same colour in every panel; neighbours of the rest differ."""
+    named = list(dict.fromkeys(i for panel in panels for i in (panel.label, panel.runner_up)))
+    return [COLORS[named.index(i)] if i in named else ("#8d99a6", "#c3cbd3")[i % 2] for i in range(count)]
+
+
+def _strip(
+    axes: Sequence[Axes], pictures: Sequence[tuple[str, Array, int | None]], colors: Sequence[str]
+) -> None:
+    for one in axes:
+        one.set_axis_off()
+    for one, (words, picture, label) in zip(axes, pictures, strict=False):
+        one.set_axis_on()
+        one.imshow(picture, interpolation="nearest")
+        one.set_xticks([])
+        one.set_yticks([])
+        one.set_title("\n".join(_short(line) for line in words.splitlines()), fontsize=8)
+        color = "#222222" if label is None else colors[label]
+        one.spines[:].set(color=color, linewidth=2.5)
+
+
+def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors: Sequence[str]) -> None:
+    axes.set_title(panel.title, fontsize=11, loc="left")
+    _plain(axes)
+    if panel.code is None:
+        axes.text(0.5, 0.5, "this method has no code", ha="center", transform=axes.transAxes)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+        return
+    for i, (start, stop) in enumerate(pairwise(edges.tolist())):
+        places = np.arange(start, stop)
+        # Named classes are drawn over the rest.
+        over = 3 if i in (panel.label, panel.runner_up) else 2
+        axes.vlines(places, 0, panel.code[start:stop], color=colors[i], linewidth=1.2, zorder=over)
+    axes.axhline(0, color="#444444", linewidth=0.6)
+    axes.set_xlim(-0.5, edges[-1] - 0.5)
+    axes.set_ylabel("weight in the code")
+    _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "gallery samples, by class")
+
+
+def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
+    _plain(axes)
+    axes.bar(np.arange(len(classes)), panel.values, color=colors, width=0.8)
+    low, high = min(0.0, float(panel.values.min())), max(0.0, float(panel.values.max()))
+    axes.set_ylim(low * 1.1, high + 0.12 * (high - low))
+    above = max(0.0, panel.values[panel.label]) + 0.035 * (high - low)
+    axes.plot(panel.label, above, "v", color=colors[panel.label], markersize=7, clip_on=False)
+    axes.set_title(
+        f"{_short(classes[panel.label], 15)} {panel.wins}, then {_short(classes[panel.runner_up], 15)}",
+        fontsize=10,
+        loc="left",
+    )
+    axes.set_ylabel(panel.measure)
+    _name_places(axes, np.arange(len(classes)), panel, classes, colors, "class")
+
+
+def _name_places(
+    axes: Axes, places: Array, panel: Panel, classes: Sequence[str], colors: Sequence[str], what: str
+) -> None:
+    """The names of all classes where there is room, else of the two that matter."""
+    room = len(classes) <= 30
+    named = range(len(classes)) if room else sorted({panel.label, panel.runner_up})
+    axes.set_xticks([places[i] for i in named], [_short(classes[i]) for i in named], fontsize=9)
+    if room and sum(map(len, classes)) > 60:
+        axes.tick_params(axis="x", labelsize=8)
+        for tick in axes.get_xticklabels():
+            tick.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
+    for i, tick in zip(named, axes.get_xticklabels(), strict=True):
+        if i in (panel.label, panel.runner_up):
+            tick.set(color=colors[i], fontweight="bold")
+    if not room:
+        # Two neighbours must not be written over one another.
+        for i, tick in zip(named, axes.get_xticklabels(), strict=True):
+            tick.set_horizontalalignment("right" if i == min(named) else "left")
+    axes.set_xlabel(what)
+
+
+def _short(name: str, most: int = 18) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)
+    axes.set_axisbelow(True)
+
+
+def sensitivity(
+    lams: Sequence[float],
+    accuracies: Mapping[str, Sequence[float | None]],
+    marked: Mapping[str, tuple[float, float]],
+    title: str,
+) -> Figure:
+    """Accuracy over lam, a line for each name; `marked` points are (lam, accuracy)."""
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    place = {lam: i for i, lam in enumerate(lams)}  # even steps: lam = 0 has no place on a log axis
+    for (name, values), color in zip(accuracies.items(), COLORS, strict=False):
+        known = [
+            (place[lam], 100 * value) for lam, value in zip(lams, values, strict=True) if value is not None
+        ]
+        if not known:  # the budget ended before
+            continue
+        axes.plot(
+            [x for x, _ in known], [y for _, y in known], marker="o", markersize=4, color=color, label=name
+        )
+    for (name, (lam, accuracy)), marker in zip(marked.items(), "sD", strict=False):
+        axes.plot(
+            place[lam], 100 * accuracy, marker, markersize=11, mfc="none", mew=2, color="#222222", label=name
+        )
+    axes.set_xticks(range(len(lams)), [f"{lam:g}" for lam in lams])
+    axes.set_xlabel("lam, the weight of the class residuals")
+    axes.set_ylabel("cross-validated accuracy, %")
+    axes.set_title(title, fontsize=11)
+    _plain(axes)
+    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=4)
+    return figure

@@ -1,0 +1,1 @@
+"""Residuals become decisions, rows of a CSV, and scores."""

@@ -1,0 +1,146 @@
+"""A partial file with a journal beside it, so that a run which was stopped can go on.
+
+The journal is a file of JSON lines. The first says what run it is; each further one tells of a finished
+batch how far the partial file reaches with it, what its bytes hash to, and how its inputs ended. Whatever a
+crash or a power loss left behind is believed only as far as the bytes and the journal agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from crnr_cli.errors import OutputError
+from crnr_cli.system.files import claimed, disk_errors, put_in_place
+
+Identity = Mapping[str, str | int | float | None]  # all that changes the bytes of the output, by name
+
+_LONGEST_SHOWN = 20  # a longer value is a hash, and tells nobody anything
+
+
+@dataclass
+class Done:
+    """What is in the partial file already."""
+
+    batches: int = 0
+    size: int = 0  # in bytes
+    statuses: Counter[str] = field(default_factory=Counter)
+    skipped: int = 0
+
+
+class Partial:
+    """The partial file, open for the batches still to come."""
+
+    def __init__(self, file: BinaryIO, journal: BinaryIO, done: Done) -> None:
+        self._file, self._journal, self.done = file, journal, done
+        self._batch = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self._batch += data
+
+    def end_batch(self, statuses: Counter[str], skipped: int) -> None:
+        """All that was written since the last call is one batch, and is safe from now on."""
+        self._file.write(self._batch)
+        self._file.flush()
+        done = self.done
+        done.batches += 1
+        done.size += len(self._batch)
+        done.statuses += statuses
+        done.skipped += skipped
+        line = {
+            "size": done.size,
+            "sha256": hashlib.sha256(self._batch).hexdigest(),
+            "statuses": statuses,
+            "skipped": skipped,
+        }
+        self._journal.write(json.dumps(line).encode() + b"\n")
+        self._journal.flush()
+        self._batch.clear()
+
+
+@contextmanager
+def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Partial]:
+    """A partial file that becomes `path` when the block ends well, and that stays if it does not."""
+    with (
+        claimed(path, keep=True) as part,
+        disk_errors(path, "what is done is kept: --resume goes on from there"),
+    ):
+        journal_path = part.with_name(part.name + ".journal")
+        done, kept = _agreed(path, part, journal_path, identity) if resume else (Done(), 0)
+        with part.open("rb+") as file, journal_path.open("rb+" if kept else "wb") as journal:
+            _continue_at(file, done.size)
+            _continue_at(journal, kept)
+            if not kept:
+                journal.write(json.dumps(identity).encode() + b"\n")
+                journal.flush()
+            yield Partial(file, journal, done)
+        put_in_place(part, path, journal_path)
+
+
+def _continue_at(file: BinaryIO, size: int) -> None:
+    """Cut off what is not agreed on, a torn last line for one."""
+    file.truncate(size)
+    file.seek(size)
+
+
+def _agreed(path: Path, part: Path, journal_path: Path, identity: Identity) -> tuple[Done, int]:
+    """What the journal and the partial file agree on, and how many bytes of the journal tell of it."""
+    done = Done()
+    if not journal_path.exists() or not part.stat().st_size:  # nothing is kept, whatever run it was
+        return done, 0
+    with part.open("rb") as file, journal_path.open("rb") as journal:
+        first = journal.readline()
+        earlier = _parsed(first)
+        if not isinstance(earlier, dict):
+            return done, 0
+        _refuse_another_run(path, earlier, identity)
+        kept = len(first)
+        for line in journal:
+            match _parsed(line):
+                case {
+                    "size": int(size),
+                    "sha256": str(sha256),
+                    "statuses": dict(statuses),
+                    "skipped": int(n),
+                }:
+                    data = file.read(max(0, size - done.size))
+                case _:
+                    break
+            if done.size + len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+                break
+            done = Done(done.batches + 1, size, done.statuses + Counter(statuses), done.skipped + n)
+            kept += len(line)
+    return done, kept
+
+
+def _parsed(line: bytes) -> object:
+    """The value of a whole line; None if it is torn or otherwise no JSON."""
+    try:
+        return json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+
+
+def _refuse_another_run(path: Path, earlier: Identity, identity: Identity) -> None:
+    different = [
+        name + _then_and_now(earlier.get(name), identity.get(name))
+        for name in {**earlier, **identity}
+        if earlier.get(name) != identity.get(name)
+    ]
+    if different:
+        raise OutputError(
+            f"{path}: the unfinished run was another one: {', '.join(different)}; "
+            "give it the same again, or leave out --resume to start anew"
+        )
+
+
+def _then_and_now(then: str | int | float | None, now: str | int | float | None) -> str:
+    if max(len(str(then)), len(str(now))) > _LONGEST_SHOWN:
+        return " differs"
+    return f" was {then} and is {now}"

@@ -1,0 +1,146 @@
+"""The predictions CSV: write, read. One row an input; the README describes the columns."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
+
+COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
+_QUOTED = re.compile('[,"\n\r]')  # what a field must be put in quotes for
+
+
+class Writable(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
+class CsvWriter:
+    """Rows as RFC 4180 with LF, floats in as many digits as bring them back."""
+
+    def __init__(
+        self,
+        file: Writable,
+        classes: Sequence[str],
+        dtype: str,
+        top: int | None = None,
+        *,
+        header: bool = True,
+    ) -> None:
+        """With `top`, the best so many classes of each query take the place of the residuals of all."""
+        self._file, self._classes = file, classes
+        self._top = None if top is None else min(top, len(classes))
+        self._names = {name: _field(name) for name in classes}
+        number = "%.9g" if dtype == "float32" else "%r"
+        if self._top is None:
+            self._extra = [f"residual:{name}" for name in classes]
+            extras = f",{number}" * len(classes)
+        else:
+            self._extra = [f"{what}_{i + 1}" for i in range(self._top) for what in ("label", "residual")]
+            extras = f",%s,{number}" * self._top
+        self._answered = f"%s,%s,%s,{number},%s,{number},%s{extras}"
+        self._unanswered = "%s,%s,,,,,%s" + "," * len(self._extra)
+        if header:
+            self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
+
+    def write(self, answers: Answers) -> list[Prediction]:
+        """Append a batch; returns what was written."""
+        extras = iter(self._extra_values(answers.residuals))
+        rows = list(predictions(answers, self._classes))
+        lines = []
+        for path, truth, label, residual, runner_up, margin, status in rows:
+            start = (_field(path), self._name(truth))
+            if label is None:
+                lines.append(self._unanswered % (*start, status))
+            else:
+                answer = (self._name(label), residual, self._name(runner_up), margin, status)
+                lines.append(self._answered % (*start, *answer, *next(extras)))
+        self._write(lines)
+        return rows
+
+    def _name(self, name: str | None) -> str:
+        return self._names.get(name) or _field(name) if name else ""
+
+    def _extra_values(self, residuals: Array) -> list[list[Any]]:
+        """What follows the fixed columns of every answered query."""
+        if self._top is None:
+            return residuals.tolist()  # type: ignore[no-any-return]
+        order = best_classes(residuals, self._top)
+        best = np.take_along_axis(residuals, order, axis=1)
+        names = [self._names[name] for name in self._classes]
+        return [
+            [value for i, residual in zip(row, values, strict=True) for value in (names[i], residual)]
+            for row, values in zip(order.tolist(), best.tolist(), strict=True)
+        ]
+
+    def _write(self, lines: list[str]) -> None:
+        if lines:
+            # Names that are not UTF-8 go out as the bytes they came in.
+            self._file.write(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
+
+
+def _field(text: str | None) -> str:
+    if text is None:
+        return ""
+    if _QUOTED.search(text):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def read_predictions(path: Path) -> list[Prediction]:
+    """The rows of a CSV that classify wrote, or of any other with the columns truth and label."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            return parse_predictions(file, str(path))
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+
+
+def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
+    reader = csv.reader(file, strict=True)
+    try:
+        header = next(reader, [])
+        missing = [column for column in ("truth", "label") if column not in header]
+        if missing:
+            raise DataError(
+                f"{name}: no column {' or '.join(missing)}; is it a CSV that `crnr classify` wrote?"
+            )
+        where = {column: header.index(column) for column in COLUMNS if column in header}
+        return [_prediction(row, where, name, reader.line_num, len(header)) for row in reader if row]
+    except (csv.Error, UnicodeError) as e:
+        raise DataError(f"{name}, line {reader.line_num}: not readable as CSV ({e})") from e
+
+
+def _finite(text: str | None) -> float | None:
+    """None also for nan and inf, which other programs write where they know nothing."""
+    value = float(text) if text else math.nan
+    return value if math.isfinite(value) else None
+
+
+def _prediction(row: list[str], where: dict[str, int], name: str, line: int, width: int) -> Prediction:
+    if len(row) != width:
+        raise DataError(
+            f"{name}, line {line}: {len(row)} fields where the header has {width}; is the file cut?"
+        )
+    values = {column: row[index] or None for column, index in where.items()}
+    try:
+        residual, margin = (_finite(values.get(column)) for column in ("residual", "margin"))
+    except ValueError as e:
+        raise DataError(f"{name}, line {line}: {e}") from e
+    return Prediction(
+        path=values.get("path") or "",
+        truth=values["truth"],
+        label=values["label"],
+        residual=residual,
+        runner_up=values.get("runner_up"),
+        margin=margin,
+        status=values.get("status") or (OK if values["label"] else "no_label"),
+    )

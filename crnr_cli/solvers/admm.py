@@ -1,0 +1,68 @@
+"""The steps of ADMM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.solvers.factors import Factor
+
+
+@dataclass(frozen=True)
+class Code:
+    """How every query was coded, and how its iterations ended."""
+
+    c: Array  # (n, m), the iterate of the linear solve: what the residuals are taken from
+    v: Array  # (n, m), the state
+    steps: Array  # (m,), iterations taken
+    converged: Array  # (m,), whether tol was reached
+
+    @property
+    def z(self) -> Array:
+        """(n, m), the non-negative twin of c: another array as large, so only where it is asked for."""
+        return np.maximum(self.v, 0)
+
+
+def admm_steps(factor: Factor, Y: Array) -> Iterator[tuple[Array, Array]]:
+    """(c_t, v_t) for t = 1, 2, ...; both arrays are written over by the next step."""
+    c1 = factor.first_code(Y)
+    v = c1.copy()
+    yield c1, v
+    c, abs_v = np.empty_like(c1), np.empty_like(c1)
+    while True:
+        factor.product(np.abs(v, out=abs_v), out=c)
+        c += c1
+        np.minimum(v, 0, out=v)
+        v += c
+        yield c, v
+
+
+def admm(factor: Factor, Y: Array, iterations: int, tol: float = 0.0) -> Code:
+    """Code every column of Y. A query whose z - c and last changes of z and c are all shorter than
+    tol keeps its answer from then on, so that it never depends on its batch."""
+    if tol > 0:
+        return _admm_until(factor, Y, iterations, tol)
+    c, v = next(islice(admm_steps(factor, Y), iterations - 1, None))
+    m = Y.shape[1]
+    return Code(c, v, np.full(m, iterations), np.zeros(m, dtype=bool))
+
+
+def _admm_until(factor: Factor, Y: Array, iterations: int, tol: float) -> Code:
+    m = Y.shape[1]
+    final_c = final_v = last_c = last_z = np.zeros_like(factor.first_code(Y))
+    steps, converged = np.full(m, iterations), np.zeros(m, dtype=bool)
+    for t, (c, v) in enumerate(islice(admm_steps(factor, Y), iterations), start=1):
+        z = np.maximum(v, 0)
+        final_c, final_v = np.where(converged, final_c, c), np.where(converged, final_v, v)
+        gaps = [np.linalg.norm(gap, axis=0) for gap in (z - c, z - last_z, c - last_c)]
+        arrived = ~converged & (np.max(gaps, axis=0) < tol)
+        steps[arrived] = t
+        converged |= arrived
+        if converged.all():
+            break
+        last_c, last_z = c.copy(), z
+    return Code(final_c, final_v, steps, converged)

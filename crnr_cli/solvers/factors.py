@@ -1,0 +1,245 @@
+"""The matrix of a linear solve, factorized once per gallery: dense, or of low rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+
+FactorForm = Literal["dense", "low-rank"]
+
+# Classes are joined into diagonal blocks of at least this many samples: enough for one matrix product to
+# outweigh the call that starts it, few enough for the zeros between small classes to cost little.
+BLOCK_SAMPLES = 128
+
+
+@dataclass(frozen=True)
+class DenseFactor:
+    """H and M = (1 + lam) P X', for a gallery with few samples against its dimension."""
+
+    H: Array  # (n, n)
+    M: Array  # (n, d)
+
+    def first_code(self, Y: Array) -> Array:
+        return self.M @ Y
+
+    def product(self, A: Array, out: Array) -> None:
+        """out = H A."""
+        np.matmul(self.H, A, out=out)
+
+
+@dataclass(frozen=True)
+class LowRankFactor:
+    """H = B - E E', for a gallery with many samples against its dimension.
+
+    With D = lam blockdiag(X_i'X_i) + mu/2 I and S = I + X D^-1 X' = L L', B = (mu/2) D^-1,
+    E = sqrt(mu/2) D^-1 X' L^-T and c_1 = E (W y) for W = (1 + lam) sqrt(2/mu) L^-1.
+    X is here without its rows of zeros, such as the pixels at the rim of a digit: they add nothing to X'X
+    or X'y. e is the number of the others.
+    """
+
+    E: Array  # (n, e)
+    W: Array  # (e, d), zero where X is
+    block_edges: Array  # where each diagonal block of B starts, and n
+    block_is_tall: Array  # whether it is one class of more than 2e samples
+    squares: Array  # the blocks that are not, one after the other, each row by row; none if lam = 0
+    talls: Array  # (samples in the blocks that are, e): rows G_i', for B_i = I - G_i' G_i
+
+    def first_code(self, Y: Array) -> Array:
+        c1: Array = self.E @ (self.W @ Y)
+        return c1
+
+    def product(self, A: Array, out: Array) -> None:
+        """out = B A - E (E'A), a block of rows at a time so that the difference is taken in cache."""
+        EtA = self.E.T @ A
+        for rows, tall, block in self._blocks():
+            np.matmul(self.E[rows], EtA, out=out[rows])
+            if block is None:
+                BA = A[rows]
+            elif tall:
+                BA = A[rows] - block @ (block.T @ A[rows])
+            else:
+                BA = block @ A[rows]
+            np.subtract(BA, out[rows], out=out[rows])
+
+    def _blocks(self) -> Iterator[tuple[slice, bool, Array | None]]:
+        """Each block's rows, whether it is tall, and its G' or square; None where B is the identity."""
+        identity = not self.squares.size and not self.talls.size
+        next_square = next_tall = 0
+        for (start, stop), tall in zip(pairwise(self.block_edges.tolist()), self.block_is_tall, strict=True):
+            rows, size = slice(start, stop), stop - start
+            if identity:
+                yield rows, False, None
+            elif tall:
+                yield rows, True, self.talls[next_tall : next_tall + size]
+                next_tall += size
+            else:
+                square = self.squares[next_square : next_square + size * size]
+                yield rows, False, square.reshape(size, size)
+                next_square += size * size
+
+
+Factor = DenseFactor | LowRankFactor
+
+
+def factor_of(arrays: Mapping[str, Array]) -> Factor:
+    """The factor that has these arrays."""
+    return DenseFactor(**arrays) if "H" in arrays else LowRankFactor(**arrays)
+
+
+def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
+    """Edges of the diagonal blocks, and which are tall: tall classes alone, small neighbours joined."""
+    joined, is_tall = [0], []
+    for start, stop in pairwise(edges.tolist()):
+        tall = stop - start > 2 * d
+        if tall and joined[-1] != start:
+            joined.append(start)
+            is_tall.append(False)
+        if tall or stop - joined[-1] >= BLOCK_SAMPLES or stop == edges[-1]:
+            joined.append(stop)
+            is_tall.append(tall)
+    return np.array(joined), np.array(is_tall)
+
+
+def multiplications(form: FactorForm, edges: Array, d: int, lam: float, iterations: int) -> float:
+    """Multiply-adds to code one query with a factor of this form."""
+    n = float(edges[-1])
+    if form == "dense":
+        return n * d + (iterations - 1) * n * n
+    block_edges, is_tall = join_classes(edges, d)
+    sizes = np.diff(block_edges).astype(float)
+    blocks = np.where(is_tall, 2 * d * sizes, sizes * sizes).sum() if lam > 0 else 0.0
+    return n * d + d * d + (iterations - 1) * (2 * n * d + float(blocks))
+
+
+def cheaper_form(edges: Array, d: int, lam: float, iterations: int) -> FactorForm:
+    dense = multiplications("dense", edges, d, lam, iterations)
+    low_rank = multiplications("low-rank", edges, d, lam, iterations)
+    return "dense" if dense <= low_rank else "low-rank"
+
+
+def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
+    """About what making a factor takes at its peak, beside the samples."""
+    n = int(edges[-1])
+    if form == "dense":
+        return n * n * (3 * 8 + itemsize) + n * d * (2 * 8 + itemsize)
+    block_edges, is_tall = join_classes(edges, d)
+    sizes = np.diff(block_edges)
+    blocks = int(np.where(is_tall, d * sizes, sizes * sizes).sum())
+    return n * d * itemsize + 2 * blocks * itemsize + 4 * 8 * (int(sizes.max()) * d + d * d)
+
+
+def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFactor:
+    """Computed in float64, kept in the type of X."""
+    X64 = X.astype(np.float64)
+    P = _dense_inverse(X64.T @ X64, edges, lam, mu)
+    M = (1 + lam) * (P @ X64.T)
+    P *= mu / 2
+    return DenseFactor(P.astype(X.dtype), M.astype(X.dtype))
+
+
+def factorize_gram(G: Array, edges: Array, lam: float, mu: float, dtype: str) -> DenseFactor:
+    """From G = X'X alone, for queries given as X'Y in the place of Y. G and X'Y serve every lam and mu."""
+    P = _dense_inverse(G.copy(), edges, lam, mu)
+    return DenseFactor((mu / 2 * P).astype(dtype), ((1 + lam) * P).astype(dtype))
+
+
+def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
+    """P, from X'X in float64, which is written over."""
+    for start, stop in pairwise(edges.tolist()):
+        Q[start:stop, start:stop] *= 1 + lam
+    Q[np.diag_indices_from(Q)] += mu / 2
+    return inverse(Q)
+
+
+def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
+    """Computed in float64 a block at a time, kept in the type of X.
+
+    By NumPy alone: SciPy's threads are others, and wait for cores that NumPy's still hold.
+    """
+    used = X.any(axis=1)
+    e, (d, n) = int(used.sum()), X.shape
+    block_edges, is_tall = join_classes(edges, e)
+    squares: list[Array] = []
+    talls: list[Array] = []
+    S = np.eye(e)
+    E = np.empty((n, e), X.dtype)
+    for (start, stop), tall in zip(pairwise(block_edges.tolist()), is_tall, strict=True):
+        Xb = X[used, start:stop].astype(np.float64)
+        if lam == 0:
+            BXt = Xb.T
+        elif tall:
+            # B_i = I - X_i' (mu/(2 lam) I + X_i X_i')^-1 X_i = I - G'G
+            G = _inverse_root(Xb @ Xb.T + mu / (2 * lam) * np.eye(e)) @ Xb
+            talls.append(G.T.astype(X.dtype))
+            BXt = Xb.T - G.T @ (G @ Xb.T)
+        else:
+            B = _square_block(Xb, edges[(edges >= start) & (edges <= stop)] - start, lam, mu)
+            squares.append(B.ravel().astype(X.dtype))
+            BXt = B @ Xb.T
+        S += (2 / mu) * (Xb @ BXt)
+        E[start:stop] = BXt
+    scaled_inverse = np.sqrt(2 / mu) * _inverse_root(S)
+    W = np.zeros((e, d), X.dtype)
+    W[:, used] = (1 + lam) * scaled_inverse
+    for start, stop in pairwise(block_edges.tolist()):
+        E[start:stop] = E[start:stop].astype(np.float64) @ scaled_inverse.T
+    return LowRankFactor(
+        E=E,
+        W=W,
+        block_edges=block_edges,
+        block_is_tall=is_tall.astype(np.uint8),
+        squares=np.concatenate([np.empty(0, X.dtype), *squares]),
+        talls=np.concatenate([np.empty((0, e), X.dtype), *talls]),
+    )
+
+
+def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
+    """B for a few whole classes: (mu/2) (lam blockdiag(X_i'X_i) + mu/2 I)^-1."""
+    D = np.zeros((Xb.shape[1], Xb.shape[1]))
+    for start, stop in pairwise(edges.tolist()):
+        Xi = Xb[:, start:stop]
+        D[start:stop, start:stop] = lam * (Xi.T @ Xi)
+    D[np.diag_indices_from(D)] += mu / 2
+    B = np.linalg.inv(D)
+    return (mu / 4) * (B + B.T)
+
+
+def _inverse_root(S: Array) -> Array:
+    """L^-1 for S = L L', lower triangular."""
+    return np.tril(np.linalg.inv(np.linalg.cholesky(S)))
+
+
+def inverse(Q: Array) -> Array:
+    """The inverse of a symmetric positive definite matrix, symmetric to the last bit. Q is written over."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    # Q' is Q in the order that LAPACK works in. Above the diagonal there are zeros from the first step on.
+    lower, info = dpotrf(Q.T, lower=1, overwrite_a=1)
+    if info == 0:
+        lower, info = dpotri(lower, lower=1, overwrite_c=1)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"matrix is not positive definite (LAPACK info {info})")
+    full: Array = lower + lower.T
+    full[np.diag_indices_from(full)] /= 2
+    return full
+
+
+def projection_form(edges: Array, d: int) -> FactorForm:
+    return "dense" if edges[-1] <= d else "low-rank"
+
+
+def projection(X: Array, edges: Array, lam: float, ridge: float) -> Array:
+    """(X'X + lam blockdiag(X_i'X_i) + ridge I)^-1 X', (n x d): the first step of an ADMM with mu = 2 ridge.
+
+    Computed in float64, without an n x n matrix where n > d; kept in the type of X.
+    """
+    d = X.shape[0]
+    factorize = factorize_dense if projection_form(edges, d) == "dense" else factorize_low_rank
+    factor = factorize(X.astype(np.float64), edges, lam, 2 * ridge)
+    return (factor.first_code(np.eye(d)) / (1 + lam)).astype(X.dtype)

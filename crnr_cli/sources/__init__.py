@@ -1,0 +1,1 @@
+"""What the user named becomes an ordered listing, and batches of raw values."""

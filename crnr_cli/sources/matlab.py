@@ -1,0 +1,136 @@
+"""MATLAB files: variables by name, in MATLAB's shape. Only numbers and text are ever made of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import h5py
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+from crnr_cli.sources.hdf5 import Refused, why_not
+from crnr_cli.sources.matlab_process import REFUSED, odd_cells, refuse_odd_class
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A variable that nobody asked for: listed, never loaded."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A table with its columns as rows: an array, or a dataset that is read by slices."""
+
+    values: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape[::-1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.values.dtype
+        return dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        columns: Array = self.values[..., rows]
+        return columns.T
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[:], dtype=dtype)
+
+
+def turned(values: Any) -> Any:
+    return values.values if isinstance(values, Turned) else Turned(values)
+
+
+def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
+    """All variables of a file up to v7; those `wanted` as arrays, the rest only listed."""
+    # -P: the folder we are called in may hold a stranger's json.py.
+    command = [sys.executable, "-P", "-m", "crnr_cli.sources.matlab_process", str(path), *sorted(wanted)]
+    with (
+        tempfile.TemporaryFile() as words,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words) as process,
+    ):
+        assert process.stdout is not None
+        # A plain read method: NumPy would ask a pipe for its position.
+        stream = SimpleNamespace(read=process.stdout.read)
+        try:
+            header = json.loads(process.stdout.readline())
+            variables: dict[str, Any] = {
+                name: Unread(tuple(shape)) for name, shape in header["shapes"].items()
+            }
+            for name in header["arrays"]:
+                variables[name] = np.lib.format.read_array(stream, allow_pickle=False)
+        except (ValueError, EOFError) as e:
+            words.seek(0)
+            raise DataError(_last_words(path, process.wait(), os.fsdecode(words.read()))) from e
+    return variables
+
+
+def _last_words(path: Path, code: int, said: str) -> str:
+    if code == REFUSED:
+        return said
+    reason = f"its parser crashed with signal {-code}" if code < 0 else said
+    return f"{path}: not a readable .mat file ({reason})"
+
+
+def from_hdf5(path: Path, datasets: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+    """The variables of a v7.3 file, which is HDF5 with every array turned."""
+    return {
+        name: _from_dataset(path, name, dataset) if name in wanted else _listed(dataset)
+        for name, dataset in datasets.items()
+        if not name.startswith("#")  # where MATLAB keeps what cells and objects point to
+    }
+
+
+def _listed(dataset: Any) -> Any:
+    return dataset if isinstance(dataset, Refused) else Unread(dataset.shape[::-1])
+
+
+def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
+    if isinstance(dataset, Refused):
+        return dataset
+    kind = _class_of(dataset)
+    refuse_odd_class(path, name, kind)
+    if "MATLAB_empty" in dataset.attrs:
+        raise DataError(f"{path}: {name} is empty")
+    if kind not in ("char", "cell"):
+        return Turned(dataset)
+    try:
+        if kind == "char":
+            return _joined(dataset)
+        cells = [dataset.file[reference] for reference in np.ravel(dataset[()])]
+        if all(_class_of(cell) == "char" and why_not(cell) is None for cell in cells):
+            return np.array(["" if "MATLAB_empty" in cell.attrs else _joined(cell)[0] for cell in cells])
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as e:
+        raise DataError(f"{path}: {name} is not readable as text ({e})") from e
+    raise odd_cells(path, name)
+
+
+def _class_of(item: Any) -> str:
+    kind = item.attrs.get("MATLAB_class", b"double") if isinstance(item, h5py.Dataset) else b"struct"
+    return kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+
+
+def _joined(characters: Any) -> Array:
+    """The rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
+    if characters.dtype != np.uint16:
+        raise TypeError(f"characters of type {characters.dtype}")
+    units = np.atleast_2d(characters[()]).T.astype("<u2")
+    return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in units])

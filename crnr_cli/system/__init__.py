@@ -1,0 +1,1 @@
+"""The machine: files, cores, memory, processes. It knows nothing of galleries."""

@@ -1,0 +1,148 @@
+"""A file appears whole or not at all; one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crnr_cli.errors import OutputError
+
+_DESCRIPTOR = re.compile(r"/dev/std(?:in|out|err)|/dev/fd/\d+|/proc/(?:self|\d+)/fd/\d+")
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
+
+
+def check_output(path: Path, inputs: Iterable[str | Path] = ()) -> None:
+    """Refuse, before any work, an output that could not be written at the end of it, or that is an input."""
+    folder = path.parent
+    if os.path.isdir(path):  # noqa: PTH112, which is False too where we may not look; so below
+        raise OutputError(f"{path}: is a directory; name a file")
+    if not os.path.isdir(folder):  # noqa: PTH112
+        raise OutputError(f"{path}: there is no directory {folder}; make it first")
+    if _is_descriptor(path) and os.path.isfile(path):  # noqa: PTH113
+        raise OutputError(f"{path}: stands for a file that is open already; name the file itself")
+    if (is_replaceable(path) and not os.access(folder, os.W_OK)) or (
+        path.exists() and not os.access(path, os.W_OK)
+    ):
+        raise OutputError(f"{path}: no permission to write here")
+    for given in inputs:
+        if os.path.isfile(path) and os.path.isfile(given) and path.samefile(given):  # noqa: PTH113
+            raise OutputError(f"{path}: is an input of this run; write to another file")
+
+
+def is_replaceable(path: Path) -> bool:
+    """A regular file, or nothing yet; a pipe or /dev/null is written to directly."""
+    return not _is_descriptor(path) and (path.is_file() or not path.exists())
+
+
+def _is_descriptor(path: Path) -> bool:
+    """/dev/stdout and the like: what it stands for may be a regular file, but that is not ours to replace."""
+    return _DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
+
+
+def is_stdout(path: Path) -> bool:
+    return os.path.abspath(path) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")  # noqa: PTH100
+
+
+@contextmanager
+def claimed(path: Path, *, keep: bool = False) -> Iterator[Path]:
+    """The partial file beside `path`, ours alone until it is put in place: a second writer is refused.
+
+    If the block fails, what was written stays for another run, or not.
+    """
+    check_output(path)
+    target = Path(os.path.realpath(path))
+    part = target.with_name(target.name + ".part")
+    lock = _locked(part, path)
+    try:
+        yield part
+    except BaseException:
+        # Once it is put in place, another writer's may have its name.
+        if not keep and _is_still(part, lock):
+            part.unlink()
+        raise
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a sibling to write to; it takes the place of `path` when the block ends well.
+
+    Whatever was at `path` stays whole until then, and stays for good if the block fails. What is not a
+    regular file (a pipe, /dev/null) is written to directly: there is nothing to replace.
+    """
+    if not is_replaceable(path):
+        check_output(path)
+        yield path
+        return
+    with claimed(path) as part:
+        with disk_errors(path, "the old file, if any, is intact"):
+            yield part
+        put_in_place(part, path)
+
+
+def put_in_place(part: Path, path: Path, journal: Path | None = None) -> None:
+    """The whole partial file becomes `path`; if the power fails, the old one is there or the new one.
+
+    Its journal goes just before, while a second writer is still refused: afterwards it may be another's.
+    """
+    target = Path(os.path.realpath(path))
+    with disk_errors(path, "the old file, if any, is intact"):
+        with part.open("rb+") as written:
+            os.fsync(written.fileno())
+        if journal:
+            journal.unlink()
+        part.replace(target)
+    with disk_errors(path, "the new file is in place, but a power loss might undo that"):
+        _sync_folder(target.parent)
+
+
+@contextmanager
+def disk_errors(path: Path, comfort: str) -> Iterator[None]:
+    """A full or failing disk is told in one line, with what became of the files."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in _DISK_ERRORS:
+            raise
+        raise OutputError(f"{path}: cannot write ({os.strerror(e.errno)}); {comfort}") from e
+
+
+def _locked(part: Path, path: Path) -> int:
+    """Open and lock the partial file. The kernel lets go of the lock with the process, however it ends."""
+    while True:
+        try:
+            lock = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as e:
+            raise OutputError(f"{path}: cannot write ({e.strerror})") from e
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            os.close(lock)
+            raise OutputError(f"{path}: another crnr is writing it; wait for it or name another file") from e
+        # Between open and lock the other writer may have renamed the file away; then it is not ours to write.
+        if _is_still(part, lock):
+            return lock
+        os.close(lock)
+
+
+def _is_still(part: Path, lock: int) -> bool:
+    """Whether the file that is locked has this name. If so, it keeps it: others ask for the lock first."""
+    try:
+        return os.path.samestat(os.fstat(lock), part.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power loss."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
