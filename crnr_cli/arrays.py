@@ -1,11 +1,17 @@
-"""Arrays, and what carries them from room to room."""
+"""Arrays, and the batch that carries them from a source to the CSV."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
+
+from crnr_cli.errors import SampleError
 
 Array = npt.NDArray[Any]
 
@@ -19,3 +25,36 @@ class Stamp(NamedTuple):
     @classmethod
     def of(cls, about: os.stat_result) -> Stamp:
         return cls(about.st_size, about.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive samples of a listing, on their way through the rooms.
+
+    `values` has one row per sample without an error: first what was read, then raw values, unit vectors and
+    residuals. `rows` says which sample each row belongs to.
+    """
+
+    names: list[str]
+    errors: list[SampleError | None]  # why a sample has no values
+    values: Array
+    end: int  # number of samples in the listing up to the end of this batch
+    candidates: list[tuple[str, ...]] = field(
+        default_factory=list
+    )  # per sample: possible classes, best first
+    hashes: list[str] = field(default_factory=list)  # SHA-256 of each file; empty strings unless requested
+    stamps: list[Stamp] = field(default_factory=list)  # of each sample's file
+
+    @cached_property
+    def rows(self) -> Array:
+        """The index of the sample that each row of `values` belongs to."""
+        return np.flatnonzero([error is None for error in self.errors])
+
+    def with_values(self, values: Array, faults: Sequence[SampleError | None] = ()) -> Batch:
+        """The same samples with other values. `faults` says, per row, why a sample drops out here."""
+        if not any(faults):
+            return replace(self, values=values)
+        errors = list(self.errors)
+        for sample, fault in zip(self.rows.tolist(), faults, strict=True):
+            errors[sample] = fault
+        return replace(self, errors=errors, values=values[[fault is None for fault in faults]])

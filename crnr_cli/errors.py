@@ -1,16 +1,16 @@
 """The small tree of errors a user can cause; anything else is a bug and keeps its traceback.
 
 CrnrError                 exit 1: one line on stderr, earlier output untouched
-├── UsageError            exit 2: options that do not fit together
+├── UsageError            exit 2: options that cannot be combined
 ├── DataError             a source that cannot be used
 ├── GalleryError          a gallery file that cannot be used
 ├── OutputError           an output that cannot be written
-└── SampleError           one bad input: costs one row, and its `status` says why
+└── SampleError           one bad input: its row has no answer, and its `status` says why
 """
 
 
 class CrnrError(Exception):
-    """Something the user can mend; the message names the file and the remedy."""
+    """Something the user can fix; the message names the file and the remedy."""
 
     exit_code = 1
 
@@ -38,3 +38,11 @@ class SampleError(CrnrError):
         super().__init__(detail or status)
         self.status = status
         self.detail = detail
+
+
+class NotConverged(UserWarning):
+    """Queries whose iterations ended at their limit: a longer run may change their answers."""
+
+    def __init__(self, count: int, advice: str) -> None:
+        super().__init__(f"{count} queries did not converge; {advice}")
+        self.count, self.advice = count, advice

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,51 +18,52 @@ except ImportError as e:
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import CrnrError
-from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.jobs.build import LabelledVectors, make_gallery
-from crnr_cli.jobs.classify import batch_size
+from crnr_cli.gallery.answer import batch_size
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.fit import make_gallery, write_gallery
+from crnr_cli.gallery.samples import LabelledVectors
 from crnr_cli.methods import make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Procrc
 from crnr_cli.methods.sparse import Src
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.tables import label_text
-from crnr_cli.system.files import replacing
+from crnr_cli.sources.tables import label_text, row_hash
 
 
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """What all of them share. Every row is brought to unit length, so a row of zeros has no answer: an error.
+    """What all of them share. Every row is scaled to unit length, so a row of zeros is an error.
 
-    There is no `predict_proba`: residuals are distances and not probabilities. Where these are needed,
-    scikit-learn's `CalibratedClassifierCV` learns them from `decision_function`.
+    There is no `predict_proba`: residuals are distances, not probabilities. scikit-learn's
+    `CalibratedClassifierCV` learns probabilities from `decision_function`.
 
     After `fit` or `from_gallery`: `classes_`, `n_features_in_`, `feature_names_in_` where the data has names,
-    and `gallery_`, what a gallery file holds.
+    and `gallery_`, the content of a gallery file.
     """
 
     method: ClassVar[str]
-    # With weights of either sign a class is all that its samples span. In the plane two samples span all.
+    # Signed codes see only the span of a class. scikit-learn's checks use 2-D data, where every class spans
+    # the plane, so scores are poor there.
     by_span: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = self.by_span  # on scikit-learn's own trials, which are in the plane
+        tags.classifier_tags.poor_score = self.by_span
         return tags
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Keep the samples and factorize. Float32 stays so, everything else becomes float64."""
+        """Keep the samples and factorize. Float32 stays float32, everything else becomes float64."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         names = _texts(self.classes_)
-        recipe = Recipe("features", X.shape[1])
+        recipe = Recipe(X.shape[1])
         with _as_value_error():
             self.gallery_ = make_gallery(
                 LabelledVectors(
-                    recipe,
+                    recipe=recipe,
                     names=[f"row {i}" for i in range(len(X))],
                     labels=[names[i] for i in index],
-                    hashes=[hashlib.sha256(row.tobytes()).hexdigest() for row in X],
+                    hashes=[row_hash(row) for row in X],
                     vectors=_unit_vectors(recipe, X, str(X.dtype)),
                 ),
                 make_method(self.method, self.get_params()),
@@ -73,7 +73,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def residuals(self, X: Any) -> Array:
-        """(m, K): how far every row is from every class of `classes_`; the least wins."""
+        """(m, K): how far every row is from every class of `classes_`; the smallest wins."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         gallery = self.gallery_
@@ -89,7 +89,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return residuals[:, 0] - residuals[:, 1] if residuals.shape[1] == 2 else -residuals
 
     def predict(self, X: Any) -> Array:
-        """The class with the least residual; of equal ones the first."""
+        """The class with the smallest residual; the first of equal ones."""
         winners = self.residuals(X).argmin(axis=1)
         labels: Array = self.classes_[winners]
         return labels
@@ -97,22 +97,20 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write a gallery that `crnr classify` reads. Classes are names there: 3 becomes "3"."""
         check_is_fitted(self)
-        with _as_value_error(), replacing(Path(path)) as part:
-            save_gallery(self.gallery_, part)
+        with _as_value_error():
+            write_gallery(self.gallery_, Path(path))
 
     @classmethod
     def from_gallery(cls, path: str | Path) -> Self:
-        """The fitted estimator that a gallery of this method stands for, its classes being names.
+        """The fitted estimator of a gallery that was built with this method; its classes are names.
 
-        Rows are what the gallery was made from before PCA: its features, the outputs of its extractor, or
+        Rows are the raw values that the gallery was made from: its features, the outputs of its network, or
         the pixels of its pictures.
         """
         with _as_value_error():
             gallery = load_gallery(Path(path))
         if gallery.method.name != cls.method:
-            raise ValueError(
-                f"{path}: a gallery of the method {gallery.method.name}, and this is {cls.method}"
-            )
+            raise ValueError(f"{path}: built with the method {gallery.method.name}, but this is {cls.method}")
         estimator = cls(**vars(gallery.method))
         estimator.gallery_ = gallery
         estimator.classes_ = np.array(gallery.classes)
@@ -123,7 +121,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 @contextmanager
 def _as_value_error() -> Iterator[None]:
-    """What is wrong with a value is a ValueError to users of scikit-learn."""
+    """Users of scikit-learn expect a ValueError."""
     try:
         yield
     except CrnrError as e:
@@ -133,7 +131,7 @@ def _as_value_error() -> Iterator[None]:
 def _texts(classes: Array) -> list[str]:
     texts = [label_text(label) for label in classes.tolist()]
     if "" in texts:
-        raise ValueError("a label is an empty text; give it a name")
+        raise ValueError("a label is an empty string; give it a name")
     return texts
 
 
@@ -141,7 +139,7 @@ def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
     vectors, errors = recipe.unit_vectors(X, dtype)
     bad = [row for row, error in enumerate(errors) if error]
     if bad:
-        raise ValueError(f"{len(bad)} rows cannot be used, the first is {bad[0]}: {errors[bad[0]]}")
+        raise ValueError(f"{len(bad)} rows cannot be used; the first is {bad[0]}: {errors[bad[0]]}")
     return vectors
 
 

@@ -1,4 +1,4 @@
-"""How a job tells how far it is, without knowing who listens."""
+"""How a job reports its progress, without knowing who displays it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Protocol
 
 class Progress(Protocol):
     def __call__(self, step: str, done: int, total: int) -> None:
-        """`done` of `total` parts of the step of this name are finished. May raise, to stop the job there."""
+        """`done` of `total` parts of this step are finished. May raise, to stop the job here."""
 
 
 def silent(step: str, done: int, total: int) -> None:
-    """For those who do not listen."""
+    """Displays nothing."""

@@ -1,4 +1,4 @@
-"""The command line: one short module a command. Only here are Typer and Rich imported.
+"""The command line: one short module per command. Typer and Rich are imported only here.
 
 Commands import the rest of the package when they run, so that `crnr --help` does not load NumPy.
 """
@@ -18,7 +18,7 @@ import typer
 
 from crnr_cli import __version__
 
-# Each is a function in the module of its name; its help ends in the example.
+# Each is a function in the module of its name; its help ends with the example.
 COMMANDS = {
     "build": "crnr build gallery/ --pca 100 --lam 0.1",
     "classify": "find queries -name '*.png' | crnr classify - -o out.csv",
@@ -66,25 +66,26 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 def main() -> None:
     _settle_streams()
-    # A reader of the help that goes away ends it, as it ends other programs; commands have their boundary.
+    # `crnr --help | head` should die of SIGPIPE like any program; commands handle SIGPIPE in boundary().
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    # Hardly anything that a start allocates is garbage, and to look for it takes a tenth of the time.
+    # Start-up creates almost no garbage, and collecting it costs a tenth of a short command.
     gc.set_threshold(50_000, 20, 50)
-    # All commands are for the help and for a name that is none; the one that runs needs no other.
-    asked = sys.argv[1:2]
-    app = application(asked if asked and asked[0] in COMMANDS else COMMANDS)
+    # Import only the command that runs; --help and unknown names need them all.
+    wanted = sys.argv[1:2]
+    app = application(wanted if wanted and wanted[0] in COMMANDS else COMMANDS)
     try:
         app()
     finally:
-        gc.freeze()  # nor is it looked for once more at the end
+        gc.freeze()  # no collection at exit either
 
 
 def _settle_streams() -> None:
     """The same bytes in cron as in a terminal, whatever the locale and whichever streams are closed.
 
-    Names that are not UTF-8 come out as they went in, but on stderr, which is for people.
+    On stdout, names that are not UTF-8 are written as the bytes they were read as; stderr is for people.
     """
-    if sys.stdout is None:  # to write there is an error, told when somebody does
+    # Opened read-only, so that the first write fails with EBADF and boundary() reports it.
+    if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: PTH123, SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115

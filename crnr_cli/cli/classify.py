@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli import options
+from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import joined
-from crnr_cli.cli.console import SKIPPED, boundary, finishing_batches, say, shown_progress
-from crnr_cli.pictures.pool import early_decoder
-from crnr_cli.system.cores import use_cores
+from crnr_cli.cli.command import command
+from crnr_cli.cli.console import say, shown_progress
+from crnr_cli.cli.network_options import Model
+from crnr_cli.cli.options import Input, Quiet, Sources, Strictness
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.sources.readers import is_table
 
 if TYPE_CHECKING:
     from crnr_cli.cluster.dask import Cluster
-    from crnr_cli.jobs.classify import Answering
+    from crnr_cli.gallery.answer import Answering
+    from crnr_cli.jobs.classify import ClassifyReport
 
 
+@command(side_by_side=True)
 def classify(
-    sources: options.Sources,
+    sources: Sources,
     gallery: options.GalleryPath = options.GALLERY,
-    output: Annotated[
+    path: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout.")
     ] = "-",
     reject: options.Reject = None,
@@ -31,86 +37,94 @@ def classify(
         typer.Option(
             min=1,
             metavar="K",
-            help="Write the K best classes as label_1,residual_1,...",
-            show_default="the residuals of all",
+            help="Write only the K best classes, as label_1,residual_1,...",
+            show_default="the residuals of all classes",
         ),
     ] = None,
-    extractor: options.MovedExtractor = None,
-    features_key: options.FeaturesKey = None,
-    labels_key: options.LabelsKey = None,
-    samples: options.SampleAxis = None,
-    null: options.NulSeparated = False,
-    max_pixels: options.MaxPixels = options.MAX_PIXELS,
-    jobs: options.Jobs = None,
     dask: options.Dask = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped, if there is one.")
+        bool, typer.Option("--resume", help="Continue a run that was stopped, if there is one.")
     ] = False,
-    strict: options.Strict = False,
-    max_failure_rate: options.MaxFailureRate = 1.0,
-    allow_skipped: options.AllowSkipped = False,
-    quiet: options.Quiet = False,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Inputs per batch; a stopped run keeps its finished batches.",
+            show_default="128 to 256, 32 with a network",
+        ),
+    ] = None,
+    *,
+    input: Input,
+    model: Model,
+    strictness: Strictness,
+    output: Quiet,
 ) -> None:
     """Label every input by the gallery: one CSV row each, with the residual of every class."""
-    with boundary(), early_decoder():
-        use_cores(jobs, side_by_side=True)
-        from crnr_cli.jobs.classify import QueryOptions
+    with DecoderPool(input.jobs) as decoders:
+        if dask is None and not all(map(is_table, sources)):
+            decoders.start_early()
+        from crnr_cli.gallery.answer import QueryOptions
         from crnr_cli.jobs.classify import classify as run
-        from crnr_cli.sources.base import Keys
         from crnr_cli.system.files import is_stdout
 
-        to_stdout = output == "-" or is_stdout(Path(output))
-        remedy = "" if to_stdout else "; the same command with --resume goes on from there"
+        query_options = QueryOptions(
+            **input.values(),
+            **strictness.values(),
+            reject=reject,
+            top=top,
+            model=model.extractor,
+            batch_size=batch_size,
+        )
+        to_stdout = path == "-" or is_stdout(Path(path))
+        remedy = "" if to_stdout else "; the same command with --resume continues from there"
         with (
-            joined(dask, quiet) as cluster,
-            shown_progress(quiet) as shown,
+            joined(dask, output.quiet) as cluster,
+            shown_progress(output.quiet) as shown,
             finishing_batches(shown, remedy) as progress,
         ):
             report = run(
                 sources,
                 gallery,
-                sys.stdout.buffer if to_stdout else Path(output),
-                QueryOptions(
-                    Keys(features_key, labels_key, samples),
-                    null,
-                    max_pixels,
-                    jobs,
-                    reject,
-                    top,
-                    extractor,
-                    max_failure_rate=0.0 if strict else max_failure_rate,
-                ),
+                sys.stdout.buffer if to_stdout else Path(path),
+                query_options,
                 progress,
                 resume=resume,
-                answered_by=_answering(cluster, gallery),
+                answered_by=_answering(cluster, gallery, decoders),
             )
-        if not quiet:
-            if resume:
-                say(f"note: {report.resumed_after} of {report.n_queries} inputs were answered before")
-            if report.ignored:
-                say(f"note: {report.ignored} system files passed over (.DS_Store, Thumbs.db and the like)")
-            answered = report.statuses["ok"]
-            if report.rejection:
-                rejected = report.statuses["rejected"]
-                say(f"{rejected} of {report.n_queries} inputs are unknown: {report.rejection}")
-            say(f"{answered} of {report.n_queries} inputs labelled" + ("" if to_stdout else f": {output}"))
-            reasons = [
-                f"{count} {status}"
-                for status, count in report.statuses.most_common()
-                if status not in ("ok", "rejected")
-            ]
-            for path, why in report.failures:
-                say(f"no answer: {path}: {why}", style="yellow")
-            if reasons:
-                say(f"without an answer: {', '.join(reasons)} (see the column status)", style="yellow")
-        if report.skipped and not allow_skipped:
-            raise typer.Exit(SKIPPED)
+    if not output.quiet:
+        _show(report, None if to_stdout else path, resume)
+    strictness.finish(report.skipped)
 
 
-def _answering(cluster: Cluster | None, gallery: Path) -> Answering | None:
-    """Who is to answer: the workers of a cluster, or None for this process."""
+def _answering(cluster: Cluster | None, gallery: Path, decoders: DecoderPool) -> Answering:
+    """Who answers: the workers of a cluster, or this process."""
     if cluster is None:
-        return None
+        from crnr_cli.gallery.answer import answering as answering_here
+
+        return answering_here(decoders)
     from crnr_cli.cluster.answer import answering
 
     return answering(cluster, gallery)
+
+
+def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
+    from crnr_cli.sources.folders import ignored_note
+
+    if resume:
+        say(f"note: {report.resumed_after} of {report.n_queries} inputs were answered before")
+    if report.ignored:
+        say(f"note: {ignored_note(report.ignored)}")
+    if report.rejection:
+        rejected = report.statuses["rejected"]
+        say(f"{rejected} of {report.n_queries} inputs are unknown: {report.rejection}")
+    say(f"{report.statuses['ok']} of {report.n_queries} inputs labelled" + (f": {path}" if path else ""))
+    for name, why in report.failures:
+        say(f"no answer: {name}: {why}", style="yellow")
+    reasons = [
+        f"{count} {status}"
+        for status, count in report.statuses.most_common()
+        if status not in ("ok", "rejected")
+    ]
+    if reasons:
+        say(f"without an answer: {', '.join(reasons)} (see the column status)", style="yellow")

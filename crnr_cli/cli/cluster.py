@@ -1,4 +1,4 @@
-"""The option --dask: where commands find their cluster."""
+"""The option --dask: how commands find their cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
-    """The cluster, whose size and dashboard are told; None where none was asked for."""
+    """The cluster, after printing its size and dashboard; None if none was requested."""
     if where is None:
         yield None
         return
@@ -29,7 +29,7 @@ def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
 
 @contextmanager
 def spreading(where: str | None, quiet: bool) -> Iterator[Spread]:
-    """Over the workers of the cluster, or in this process."""
+    """Work is spread over the workers of the cluster, or done in this process."""
     from crnr_cli.system.spread import here
 
     with joined(where, quiet) as cluster:

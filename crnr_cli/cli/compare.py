@@ -11,18 +11,18 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import spreading
+from crnr_cli.cli.command import command
 from crnr_cli.cli.console import (
-    SKIPPED,
-    boundary,
     print_json,
     print_whole,
     results_console,
-    say,
+    say_left_out,
+    say_notes,
     shown_progress,
-    tell_left_out,
 )
+from crnr_cli.cli.network_options import Network
+from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vectors
 from crnr_cli.cli.tables import number, write_csv
-from crnr_cli.system.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 SIGNIFICANT = 0.05
 
 
+@command
 def compare(
-    sources: options.Sources,
+    sources: Sources,
     test: Annotated[
         list[str] | None, typer.Option(metavar="SOURCE", help="Labelled samples to test with.")
     ] = None,
@@ -42,56 +43,42 @@ def compare(
         typer.Option(help="Share of every class to test with, without --test.", show_default="0.3"),
     ] = None,
     draws: Annotated[
-        int | None, typer.Option(min=1, help="How often to draw that share anew.", show_default="5")
+        int | None, typer.Option(min=1, help="How often to draw that share again.", show_default="5")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Another seed, another draw.", show_default="0")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draws.", show_default="0")] = None,
     methods: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Methods to compare.", show_default="all")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="METHOD.PARAM=VALUE", help="Change a method's parameter; repeatable."),
+        typer.Option(
+            "--set", metavar="METHOD.PARAM=VALUE", help="Set a parameter of a method; may be repeated."
+        ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table to this CSV.")] = None,
-    size: options.Size = None,
-    color: options.Color = False,
-    pca: options.Pca = None,
-    extractor: options.Extractor = None,
-    extractor_preset: options.Preset = None,
-    crop: options.Crop = None,
-    filter: options.Filter = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    channels: options.Channels = None,
-    layout: options.Layout = None,
-    extractor_output: options.ModelOutput = None,
-    pool: options.Pool = "none",
-    dtype: options.Dtype = options.Precision.float32,
-    features_key: options.FeaturesKey = None,
-    labels_key: options.LabelsKey = None,
     test_features_key: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Likewise in --test.", show_default="--features-key"),
+        typer.Option(
+            metavar="NAME", help="Dataset with the features in --test.", show_default="--features-key"
+        ),
     ] = None,
     test_labels_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Likewise in --test.", show_default="--labels-key")
+        str | None,
+        typer.Option(metavar="NAME", help="Dataset with the labels in --test.", show_default="--labels-key"),
     ] = None,
-    samples: options.SampleAxis = None,
-    null: options.NulSeparated = False,
-    max_pixels: options.MaxPixels = options.MAX_PIXELS,
-    jobs: options.Jobs = None,
     dask: options.Dask = None,
-    allow_skipped: options.AllowSkipped = False,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
+    *,
+    vectors: Vectors,
+    steps: Steps,
+    network: Network,
+    input: Input,
+    strictness: Strictness,
+    output: Output,
 ) -> None:
     """Try methods on the same labelled samples: which is the right one for this data?
 
     With --dask, the times in the table are those on the workers.
     """
-    target_size = options.parse_size(size)
     names = options.parse_methods(methods)
     drawn: dict[str, Any] = {
         name: value
@@ -99,67 +86,38 @@ def compare(
         if value is not None
     }
     if test and drawn:
-        raise typer.BadParameter(f"--{next(iter(drawn))} is for a comparison without --test")
+        raise typer.BadParameter(f"--{next(iter(drawn))} cannot be combined with --test")
     if not test and (test_features_key, test_labels_key) != (None, None):
-        raise typer.BadParameter("--test-features-key and --test-labels-key go with --test")
-    with boundary():
-        use_cores(jobs)
-        network = options.extractor_options(
-            extractor,
-            preset=extractor_preset,
-            crop=crop,
-            filter=filter,
-            mean=mean,
-            std=std,
-            channels=channels,
-            layout=layout,
-            output=extractor_output,
-            pool=pool,
-        )
-        from crnr_cli.jobs.build import BuildOptions
-        from crnr_cli.jobs.compare import CompareOptions
-        from crnr_cli.jobs.compare import compare as run
-        from crnr_cli.sources.base import Keys
-        from crnr_cli.system.files import check_output
+        raise typer.BadParameter("--test-features-key and --test-labels-key need --test")
+    reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
+    from crnr_cli.jobs.compare import CompareOptions
+    from crnr_cli.jobs.compare import compare as run
+    from crnr_cli.sources.base import Keys
+    from crnr_cli.system.files import check_output
 
-        if csv:
-            check_output(csv, [*sources, *(test or [])])
-        with spreading(dask, quiet) as spread, shown_progress(quiet) as progress:
-            report = run(
-                sources,
-                CompareOptions(
-                    reading=BuildOptions(
-                        size=target_size,
-                        color=color,
-                        pca=pca,
-                        dtype=dtype.value,
-                        max_pixels=max_pixels,
-                        keys=Keys(features_key, labels_key, samples),
-                        nul_separated=null,
-                        jobs=jobs,
-                        extractor=network,
-                    ),
-                    methods=names,
-                    settings=_parse_settings(settings or []),
-                    test=test or None,
-                    test_keys=Keys(test_features_key or features_key, test_labels_key or labels_key, samples),
-                    **drawn,
-                ),
-                progress,
-                spread,
-            )
-        if csv:
-            _write(csv, report)
-        if json:
-            print_json(_record(report))
-        else:
-            _show(report)
-        if not quiet:
-            tell_left_out([(left.name, str(left.error)) for left in report.left_out])
-            for note in report.notes:
-                say(f"note: {note}")
-        if report.skipped and not allow_skipped:
-            raise typer.Exit(SKIPPED)
+    if csv:
+        check_output(csv, [*sources, *(test or [])])
+    keys = reading.keys
+    compare_options = CompareOptions(
+        reading=reading,
+        methods=names,
+        settings=_parse_settings(settings or []),
+        test=test or None,
+        test_keys=Keys(test_features_key or keys.features, test_labels_key or keys.labels, keys.samples),
+        **drawn,
+    )
+    with spreading(dask, output.quiet) as spread, shown_progress(output.quiet) as progress:
+        report = run(sources, compare_options, progress, spread)
+    if csv:
+        _write(csv, report)
+    if output.json:
+        print_json(_record(report))
+    else:
+        print_whole(results_console(), _table(report))
+    if not output.quiet:
+        say_left_out(report.left_out)
+        say_notes(report.notes)
+    strictness.finish(report.skipped)
 
 
 def _parse_settings(texts: Sequence[str]) -> dict[str, dict[str, object]]:
@@ -171,9 +129,9 @@ def _parse_settings(texts: Sequence[str]) -> dict[str, dict[str, object]]:
         name, dot, rest = text.partition(".")
         parameter, equals, value = rest.partition("=")
         if not dot or not equals:
-            raise UsageError(f"--set {text}: write METHOD.PARAM=VALUE, as in crc.lam=0.1")
+            raise UsageError(f"--set {text}: write METHOD.PARAM=VALUE, such as crc.lam=0.1")
         if name not in METHODS:
-            raise UsageError(f"--set {text}: no method is called {name}; there are {', '.join(METHODS)}")
+            raise UsageError(f"--set {text}: unknown method {name}; choose from {', '.join(METHODS)}")
         settings.setdefault(name, {})[parameter] = parse_parameter(name, parameter, value)
     return settings
 
@@ -217,11 +175,6 @@ def _write(path: Path, report: CompareReport) -> None:
     write_csv(path, header, rows)
 
 
-def _show(report: CompareReport) -> None:
-
-    print_whole(results_console(), _table(report))
-
-
 def _table(report: CompareReport) -> Table:
     from rich.table import Table
 
@@ -231,11 +184,11 @@ def _table(report: CompareReport) -> Table:
         title=f"{report.n_classes} classes, {report.n_gallery} samples of dimension {report.dimension} "
         f"in the gallery, {report.n_tested} tested{repeated}",
         title_justify="left",
-        caption=f"p: of the difference to the best, McNemar's paired test; * is below {SIGNIFICANT}",
+        caption=f"p: of the difference to the best, by McNemar's paired test; * is below {SIGNIFICANT}",
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)
-    for column in ("accuracy", "95 %", "macro F1", "build s", "ms a query", "p"):
+    for column in ("accuracy", "95 %", "macro F1", "build s", "ms per query", "p"):
         table.add_column(column, justify="right")
     for result in report.results:
         scores = result.scores

@@ -1,20 +1,12 @@
-"""What commands share on the terminal: words on stderr, progress bars, and the one error boundary."""
+"""What commands print: words on stderr, tables and records on stdout, progress bars."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
-
-import typer
-
-from crnr_cli.errors import CrnrError
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,28 +14,18 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from crnr_cli.gallery.samples import LeftOut, Note
     from crnr_cli.progress import Progress
 
-SKIPPED = 3  # done, but some inputs were skipped
-GATE_MISSED = 4
-READER_GONE = 128 + signal.SIGPIPE
-GRACE = 1.5  # seconds that a batch may still take after a signal
+MAX_SHOWN = 10  # lines of one kind
+_UNLIMITED = 10_000  # columns: wider than any table that people read
 
-# Control characters, for people: a stranger's name may hold them, and a terminal obeys.
+# Control characters, for people: a stranger's file name may hold them, and a terminal obeys.
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
-_STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-
-
-class _Stopped(BaseException):
-    """SIGINT or SIGTERM, as an exception: what is open is closed and cleaned up on the way out."""
-
-    def __init__(self, number: int, remedy: str = "") -> None:
-        self.exit_code = 128 + number
-        self.words = _STOPS[signal.Signals(number)] + remedy
 
 
 def say(words: str, *, style: str | None = None) -> None:
-    """A line on stderr. No markup: Rich would delete [ar] from /data/[ar]/x.png."""
+    """Print one line to stderr. No markup: Rich would delete [ar] from /data/[ar]/x.png."""
     words = words.translate(_ESCAPES)
     if not sys.stderr.isatty():
         sys.stderr.write(f"{words}\n")
@@ -53,15 +35,43 @@ def say(words: str, *, style: str | None = None) -> None:
     Console(stderr=True, highlight=False).print(words, style=style, markup=False, soft_wrap=True, emoji=False)
 
 
+def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> None:
+    """One line per name; only the first if there are many."""
+    for name in names[:MAX_SHOWN]:
+        say(f"{kind}: {name}", style=style)
+    if len(names) > MAX_SHOWN:
+        say(f"... and {len(names) - MAX_SHOWN} more", style=style)
+
+
+def say_left_out(left_out: Iterable[LeftOut]) -> None:
+    """The inputs that were left out, each with its reason."""
+    say_some("left out", [f"{left.name}: {left.error}" for left in left_out], style="yellow")
+
+
+def say_notes(notes: Iterable[Note]) -> None:
+    """All notes, but only the first of each kind."""
+    by_kind: dict[str, list[str]] = {}
+    for note in notes:
+        by_kind.setdefault(note.kind, []).append(note.text)
+    for texts in by_kind.values():
+        say_some("note", texts)
+
+
 def results_console() -> Console:
-    """For tables on stdout. A reader that goes away is for the boundary; Rich alone would exit with 1."""
+    """For results on stdout. In a pipe or a file nothing is wrapped, so that programs can read it.
+
+    A reader that goes away is handled by the boundary; Rich alone would exit with 1.
+    """
     from rich.console import Console
 
     class ResultsConsole(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    return ResultsConsole(highlight=False)
+    console = ResultsConsole(highlight=False)
+    if not console.is_terminal:
+        console.soft_wrap = True
+    return console
 
 
 def plain(words: str, style: str = "") -> Text:
@@ -71,68 +81,28 @@ def plain(words: str, style: str = "") -> Text:
     return Text(words.translate(_ESCAPES), style)
 
 
+def natural_width(console: Console, table: Table) -> int:
+    """How wide a table is if there is room for all of it."""
+    return console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum
+
+
 def print_whole(console: Console, table: Table) -> None:
-    """Print a table as wide as it is: a narrow screen may wrap its lines, but no figure is cut."""
-    needed = console.measure(table, options=console.options.update(max_width=10_000)).maximum
-    screen, console.width = console.width, max(console.width, needed)
+    """Print a table at its full width: a narrow screen may wrap its lines, but no figure is cut."""
+    screen, console.width = console.width, max(console.width, natural_width(console, table))
     console.print(table)
     console.width = screen
 
 
+def print_table(console: Console, table: Table) -> None:
+    """Fit a table to the screen; in a pipe or a file, print it at its full width."""
+    if console.is_terminal:
+        console.print(table)
+    else:
+        print_whole(console, table)
+
+
 def print_json(record: Any) -> None:
     sys.stdout.write(json.dumps(record, indent=2) + "\n")
-
-
-@contextmanager
-def boundary() -> Iterator[None]:
-    """Errors a user can mend become one line and an exit code; anything else keeps its traceback."""
-    try:
-        with _broken_pipe_as_error(), _on_stop(_raise_stopped):
-            yield
-            sys.stdout.flush()
-    except CrnrError as e:
-        say(f"error: {e}", style="red")
-        raise typer.Exit(e.exit_code) from e
-    except BrokenPipeError as e:
-        _abandon_stdout()
-        raise typer.Exit(READER_GONE) from e
-    except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF) or e.filename is not None:
-            raise
-        _abandon_stdout()
-        say(f"error: cannot write to stdout ({os.strerror(e.errno)})", style="red")
-        raise typer.Exit(1) from e
-    except _Stopped as e:
-        say(e.words)
-        raise typer.Exit(e.exit_code) from e
-
-
-@contextmanager
-def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
-    """A signal stops the work when the next progress is told, that is after a batch, or else after GRACE."""
-    noted: list[_Stopped] = []
-
-    def stop(*_: object) -> NoReturn:
-        raise noted[0]
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        if noted:  # the second one: somebody is in a hurry
-            stop()
-        noted.append(_Stopped(number, remedy))
-        signal.setitimer(signal.ITIMER_REAL, GRACE)
-
-    def tell(step: str, done: int, total: int) -> None:
-        progress(step, done, total)
-        if noted:
-            stop()
-
-    previous = signal.signal(signal.SIGALRM, stop)
-    try:
-        with _on_stop(note):
-            yield tell
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
 
 
 @contextmanager
@@ -163,49 +133,3 @@ def shown_progress(quiet: bool) -> Iterator[Progress]:
             bars.update(tasks[step], completed=done)
 
         yield show
-
-
-def tell_left_out(named: Sequence[tuple[str, str]]) -> None:
-    """Name the inputs that were left out, with the reason of each."""
-    tell_some("left out", [f"{name}: {reason}" for name, reason in named], style="yellow")
-
-
-def tell_some(kind: str, names: Sequence[str], *, most: int = 10, style: str | None = None) -> None:
-    """Names on lines of their own; the first few if they are many."""
-    for name in names[:most]:
-        say(f"{kind}: {name}", style=style)
-    if len(names) > most:
-        say(f"... and {len(names) - most} more", style=style)
-
-
-@contextmanager
-def _on_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle the signals that stop a program, but for those that whoever started us wants ignored."""
-    previous = {number: signal.getsignal(number) for number in _STOPS}
-    for number, before in previous.items():
-        if before != signal.SIG_IGN:
-            signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, before in previous.items():
-            signal.signal(number, before)
-
-
-@contextmanager
-def _broken_pipe_as_error() -> Iterator[None]:
-    """A reader that goes away is told by an exception, and what is open is closed and cleaned up."""
-    previous = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGPIPE, previous)
-
-
-def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
-    raise _Stopped(number)
-
-
-def _abandon_stdout() -> None:
-    """Nobody can read what is still buffered; without this Python would try, and complain, at its exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
+from crnr_cli.cli.boundary import GATE_MISSED
+from crnr_cli.cli.command import command
 from crnr_cli.cli.console import (
-    GATE_MISSED,
-    boundary,
+    natural_width,
     plain,
     print_json,
+    print_table,
     print_whole,
     results_console,
     say,
     shown_progress,
 )
+from crnr_cli.cli.network_options import Model
+from crnr_cli.cli.options import Input, Output, Strictness
 from crnr_cli.cli.tables import number, share, write_csv
-from crnr_cli.system.cores import use_cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,12 +32,13 @@ if TYPE_CHECKING:
     from crnr_cli.results.scores import Average, Scores
 
 
+@command(side_by_side=True)
 def evaluate(
     sources: Annotated[
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="CSVs that `crnr classify` wrote (- is one on stdin), or labelled queries to classify now.",
+            help="CSVs written by `crnr classify` (- is one on stdin), or labelled queries to classify now.",
         ),
     ],
     gallery: options.GalleryPath = options.GALLERY,
@@ -45,71 +49,67 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Write the confusion matrix to this CSV.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report to look at: one self-contained page.")
+        Path | None, typer.Option(metavar="FILE", help="Write a report as one self-contained page.")
     ] = None,
     min_accuracy: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Exit 4 if fewer than this share is right; no answer is wrong."),
+        typer.Option(
+            min=0,
+            max=1,
+            help="Exit 4 if the accuracy is below this; no answer counts as wrong.",
+        ),
     ] = None,
     min_f1: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit 4 if the macro F1 is below this.")
     ] = None,
-    extractor: options.MovedExtractor = None,
     reject: options.Reject = None,
-    features_key: options.FeaturesKey = None,
-    labels_key: options.LabelsKey = None,
-    samples: options.SampleAxis = None,
-    null: options.NulSeparated = False,
-    max_pixels: options.MaxPixels = options.MAX_PIXELS,
-    jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
+    *,
+    input: Input,
+    model: Model,
+    strictness: Strictness,
+    output: Output,
 ) -> None:
-    """Score predictions against the truth: accuracy, precision, recall, F1 and what was mistaken for what."""
-    with boundary():
-        use_cores(jobs, side_by_side=True)
-        from crnr_cli.jobs.classify import QueryOptions
-        from crnr_cli.jobs.evaluate import evaluate as run
-        from crnr_cli.sources.base import Keys
-        from crnr_cli.system.files import check_output
-        from crnr_cli.system.optional import require
+    """Score predictions against the truth: accuracy, precision, recall, F1 and the confusion matrix."""
+    from crnr_cli.gallery.answer import QueryOptions
+    from crnr_cli.jobs.evaluate import evaluate as run
+    from crnr_cli.system.files import check_output
+    from crnr_cli.system.optional import require
 
-        for output in (errors, confusion, html):
-            if output:
-                check_output(output, [*sources, gallery])
-        if html:
-            require("report", "--html", "jinja2")
-        with shown_progress(quiet) as progress:
-            keys = Keys(features_key, labels_key, samples)
-            query_options = QueryOptions(keys, null, max_pixels, jobs, reject, extractor=extractor)
-            report = run(sources, gallery, query_options, progress)
-        if errors:
-            write_csv(
-                errors,
-                ["path", "truth", "label", "margin"],
-                ([row.path, row.truth, row.label, row.margin] for row in report.mistakes),
-            )
-        if confusion:
-            names = [score.name for score in report.scores.classes]
-            counts = report.scores.confusion.tolist()
-            write_csv(
-                confusion,
-                ["truth \\ label", *names],
-                ([name, *row] for name, row in zip(names, counts, strict=True)),
-            )
-        if html:
-            from crnr_cli.report.evaluation_page import write_report
+    for path in filter(None, (errors, confusion, html)):
+        check_output(path, [*sources, gallery])
+    if html:
+        require("report", "--html", "jinja2")
+    query_options = QueryOptions(
+        **input.values(), **strictness.values(), reject=reject, model=model.extractor
+    )
+    with shown_progress(output.quiet) as progress:
+        report = run(sources, gallery, query_options, progress)
+    if errors:
+        columns = ["path", "truth", "label", "margin"]
+        write_csv(errors, columns, ([getattr(row, name) for name in columns] for row in report.mistakes))
+    if confusion:
+        _write_confusion(confusion, report.scores)
+    if html:
+        from crnr_cli.report.evaluation import write_report
 
-            write_report(report, html, sources, gallery, max_pixels)
-        if json:
-            print_json(_record(report))
-        else:
-            _show(report)
-        right = "accuracy, failures counted as wrong," if report.failed else "accuracy"
-        if _gate_missed(right, report.accuracy_with_failures, min_accuracy) | _gate_missed(
-            "macro F1", report.scores.macro.f1, min_f1
-        ):
-            raise typer.Exit(GATE_MISSED)
+        write_report(report, html, sources, gallery, input.max_pixels)
+    if output.json:
+        print_json(_record(report))
+    else:
+        _show(report)
+    right = "accuracy, failures counted as wrong," if report.failed else "accuracy"
+    if _gate_missed(right, report.accuracy_with_failures, min_accuracy) | _gate_missed(
+        "macro F1", report.scores.macro.f1, min_f1
+    ):
+        raise typer.Exit(GATE_MISSED)
+    strictness.finish(report.skipped)
+
+
+def _write_confusion(path: Path, scores: Scores) -> None:
+    names = [score.name for score in scores.classes]
+    counts = scores.confusion.tolist()
+    rows = ([name, *row] for name, row in zip(names, counts, strict=True))
+    write_csv(path, ["truth \\ label", *names], rows)
 
 
 def _gate_missed(name: str, value: float | None, least: float | None) -> bool:
@@ -142,19 +142,17 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
 
 
 def _show(report: EvaluateReport) -> None:
-
     console = results_console()
     scores = report.scores
     print_whole(console, _summary(report))
     print_whole(console, _class_table(scores))
     matrix = _confusion_table(scores)
-    # Measured as if there were room for all of it, before deciding what to show.
-    if console.measure(matrix, options=console.options.update(max_width=10_000)).maximum <= console.width:
+    if natural_width(console, matrix) <= console.width:
         console.print("confusion: rows are truth, columns are labels")
-        console.print(matrix)
+        print_table(console, matrix)
     else:
-        console.print("most confused; the full matrix: --confusion FILE")
-        console.print(_confused_pairs(scores))
+        console.print("most confused; write the full matrix with --confusion FILE")
+        print_table(console, _confused_pairs(scores))
 
 
 def _summary(report: EvaluateReport) -> Table:
@@ -182,7 +180,7 @@ def _summary(report: EvaluateReport) -> Table:
         reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
         table.add_row("without an answer", str(sum(report.failed.values())), plain(reasons))
     if report.passed_over:
-        table.add_row("passed over", str(report.passed_over), "neither pictures nor named as such")
+        table.add_row("passed over", str(report.passed_over), "not pictures, nor named like one")
     if report.without_truth:
         table.add_row("without a true class", str(report.without_truth), "not scored")
     return table

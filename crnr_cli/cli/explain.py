@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.console import boundary, plain, print_json, results_console, say
-from crnr_cli.system.cores import use_cores
+from crnr_cli.cli.command import command
+from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
+from crnr_cli.cli.network_options import Model
+from crnr_cli.cli.options import Input, Output
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,6 +24,7 @@ CARRIERS = 8  # gallery samples shown
 BAR = 28  # characters of the longest bar
 
 
+@command
 def explain(
     query: Annotated[
         str, typer.Argument(metavar="QUERY", help="A picture, or a row of features such as queries.h5#3.")
@@ -30,43 +33,36 @@ def explain(
     against: Annotated[
         str | None, typer.Option(metavar="METHOD", help="Compare with another method, side by side.")
     ] = None,
-    output: Annotated[
+    path: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Draw it: .png, .svg, .pdf or .html."),
     ] = None,
-    extractor: options.MovedExtractor = None,
-    features_key: options.FeaturesKey = None,
-    labels_key: options.LabelsKey = None,
-    samples: options.SampleAxis = None,
-    max_pixels: options.MaxPixels = options.MAX_PIXELS,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
+    *,
+    input: Input,
+    model: Model,
+    output: Output,
 ) -> None:
-    """Show why a query gets its label: what each class leaves over, and the samples that made the answer."""
-    with boundary():
-        use_cores(None)
-        from crnr_cli.jobs.classify import QueryOptions
-        from crnr_cli.jobs.explain import explain as run
-        from crnr_cli.sources.base import Keys
+    """Show why a query gets its label: what each class leaves over, and the samples that carry the answer."""
+    from crnr_cli.gallery.answer import QueryOptions
+    from crnr_cli.jobs.explain import explain as run
 
-        if output:
-            from crnr_cli.system.optional import require
+    if path:
+        from crnr_cli.system.optional import require
 
-            require("report", "--output", "matplotlib", "jinja2")
-            from crnr_cli.report.explanation import check_picture, write_picture
+        require("report", "--output", "matplotlib", "jinja2")
+        from crnr_cli.report.explanation import check_explanation, write_explanation
 
-            check_picture(output, [query, query.rpartition("#")[0], gallery])
-        keys = Keys(features_key, labels_key, samples)
-        report = run(query, gallery, QueryOptions(keys, max_pixels=max_pixels, extractor=extractor), against)
-        if output:
-            write_picture(report, output, max_pixels)
-        if json:
-            print_json(_record(report))
-        else:
-            for explanation in report.explanations:
-                _show(report, explanation)
-        if output and not quiet:
-            say(f"{output}: written")
+        check_explanation(path, [query, query.rpartition("#")[0], gallery])
+    report = run(query, gallery, QueryOptions(**input.values(), model=model.extractor), against)
+    if path:
+        write_explanation(report, path, input.max_pixels)
+    if output.json:
+        print_json(_record(report))
+    else:
+        for explanation in report.explanations:
+            _show(report, explanation)
+    if path and not output.quiet:
+        say(f"{path}: written")
 
 
 def _record(report: ExplainReport) -> dict[str, Any]:
@@ -105,9 +101,9 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
             plain(classes[second]),
         )
     )
-    console.print(_class_table(report, explanation))
+    print_table(console, _class_table(report, explanation))
     if explanation.code is not None:
-        console.print(_carrier_table(report, explanation))
+        print_table(console, _carrier_table(report, explanation))
     for line in _separation(report, explanation):
         console.print(plain(line))
     console.print()
@@ -120,7 +116,7 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
 
     classes, values, shares = report.gallery.classes, explanation.values, report.shares(explanation)
     scored = explanation.method.signed
-    # Residuals have a zero to begin at; of scores only the differences tell anything.
+    # Residuals start at zero; for scores only the differences matter.
     low, high = float(values.min()) if scored else 0.0, float(values.max())
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("class", overflow="fold")
@@ -129,7 +125,7 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
     if shares is not None:
         table.add_column("weight", justify="right")
     shown = explanation.order[:CLASSES].tolist()
-    if report.truth is not None and (true := classes.index(report.truth)) not in shown:
+    if report.truth in classes and (true := classes.index(report.truth)) not in shown:
         shown.append(true)
     for place, i in enumerate(shown):
         style = (
@@ -182,7 +178,7 @@ def _carrier_table(report: ExplainReport, explanation: Explanation) -> Table:
 
 
 def _separation(report: ExplainReport, explanation: Explanation) -> tuple[str, str]:
-    """What separates the label from the runner-up, in a sentence on two lines."""
+    """What separates the label from the runner-up: one sentence on two lines."""
     classes, shares = report.gallery.classes, report.shares(explanation)
     first, second = explanation.order[:2].tolist()
     parts = []

@@ -1,16 +1,34 @@
-"""Options that more than one command has, each named once."""
+"""Options that several commands have: each is declared once, in a group that is a panel of --help.
+
+A group is a frozen dataclass whose fields are options. A command takes groups as keyword-only parameters;
+`command` makes Typer see their fields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crnr_cli.pictures.pixels import MAX_PIXELS as MAX_PIXELS
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, PRESETS, ExtractorOptions
+from crnr_cli.cli.boundary import SKIPPED
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.sources.readers import READERS
+
+if TYPE_CHECKING:
+    from crnr_cli.cli.network_options import Network
+    from crnr_cli.gallery.samples import Reading
+    from crnr_cli.recipe.base import Step
+
+GALLERY = Path("gallery.h5")
+
+_reading_option = partial(typer.Option, rich_help_panel="Reading")
+_vectors_option = partial(typer.Option, rich_help_panel="Vectors")
+_strictness_option = partial(typer.Option, rich_help_panel="Strictness")
+_output_option = partial(typer.Option, rich_help_panel="Output")
 
 
 class Axis(StrEnum):
@@ -27,136 +45,202 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE...",
-        help="Folders, pictures, .h5, .npz or .mat files, or - for a list of files on stdin.",
+        help=f"Folders, pictures, feature files ({', '.join(READERS)}), or - for a list of files on stdin.",
     ),
 ]
 GalleryPath = Annotated[
     Path, typer.Option("--gallery", "-g", envvar="CRNR_GALLERY", help="Gallery written by `crnr build`.")
 ]
-FeaturesKey = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Dataset that holds the features.", show_default="features")
+GalleryArgument = Annotated[
+    Path, typer.Argument(envvar="CRNR_GALLERY", help="Gallery written by `crnr build`.")
 ]
-LabelsKey = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Dataset that holds the labels.", show_default="labels")
-]
-Size = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WxH",
-        help="Bring pictures to this size.",
-        show_default="their own if all share one of at most 64x64, else 32x32",
-    ),
-]
-Color = Annotated[bool, typer.Option("--color", help="Use colour, not grey values.")]
-Pca = Annotated[int | None, typer.Option(min=1, metavar="K", help="Project on K principal components.")]
-Dtype = Annotated[Precision, typer.Option(help="float64 is for agreement to 1e-10.")]
-SampleAxis = Annotated[
-    Axis | None,
-    typer.Option(
-        "--samples",
-        help="Whether the samples are the rows or the columns of the features.",
-        show_default="rows; in .mat as the number of labels tells",
-    ),
-]
-NulSeparated = Annotated[bool, typer.Option("-0", "--null", help="The list on stdin is separated by NUL.")]
-MaxPixels = Annotated[int, typer.Option(min=1, help="Pictures with more pixels than this are not decoded.")]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="Cores to use.", show_default="all there are")
-]
-Dask = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS", help="Spread over a Dask cluster: tcp://scheduler:8786, or local:N processes."
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes; errors only.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first input that has to be skipped.")]
-MaxFailureRate = Annotated[
-    float, typer.Option(min=0, max=1, metavar="R", help="Stop when more than this share has to be skipped.")
-]
-AllowSkipped = Annotated[bool, typer.Option(help="Exit 0 even if some inputs were skipped.")]
 Reject = Annotated[
     float | None,
     typer.Option(
         min=0,
         max=1,
         metavar="RATE",
-        help="Label as unknown what is likely none of the classes, at this rate of false rejections.",
+        help="Label queries that are likely of no class as unknown, at this rate of false rejections.",
         show_default="never",
     ),
 ]
-
-Extractor = Annotated[
-    Path | None,
-    typer.Option(metavar="MODEL.onnx", help="Compare features that this network makes of pictures."),
-]
-Preset = Annotated[
+Dask = Annotated[
     str | None,
     typer.Option(
-        "--extractor-preset",
-        metavar="NAME",
-        help=f"How the network wants its pictures: {', '.join(PRESETS)}.",
-        show_default="imagenet, but efficientnet-lite if the model is called so",
-    ),
-]
-Crop = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="Central part of a picture that the network sees; 0 is all of it, squeezed.",
-        show_default="the preset's",
-    ),
-]
-Filter = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help=f"Resize by {', '.join(FILTERS)}.", show_default="the preset's"),
-]
-Mean = Annotated[
-    str | None,
-    typer.Option(
-        metavar="X[,Y,Z]", help="Taken from the values of 0 to 255, by channel.", show_default="the preset's"
-    ),
-]
-Std = Annotated[
-    str | None,
-    typer.Option(metavar="X[,Y,Z]", help="They are then divided by this.", show_default="the preset's"),
-]
-Channels = Annotated[
-    str | None,
-    typer.Option(metavar="ORDER", help=f"{', '.join(CHANNELS)}.", show_default="rgb, or grey if it has one"),
-]
-Layout = Annotated[
-    str | None,
-    typer.Option(metavar="ORDER", help=f"{', '.join(LAYOUTS)}.", show_default="by the model's shape"),
-]
-ModelOutput = Annotated[
-    str | None,
-    typer.Option("--extractor-output", metavar="NAME", help="Which of several outputs of the network."),
-]
-Pool = Annotated[
-    str, typer.Option(metavar="HOW", help="avg: the mean of a network's maps, where they are no vectors.")
-]
-MovedExtractor = Annotated[
-    Path | None,
-    typer.Option(
-        "--extractor",
-        metavar="MODEL.onnx",
-        help="Where the gallery's network is now.",
-        show_default="where it was, or beside the gallery",
+        metavar="ADDRESS", help="Run on a Dask cluster: tcp://scheduler:8786, or local:N for N processes."
     ),
 ]
 
-GALLERY = Path("gallery.h5")
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """How sources are read."""
+
+    features_key: Annotated[
+        str | None,
+        _reading_option(metavar="NAME", help="Dataset with the features.", show_default="features"),
+    ] = None
+    labels_key: Annotated[
+        str | None,
+        _reading_option(metavar="NAME", help="Dataset with the labels.", show_default="labels"),
+    ] = None
+    samples: Annotated[
+        Axis | None,
+        _reading_option(
+            "--samples",
+            help="Whether the samples are the rows or the columns of the features.",
+            show_default="rows; in .mat files decided by the number of labels",
+        ),
+    ] = None
+    null: Annotated[
+        bool,
+        _reading_option("-0", "--null", help="The list on stdin is separated by NUL."),
+    ] = False
+    max_pixels: Annotated[
+        int,
+        _reading_option(min=1, help="Pictures with more pixels than this are not decoded."),
+    ] = MAX_PIXELS
+    jobs: Annotated[
+        int | None,
+        _reading_option("--jobs", "-j", min=1, help="Number of cores to use.", show_default="all"),
+    ] = None
+
+    def values(self) -> dict[str, Any]:
+        """As fields of `InputOptions`."""
+        from crnr_cli.sources.base import Keys
+
+        keys = Keys(self.features_key, self.labels_key, self.samples)
+        return {
+            "keys": keys,
+            "nul_separated": self.null,
+            "max_pixels": self.max_pixels,
+            "jobs": self.jobs,
+        }
 
 
-def given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
-    """Those of these parameters that stand on the command line, by the names of their options."""
-    return {
-        f"--{name.replace('_', '-')}": context.params[name]
-        for name in names
-        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    }
+@dataclass(frozen=True, kw_only=True)
+class Vectors:
+    """How samples become vectors, besides the steps of the recipe."""
+
+    size: Annotated[
+        str | None,
+        _vectors_option(
+            metavar="WxH",
+            help="Resize pictures to this size.",
+            show_default="their own if all share one of at most 64x64, else 32x32",
+        ),
+    ] = None
+    color: Annotated[bool, _vectors_option("--color", help="Use colour instead of grey.")] = False
+    dtype: Annotated[
+        Precision,
+        _vectors_option(help="Precision of the vectors; float64 agrees with the reference to 1e-10."),
+    ] = Precision.float32
+
+    def values(self) -> dict[str, Any]:
+        """As fields of `Reading`."""
+        return {"size": parse_size(self.size), "color": self.color, "dtype": self.dtype.value}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """The steps of the recipe: one option each, named like the step in its registry."""
+
+    power: Annotated[
+        float,
+        _vectors_option(
+            metavar="P", help="Raise the absolute value of every feature to the power P, keeping its sign."
+        ),
+    ] = 1.0
+    pca: Annotated[
+        int | None,
+        _vectors_option(min=1, metavar="K", help="Project on K principal components."),
+    ] = None
+
+    def made(self) -> tuple[Step, ...]:
+        from crnr_cli.recipe.registry import make_steps
+
+        return make_steps(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedSteps:
+    """The same for `tune`: the settings to try, separated by commas."""
+
+    power: Annotated[
+        str,
+        _vectors_option(metavar="P,...", help="Powers to try; the first is preferred."),
+    ] = "1,0.5"
+    pca: Annotated[
+        str,
+        _vectors_option(
+            metavar="K,...",
+            help="Numbers of principal components to try, 0 for no PCA; the first is preferred.",
+        ),
+    ] = "0"
+
+    def parsed(self) -> dict[str, list[Any]]:
+        """The settings by the name of the step."""
+        from crnr_cli.recipe.registry import STEPS
+
+        settings: dict[str, list[Any]] = {}
+        for name, text in vars(self).items():
+            try:
+                settings[name] = [STEPS[name].parse(part) for part in text.split(",")]
+            except ValueError as e:
+                default = type(self)().__dict__[name]
+                raise typer.BadParameter(
+                    f"--{name} {text!r}: give settings separated by commas, such as {default}"
+                ) from e
+        return settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strictness:
+    """What happens when inputs cannot be used."""
+
+    strict: Annotated[
+        bool,
+        _strictness_option("--strict", help="Stop at the first input that has to be skipped."),
+    ] = False
+    max_failure_rate: Annotated[
+        float,
+        _strictness_option(
+            min=0, max=1, metavar="R", help="Stop when more than this share of the inputs has to be skipped."
+        ),
+    ] = 1.0
+    allow_skipped: Annotated[
+        bool,
+        _strictness_option("--allow-skipped", help="Exit 0 even if some inputs were skipped."),
+    ] = False
+
+    def values(self) -> dict[str, Any]:
+        """As fields of `InputOptions`."""
+        return {"max_failure_rate": 0.0 if self.strict else self.max_failure_rate}
+
+    def finish(self, skipped: int) -> None:
+        """Exit as a command does that skipped so many inputs."""
+        if skipped and not self.allow_skipped:
+            raise typer.Exit(SKIPPED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quiet:
+    quiet: Annotated[
+        bool,
+        _output_option("--quiet", "-q", help="Print no progress and no notes."),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Quiet):
+    json: Annotated[bool, _output_option("--json", help="Print the result as JSON.")] = False
+
+
+def reading(input: Input, vectors: Vectors, network: Network, **other: Any) -> Reading:
+    """How a labelled source is read, from the groups that say so."""
+    from crnr_cli.gallery.samples import Reading
+
+    return Reading(**input.values(), **vectors.values(), network=network.options(), **other)
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:
@@ -173,49 +257,5 @@ def parse_methods(text: str | None) -> list[str] | None:
         return None
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise typer.BadParameter(f"--methods {text!r}: write names with commas between, such as crnr,nrc")
+        raise typer.BadParameter(f"--methods {text!r}: give names separated by commas, such as crnr,nrc")
     return names
-
-
-def extractor_options(
-    model: Path | None,
-    *,
-    preset: str | None,
-    crop: float | None,
-    filter: str | None,
-    mean: str | None,
-    std: str | None,
-    channels: str | None,
-    layout: str | None,
-    output: str | None,
-    pool: str,
-) -> ExtractorOptions | None:
-    """What was said of an extractor, None if there is none."""
-    given = (preset, crop, filter, mean, std, channels, layout, output)
-    if model is None:
-        if pool != "none" or any(value is not None for value in given):
-            raise typer.BadParameter(
-                "how pictures are prepared for a network goes with --extractor MODEL.onnx"
-            )
-        return None
-    return ExtractorOptions(
-        model=model,
-        preset=preset,
-        crop=crop,
-        filter=filter,
-        mean=_parse_numbers("--mean", mean),
-        std=_parse_numbers("--std", std),
-        channels=channels,
-        layout=layout,
-        output=output,
-        pool=pool,
-    )
-
-
-def _parse_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as e:
-        raise typer.BadParameter(f"{option} {text}: write a number, or three with commas") from e

@@ -10,17 +10,18 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import spreading
+from crnr_cli.cli.command import command, given, names_of
 from crnr_cli.cli.console import (
-    SKIPPED,
-    boundary,
     print_json,
     print_whole,
     results_console,
     say,
+    say_left_out,
+    say_notes,
     shown_progress,
-    tell_left_out,
 )
-from crnr_cli.system.cores import use_cores
+from crnr_cli.cli.network_options import Network
+from crnr_cli.cli.options import Input, Output, Sources, Strictness, TriedSteps, Vectors
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tune import Trial, TuneReport
@@ -28,143 +29,70 @@ if TYPE_CHECKING:
 SHOWN = 10  # settings in the table
 
 
-def _numbers(option: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError as e:
-        raise typer.BadParameter(
-            f"{option} {text!r}: write numbers with commas between, such as 1,0.5"
-        ) from e
+# How samples are read; `build` has the same options.
+_READING = [name for name in names_of(Vectors, Network, Input) if name != "jobs"]
 
 
-# How samples are read, by the names of the parameters below; build has the same.
-_READING = (
-    "size", "color", "extractor", "extractor_preset", "crop", "filter", "mean", "std", "channels", "layout",
-    "extractor_output", "pool", "features_key", "labels_key", "samples", "null", "max_pixels",
-)  # fmt: skip
-
-
+@command
 def tune(
     context: typer.Context,
-    sources: options.Sources,
-    output: Annotated[
+    sources: Sources,
+    path: Annotated[
         Path | None, typer.Option("--output", "-o", help="Build a gallery with the chosen settings.")
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="Other methods to try beside crnr, at their default settings.",
+            help="Other methods to try besides crnr, at their default settings.",
             show_default="none",
         ),
     ] = None,
-    power: Annotated[
-        str, typer.Option(metavar="P,...", help="Powers to try, as of build; the first is preferred.")
-    ] = "1,0.5",
-    pca: Annotated[
-        str,
-        typer.Option(
-            metavar="K,...", help="Principal components to try, 0 for no PCA; the first is preferred."
-        ),
-    ] = "0",
-    folds: Annotated[int, typer.Option(min=2, help="Parts that are held back in turn.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="Number of parts that are held back in turn.")] = 5,
     budget: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="SECONDS", help="Try no new setting after this time.", show_default="none"
+            min=0, metavar="SECONDS", help="Start no new setting after this time.", show_default="none"
         ),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw accuracy over lam: .png, .svg or .pdf.")
     ] = None,
-    size: options.Size = None,
-    color: options.Color = False,
-    extractor: options.Extractor = None,
-    extractor_preset: options.Preset = None,
-    crop: options.Crop = None,
-    filter: options.Filter = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    channels: options.Channels = None,
-    layout: options.Layout = None,
-    extractor_output: options.ModelOutput = None,
-    pool: options.Pool = "none",
-    features_key: options.FeaturesKey = None,
-    labels_key: options.LabelsKey = None,
-    samples: options.SampleAxis = None,
-    null: options.NulSeparated = False,
-    max_pixels: options.MaxPixels = options.MAX_PIXELS,
-    jobs: options.Jobs = None,
     dask: options.Dask = None,
-    allow_skipped: options.AllowSkipped = False,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
+    *,
+    vectors: Vectors,
+    steps: TriedSteps,
+    network: Network,
+    input: Input,
+    strictness: Strictness,
+    output: Output,
 ) -> None:
-    """Find settings by cross-validation on the gallery's own samples; the paper's stay unless beaten."""
-    target_size = options.parse_size(size)
+    """Find settings by cross-validation on the gallery's own samples; the paper's are kept unless beaten."""
     names = options.parse_methods(methods)
-    powers = _numbers("--power", power)
-    components = _numbers("--pca", pca)
-    if any(count < 0 or count != int(count) for count in components):
-        raise typer.BadParameter(f"--pca {pca!r}: write whole numbers with commas between, such as 0,100,300")
-    with boundary():
-        use_cores(jobs)
-        network = options.extractor_options(
-            extractor,
-            preset=extractor_preset,
-            crop=crop,
-            filter=filter,
-            mean=mean,
-            std=std,
-            channels=channels,
-            layout=layout,
-            output=extractor_output,
-            pool=pool,
-        )
-        from crnr_cli.jobs.build import BuildOptions
-        from crnr_cli.jobs.tune import TuneOptions
-        from crnr_cli.jobs.tune import tune as run
-        from crnr_cli.sources.base import Keys
-        from crnr_cli.system.optional import require
+    reading = options.reading(input, vectors, network, **strictness.values())
+    from crnr_cli.jobs.tune import TuneOptions
+    from crnr_cli.jobs.tune import tune as run
+    from crnr_cli.system.optional import require
 
-        if plot:
-            require("report", "--plot", "matplotlib")
-            from crnr_cli.report.plots import check_picture
+    tune_options = TuneOptions(
+        reading=reading, steps=steps.parsed(), methods=names or [], folds=folds, budget=budget
+    )
+    if plot:
+        require("report", "--plot", "matplotlib")
+        from crnr_cli.report.plots import check_plot
 
-            check_picture(plot, sources)
-        with spreading(dask, quiet) as spread, shown_progress(quiet) as progress:
-            report = run(
-                sources,
-                TuneOptions(
-                    build=BuildOptions(
-                        size=target_size,
-                        color=color,
-                        max_pixels=max_pixels,
-                        keys=Keys(features_key, labels_key, samples),
-                        nul_separated=null,
-                        jobs=jobs,
-                        extractor=network,
-                    ),
-                    powers=powers,
-                    pcas=[int(count) or None for count in components],
-                    methods=names or [],
-                    folds=folds,
-                    budget=budget,
-                ),
-                output,
-                progress,
-                spread,
-            )
-        if plot:
-            _draw(report, plot)
-        if json:
-            print_json(_record(report))
-        else:
-            _show(report)
-        if not quiet:
-            _tell(report, output, _same_reading(context, sources))
-        if report.built and report.built.skipped and not allow_skipped:
-            raise typer.Exit(SKIPPED)
+        check_plot(plot, sources)
+    with spreading(dask, output.quiet) as spread, shown_progress(output.quiet) as progress:
+        report = run(sources, tune_options, path, progress, spread)
+    if plot:
+        _draw(report, plot)
+    if output.json:
+        print_json(_record(report))
+    else:
+        _show(report)
+    if not output.quiet:
+        _explain_choice(report, path, _same_reading(context, sources))
+    strictness.finish(report.skipped)
 
 
 def _record(report: TuneReport) -> dict[str, Any]:
@@ -201,7 +129,7 @@ def _show(report: TuneReport) -> None:
             shown.append(trial)
     rows = [trial.setting.parameters() for trial in shown]
     names = list({name: None for row in rows for name in row})
-    # What is the same in all rows is not worth a column, but for the settings that people set.
+    # Hide columns with one value, except lam, mu and iterations.
     columns = [
         name
         for name in names
@@ -231,7 +159,7 @@ def _show(report: TuneReport) -> None:
         )
     console = results_console()
     console.print(
-        f"{len(report.paper.right)} samples, each labelled by the others in {report.folds} folds; "
+        f"{len(report.paper.right)} samples, each labelled by the others, in {report.folds} folds; "
         f"best of {len(report.trials)} settings"
     )
     print_whole(console, table)
@@ -242,55 +170,58 @@ def _shown(value: object) -> str:
 
 
 def _same_reading(context: typer.Context, sources: list[str]) -> str:
-    """The sources, and how they were to be read, as on the command line."""
+    """The sources, and the options for reading them, as on the command line."""
     words = list(sources)
-    for option, value in options.given(context, _READING).items():
+    for option, value in given(context, _READING).items():
         words += [option] if value is True else [option, str(value)]
     return shlex.join(words)
 
 
-def _tell(report: TuneReport, output: Path | None, reading: str) -> None:
-    tell_left_out([(left.name, str(left.error)) for left in report.left_out])
-    for note in report.notes:
-        say(f"note: {note}")
+def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None:
+    say_left_out(report.left_out)
+    say_notes(report.notes)
     if report.untried:
-        say(f"note: the budget ended with {report.untried} settings untried", style="yellow")
+        say(f"note: the time budget ended before {report.untried} settings were tried", style="yellow")
     if report.chosen is report.paper:
         say("no setting beats the paper's by more than one standard error: keep it")
     else:
         say("chosen: the fewest changes from the paper's within one standard error of the best")
     settings = report.chosen.setting.parameters()
     flags = " ".join(f"--{name} {_shown(value)}" for name, value in settings.items() if value is not None)
-    if output and report.built:
-        say(f"{output}: built with {flags}; {report.seconds:.1f} s")
+    if path and report.built:
+        say(f"{path}: built with {flags}; {report.seconds:.1f} s")
     else:
         say(f"to build with it: crnr build {reading} {flags}")
 
 
 def _draw(report: TuneReport, path: Path) -> None:
-    """Accuracy over lam for every mu, all else as chosen."""
+    """Accuracy over lam for every mu, everything else as chosen."""
     from crnr_cli.jobs.tune import LAMS, MUS
     from crnr_cli.report.plots import save, sensitivity
 
-    # Where another method won, the picture is of crnr at the paper's setting.
+    # If another method won, the plot shows crnr at the paper's setting.
     chosen = report.chosen if report.chosen.setting.method.name == "crnr" else report.paper
-    fixed = {name: chosen.setting.parameters()[name] for name in ("method", "iterations", "power", "pca")}
     accuracy: dict[tuple[float, float], float] = {}
     for trial in report.trials:
         settings = trial.setting.parameters()
-        if all(settings.get(name) == value for name, value in fixed.items()):
+        if _fixed(trial) == _fixed(chosen):
             accuracy[settings["lam"], settings["mu"]] = trial.accuracy
     lines = {f"mu {mu:g}": [accuracy.get((lam, mu)) for lam in LAMS] for mu in MUS}
-    paper = {name: report.paper.setting.parameters()[name] for name in fixed}
-    elsewhere = "" if paper == fixed else f", with {_fixed(paper)}"  # on none of the lines
+    on_a_line = _fixed(report.paper) == _fixed(chosen)
+    elsewhere = "" if on_a_line else f", with {_shown_fixed(report.paper)}"
     marked = {
         name: (trial.setting.parameters()["lam"], trial.accuracy)
         for name, trial in ((f"the paper's setting{elsewhere}", report.paper), ("chosen", chosen))
     }
-    title = f"{_fixed(fixed)}; {len(report.paper.right)} samples held back in turn"
+    title = f"{_shown_fixed(chosen)}; {len(report.paper.right)} samples held back in turn"
     save(sensitivity(LAMS, lines, marked, title), path)
 
 
-def _fixed(settings: dict[str, Any]) -> str:
-    pca = "" if settings["pca"] is None else f", PCA {settings['pca']}"
-    return f"{settings['iterations']} iterations, power {settings['power']:g}{pca}"
+def _fixed(trial: Trial) -> dict[str, Any]:
+    """The settings that are the same all over the plot."""
+    return {name: value for name, value in trial.setting.parameters().items() if name not in ("lam", "mu")}
+
+
+def _shown_fixed(trial: Trial) -> str:
+    steps = trial.setting.describe()
+    return f"{trial.setting.parameters()['iterations']} iterations" + (f", {steps}" if steps else "")

@@ -1,4 +1,4 @@
-"""A Dask cluster: pieces of work go to its workers, and their results come back in order."""
+"""A Dask cluster: pieces of work go to its workers, and the results come back in order."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from crnr_cli.errors import CrnrError, DataError, UsageError
 from crnr_cli.system.optional import require
 from crnr_cli.system.spread import Item, Result, Shared
 
-TASKS_A_THREAD = 4  # waiting or at work, for each thread of the cluster: none is idle, and memory is bounded
+TASKS_PER_THREAD = 4  # queued or running: no thread of the cluster is idle, and memory is bounded
 SECONDS_TO_CONNECT = 20
-_INSTALL = "install crnr-cli on every machine of the cluster, with the extra dask and those in use here"
+_INSTALL = "install crnr-cli on every machine of the cluster, with the extra dask and the extras used here"
 
 
 class Cluster:
-    """Does pieces of work by the workers of a cluster; what a dead worker had is done by another."""
+    """Gives work to the workers of a cluster; if one dies, another does its work."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
     @property
     def dashboard(self) -> str:
-        """The address of a page that shows what the cluster does."""
+        """The address of a page that shows what the cluster is doing."""
         return str(self._client.dashboard_link or "")
 
     @property
@@ -42,18 +42,18 @@ class Cluster:
     def spread(
         self, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """A `Spread`. What is shared goes to every worker once, before the first item."""
-        with _told():
+        """A `Spread`. What is shared is sent to every worker once, before the first item."""
+        with _explained():
             (everywhere,) = self._client.scatter([shared], broadcast=True, hash=False)
         yield from self.in_order(work, everywhere, items)
 
     def in_order(
         self, work: Callable[[Shared, Item], Result], shared: Any, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """Each item with its result. What is shared is sent with every item, if it was not scattered."""
+        """Each item with its result. What is shared is sent with every item, unless it was scattered."""
         coming = iter(items)
         waiting: deque[tuple[Item, Any]] = deque()
-        most = TASKS_A_THREAD * self.n_threads
+        most = TASKS_PER_THREAD * self.n_threads
         try:
             while True:
                 for item in islice(coming, most - len(waiting)):
@@ -62,7 +62,7 @@ class Cluster:
                 if not waiting:
                     return
                 item, task = waiting.popleft()
-                with _told():
+                with _explained():
                     result: Result = task.result()
                 yield item, result
         finally:
@@ -76,7 +76,7 @@ def connected(where: str) -> Iterator[Cluster]:
     require("dask", "--dask", "distributed")
     from distributed import Client, LocalCluster
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an exception
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors come as exceptions
     with contextlib.ExitStack() as stack:
         address: Any = where
         if where.startswith("local:"):
@@ -105,8 +105,8 @@ def connected(where: str) -> Iterator[Cluster]:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """What goes wrong with a cluster, in words that name the remedy."""
+def _explained() -> Iterator[None]:
+    """Turn what goes wrong with a cluster into errors that name the remedy."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
 
@@ -114,22 +114,22 @@ def _told() -> Iterator[None]:
         yield
     except KilledWorker as e:
         raise DataError(
-            "workers died again and again on the same work; see their logs; often memory is short"
+            "workers died repeatedly on the same work; see their logs; often the memory is too small"
         ) from e
     except (FutureCancelledError, OSError) as e:
         raise DataError(
-            f"the cluster is lost ({_first_line(e)}); start it and the command again; "
-            "classify goes on with --resume"
+            f"the connection to the cluster was lost ({_first_line(e)}); start both again; "
+            "classify continues with --resume"
         ) from e
     except ImportError as e:
         raise DataError(f"a worker lacks a package ({_first_line(e)}); {_INSTALL}") from e
 
 
 def _refuse_others(client: Any) -> None:
-    """Machines without crnr, or with another version. A worker that is sent what it cannot load dies of it,
-    and says nothing."""
+    """Refuse machines without crnr, or with another version: a worker that receives what it cannot load dies
+    without a message."""
 
-    def version() -> str:  # not of a module, so that it is sent whole and can be asked anywhere
+    def version() -> str:  # local, so that its code is sent: a worker without crnr can run it
         from crnr_cli import __version__
 
         return __version__
@@ -142,24 +142,26 @@ def _refuse_others(client: Any) -> None:
     for machine, found in machines.items():
         if isinstance(found, ImportError):
             raise DataError(f"{machine}: has no crnr ({found}); {_INSTALL}")
-        if isinstance(found, str):  # otherwise it is gone, and others do its work
+        if isinstance(found, str):  # otherwise the worker is gone, and others do its work
             _refuse_other(machine, found, __version__)
 
 
 def _refuse_other(machine: str, found: str, started: str) -> None:
     if found != started:
-        raise DataError(f"{machine}: has crnr {found}, and {started} was started; install the same on all")
+        raise DataError(
+            f"{machine}: has crnr {found}, but this is {started}; install the same version everywhere"
+        )
 
 
 def _run(version: str, work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
-    """Runs on a worker, and says which one it was that failed."""
+    """Runs on a worker; errors name the worker."""
     from distributed import get_worker
 
     machine = f"worker {get_worker().address}"
-    _refuse_other(machine, __version__, version)  # it may have come after the others were asked
+    _refuse_other(machine, __version__, version)  # it may have joined after the others were checked
     try:
         return work(shared, item)
-    except UsageError:  # wrong on any machine
+    except UsageError:  # wrong on every machine
         raise
     except CrnrError as e:
         raise DataError(f"{machine}: {e}") from e

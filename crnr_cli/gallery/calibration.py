@@ -1,8 +1,8 @@
 """When to say "none of these": a threshold learnt from samples that are left out of the gallery.
 
-What is judged is the ratio of the best class's residual to the mean of the others', as 1 less that ratio:
-how far the best class stands out. A query of no class is explained about as badly by all of them. (The
-ratio to the second best, which the margin is made of, tells two like classes apart rather than a stranger.)
+The criterion is 1 minus the ratio of the best class's residual to the mean of the others: how far the best
+class stands out. A query of no class is explained about equally badly by all of them. (The margin compares
+with the second best only; it separates two similar classes, but does not reveal a stranger.)
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from crnr_cli.methods import Method, Samples
 from crnr_cli.methods.folds import Fold, stratified_folds
 from crnr_cli.results.decision import standout
 
-FOLDS = 20  # many, so that the gallery that answers is nearly whole: 5 parts rejected up to half too many
-ENOUGH = 1000  # left-out samples: the rate is then known to within a percent or so
+FOLDS = 20  # many, so that the answering gallery is nearly whole: with 5, up to half too many were rejected
+ENOUGH = 1000  # left-out samples: then the rate is known to about one percent
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How far its best class stood out for samples that were answered without themselves in the gallery."""
+    """How far the best class stood out for samples that were classified without themselves in the gallery."""
 
     standouts: Array  # ascending
-    origin: str  # how they came about, for people
+    origin: str  # how they were obtained, for people
 
     def least_standout(self, rate: float) -> float:
         """Queries of the gallery's classes fall below it with a chance of at most `rate`.
@@ -45,8 +45,8 @@ class Calibration:
 
 
 def calibrate(samples: Samples, method: Method) -> Calibration:
-    """Leave out a part of every class, answer it by the rest, and so on until there are enough answers."""
-    class_index = np.repeat(np.arange(samples.n_classes), np.diff(samples.edges))
+    """Leave out a part of every class and classify it by the rest, until there are enough answers."""
+    class_index = samples.class_index
     count = max(FOLDS, -(-len(class_index) // ENOUGH))
     fold_of = stratified_folds(class_index, count)
     found: list[Array] = []
@@ -58,7 +58,7 @@ def calibrate(samples: Samples, method: Method) -> Calibration:
         if sum(map(len, found)) >= ENOUGH:
             break
     if not found:
-        raise DataError("every class has one sample: none can be left out to learn when to reject")
+        raise DataError("every class has only one sample: none can be left out to learn when to reject")
     answered = np.sort(np.concatenate(found))
-    origin = f"{len(answered)} gallery samples, answered with 1/{count} of the gallery left out at a time"
+    origin = f"{len(answered)} gallery samples, classified with 1/{count} of the gallery left out at a time"
     return Calibration(answered, origin)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.hdf5_output import written_hdf5
 from crnr_cli.methods import METHODS, Samples, make_method
-from crnr_cli.recipe.network_settings import Extraction
+from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
@@ -34,7 +33,7 @@ _MAX_DEPTH = 2
 
 @dataclass(frozen=True)
 class _Content:
-    """A file's arrays and attributes by path; what the checksum covers."""
+    """A file's arrays and attributes by path: what the checksum covers."""
 
     arrays: dict[str, Array]
     attributes: dict[str, dict[str, Any]]
@@ -56,15 +55,14 @@ def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
 
 
 def save_gallery(gallery: Gallery, path: Path) -> None:
-    """Write to a path that is not a gallery yet; `files.replacing` makes it appear at once."""
+    """Write to a partial file; `files.replacing` puts it in place."""
     if path.exists() and not path.is_file():
-        raise OutputError(f"{path}: not a regular file, which a gallery has to be")
-    if not _answers(gallery):  # it would not load, and may be about to replace one that does
-        about = describe(gallery)
-        given = ", ".join(f"{name} {value}" for name, value in about["parameters"].items())
+        raise OutputError(f"{path}: not a regular file; a gallery can only be written to one")
+    if not _gives_residuals(gallery):  # it would not load, and may be about to replace one that does
+        given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
-            f"{about['method']} gives no finite answer in {about['dtype']} with {given}; "
-            "take less extreme parameters, or float64"
+            f"{gallery.method.name} gives no finite answer in {gallery.dtype} with {given}; "
+            "choose less extreme parameters, or float64"
         )
     content = _to_content(gallery)
     content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
@@ -76,11 +74,11 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
 
 
 def load_gallery(path: Path) -> Gallery:
-    """Read and check a whole gallery; anything wrong with it is a GalleryError that names the file."""
-    if not os.path.exists(path):  # noqa: PTH110, which is False too where we may not look
+    """Read and check a whole gallery; whatever is wrong with it is a GalleryError that names the file."""
+    if not os.path.exists(path):  # noqa: PTH110, which raises where access is denied
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
     if not path.is_file():
-        raise GalleryError(f"{path}: not a regular file; name a gallery that `crnr build` wrote")
+        raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
     content = _read(path)
     root = content.attributes["/"]
     stored, actual = root.get("sha256"), content.sha256()
@@ -88,71 +86,53 @@ def load_gallery(path: Path) -> Gallery:
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
         gallery = replace(_from_content(content, path.parent), sha256=actual)
-        if not _answers(gallery):
+        if not _gives_residuals(gallery):
             raise ValueError("its state gives no answer")
         return gallery
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
 
-def _answers(gallery: Gallery) -> bool:
-    """Ask for one answer: it shows whether the method's state fits the samples, whatever the method is."""
+def _gives_residuals(gallery: Gallery) -> bool:
+    """Classify one sample: this shows whether the state matches the samples, whatever the method."""
     with np.errstate(all="ignore"):
         residuals = gallery.residuals(gallery.samples.vectors[:1])
     return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
 
 
 def _to_content(gallery: Gallery) -> _Content:
-    recipe = gallery.recipe
-    width, height = recipe.size or (0, 0)
     classes = _to_bytes(gallery.classes)
     if len(set(classes.tolist())) < len(classes):  # such as 3 and "3", or names that end in NUL
-        raise DataError("two classes would have the same name in the gallery; give them names that differ")
+        raise DataError("two classes would have the same name in the gallery; give them different names")
+    recipe = gallery.recipe.stored()
     arrays = {
         "samples/vectors": gallery.samples.vectors,
-        "samples/class": np.repeat(
-            np.arange(gallery.samples.n_classes, dtype=np.int32), np.diff(gallery.samples.edges)
-        ),
+        "samples/class": gallery.samples.class_index.astype(np.int32),
         "samples/names": _to_bytes(gallery.names),
         "samples/sha256": _to_bytes(gallery.hashes),
         "classes/names": classes,
+        **{f"recipe/{key}": array for key, array in recipe.arrays.items()},
         **{f"state/{key}": array for key, array in gallery.state.items()},
     }
     if gallery.stamps:
         arrays["samples/size"] = np.array([stamp.size for stamp in gallery.stamps], dtype=np.int64)
         arrays["samples/mtime_ns"] = np.array([stamp.mtime_ns for stamp in gallery.stamps], dtype=np.int64)
-    if recipe.pca is not None:
-        arrays["recipe/pca"] = recipe.pca
-    parameters = {
-        key: np.bytes_(value) if isinstance(value, str) else value
-        for key, value in asdict(gallery.method).items()  # type: ignore[call-overload]
-    }
     root = {
-        "format": np.bytes_(FORMAT),
-        "version": VERSION,
-        "crnr_version": np.bytes_(gallery.crnr_version),
-        "method": np.bytes_(gallery.method.name),
-        **parameters,
+        "format": FORMAT,
+        "version": gallery.recipe.since_version,
+        "crnr_version": gallery.crnr_version,
+        "method": gallery.method.name,
+        **gallery.parameters,
     }
-    about = {
-        "kind": np.bytes_(recipe.kind),
-        "n_inputs": recipe.n_inputs,
-        "width": width,
-        "height": height,
-        "color": recipe.color,
-        "power": recipe.power,
-    }
-    if recipe.extraction:
-        about["extractor"] = np.bytes_(recipe.extraction.to_json())
-    attributes: dict[str, dict[str, Any]] = {"/": root, "recipe": about}
+    attributes = {"/": root, "recipe": recipe.attributes}
     if gallery.calibration:
         arrays["calibration/standouts"] = gallery.calibration.standouts
-        attributes["calibration"] = {"origin": np.bytes_(gallery.calibration.origin)}
-    return _Content(arrays, attributes)
+        attributes["calibration"] = {"origin": gallery.calibration.origin}
+    return _Content(arrays, {group: _to_attributes(values) for group, values in attributes.items()})
 
 
 def _from_content(content: _Content, folder: Path) -> Gallery:
-    arrays, root, about = content.arrays, content.attributes["/"], content.attributes["recipe"]
+    arrays, root = content.arrays, content.attributes["/"]
     name = root["method"].decode()
     known = METHODS[name].parameter_names() if name in METHODS else ()
     method = make_method(name, {key: _plain(root[key]) for key in known})
@@ -161,28 +141,21 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
     if len(set(classes)) < len(classes):
         raise ValueError("two classes have the same name")
     if sorted(set(class_index.tolist())) != list(range(len(classes))):
-        raise ValueError("samples and classes do not fit together")
-    kind = about["kind"].decode()
-    if kind not in ("pictures", "features"):
-        raise ValueError(f"samples are of an unknown kind, {kind}")
+        raise ValueError("samples and classes do not match")
     gallery = Gallery(
         samples=Samples.of(arrays["samples/vectors"], class_index),
         names=_to_texts(arrays["samples/names"]),
         hashes=_to_texts(arrays["samples/sha256"]),
         classes=classes,
-        recipe=Recipe(
-            kind="pictures" if kind == "pictures" else "features",
-            n_inputs=int(about["n_inputs"]),
-            size=(int(about["width"]), int(about["height"])) if about["width"] else None,
-            color=bool(about["color"]),
-            pca=arrays.get("recipe/pca"),
-            extraction=Extraction.from_json(about["extractor"].decode(), folder)
-            if "extractor" in about
-            else None,
-            power=float(about.get("power", 1.0)),
+        recipe=Recipe.restored(
+            Stored(
+                {key: _plain(value) for key, value in content.attributes["recipe"].items()},
+                _below("recipe/", arrays),
+                folder,
+            )
         ),
         method=method,
-        state={path.removeprefix("state/"): a for path, a in arrays.items() if path.startswith("state/")},
+        state=_below("state/", arrays),
         crnr_version=root["crnr_version"].decode(),
         calibration=_calibration(content),
         stamps=_stamps(arrays),
@@ -194,10 +167,19 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
         not len(gallery.names) == len(gallery.hashes) == len(class_index) == n
         or len(gallery.stamps) not in (0, n)
         or gallery.recipe.n_outputs != d
-        or (gallery.recipe.extraction and gallery.recipe.extraction.n_outputs != gallery.recipe.n_inputs)
     ):
         raise ValueError("its parts are of different sizes")
     return gallery
+
+
+def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
+    """The arrays of a group, by their names in it."""
+    return {path.removeprefix(group): array for path, array in arrays.items() if path.startswith(group)}
+
+
+def _to_attributes(values: dict[str, Any]) -> dict[str, Any]:
+    """HDF5 attributes for plain values: text as bytes of a fixed length."""
+    return {key: np.bytes_(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
 def _calibration(content: _Content) -> Calibration | None:
@@ -205,7 +187,7 @@ def _calibration(content: _Content) -> Calibration | None:
     if values is None:
         return None
     if values.ndim != 1 or values.dtype.kind != "f" or not len(values) or not np.all(np.diff(values) >= 0):
-        raise ValueError("its calibration is not a list of ascending numbers")
+        raise ValueError("its calibration is not an ascending list of numbers")
     return Calibration(values, content.attributes["calibration"]["origin"].decode())
 
 
@@ -217,7 +199,7 @@ def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
 
 
 def _read(path: Path) -> _Content:
-    """Everything in the file, after a look at all that it declares; nothing is followed before that."""
+    """Everything in the file, after checking all that it declares; nothing is followed before that."""
     try:
         if not h5py.is_hdf5(path):
             raise GalleryError(f"{path}: not a crnr gallery")
@@ -227,7 +209,7 @@ def _read(path: Path) -> _Content:
                 raise GalleryError(f"{path}: not a crnr gallery")
             if not isinstance(version, np.integer) or version > VERSION:
                 raise GalleryError(
-                    f"{path}: gallery format {version}, and this crnr ({__version__}) reads up to {VERSION}; "
+                    f"{path}: gallery format {version}, but this crnr ({__version__}) reads up to {VERSION}; "
                     "please upgrade crnr"
                 )
             size = path.stat().st_size
@@ -240,12 +222,12 @@ def _read(path: Path) -> _Content:
             return content
     except CrnrError as e:
         raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
-    except Exception as e:  # HDF5 may fail with any exception on a file that is damaged or made to hurt
+    except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
         raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
 
 
 def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) -> int:
-    """Note attributes and (still unread) datasets; returns what is left of the file's size."""
+    """Collect attributes and (still unread) datasets; returns what is left of the file's size."""
     values = {key: scalar_attribute(group, key) for key in group.attrs}
     if None in values.values():
         raise GalleryError("an attribute is not one plain value")
@@ -255,7 +237,7 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) 
     for name in group:
         where = name if path == "/" else f"{path}/{name}"
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise GalleryError(f"{where} is a link to elsewhere")
+            raise GalleryError(f"{where} is a link")
         item = group[name]
         if isinstance(item, h5py.Dataset):
             budget -= _checked_size(item, where)
@@ -265,14 +247,14 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) 
         elif isinstance(item, h5py.Group) and depth < _MAX_DEPTH:
             budget = _collect(item, where, depth + 1, budget, content)
         else:
-            raise GalleryError(f"{where} has no place in a gallery")
+            raise GalleryError(f"{where} does not belong in a gallery")
     return budget
 
 
 def _checked_size(dataset: Any, where: str) -> int:
     plain = dataset.id.get_create_plist()
     if plain.get_layout() != h5py.h5d.CONTIGUOUS or plain.get_nfilters() or plain.get_external_count():
-        raise GalleryError(f"{where} is not stored plainly")
+        raise GalleryError(f"{where} is not stored as plain data")
     if dataset.dtype.kind not in "fiuS" or dataset.dtype.hasobject:
         raise GalleryError(f"{where} is of type {dataset.dtype}")
     size: int = math.prod(dataset.shape) * dataset.dtype.itemsize
@@ -297,33 +279,3 @@ def _to_bytes(texts: list[str]) -> Array:
 
 def _to_texts(array: Array) -> list[str]:
     return [os.fsdecode(value) for value in array.tolist()]
-
-
-def _described(extraction: Extraction | None) -> dict[str, Any] | None:
-    return None if extraction is None else json.loads(extraction.to_json())
-
-
-def describe(gallery: Gallery) -> dict[str, Any]:
-    """What is in a gallery and how it was made, as plain values."""
-    recipe = gallery.recipe
-    counts = np.diff(gallery.samples.edges).tolist()
-    return {
-        "format_version": VERSION,
-        "crnr_version": gallery.crnr_version,
-        "n_classes": len(gallery.classes),
-        "n_samples": len(gallery.names),
-        "dimension": int(gallery.samples.vectors.shape[1]),
-        "dtype": gallery.dtype,
-        "method": gallery.method.name,
-        "parameters": asdict(gallery.method),  # type: ignore[call-overload]
-        "factor": gallery.factor,
-        "made_from": recipe.kind,
-        "n_inputs": recipe.n_inputs,
-        "size": list(recipe.size) if recipe.size else None,
-        "color": recipe.color,
-        "extractor": _described(recipe.extraction),
-        "power": recipe.power,
-        "pca": None if recipe.pca is None else int(recipe.pca.shape[1]),
-        "calibration": gallery.calibration.origin if gallery.calibration else None,
-        "classes": dict(zip(gallery.classes, counts, strict=True)),
-    }

@@ -1,8 +1,11 @@
-"""The gallery in memory."""
+"""The gallery in memory: labelled unit vectors, the recipe that made them, and a fitted method."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
@@ -13,7 +16,7 @@ from crnr_cli.recipe.recipe import Recipe
 
 @dataclass(frozen=True)
 class Gallery:
-    """All that classify needs. The pictures it was made from may be gone."""
+    """Everything that classify needs. The pictures it was made from may be gone."""
 
     samples: Samples
     names: list[str]  # of the samples: paths, or file#row
@@ -23,7 +26,7 @@ class Gallery:
     method: Method
     state: State
     crnr_version: str = __version__
-    calibration: Calibration | None = None  # for telling what is none of the classes
+    calibration: Calibration | None = None  # for recognising queries of no class
     stamps: list[Stamp] = field(default_factory=list)  # of the samples' files; empty if unknown
     sha256: str = ""  # of the file it was loaded from
 
@@ -33,11 +36,35 @@ class Gallery:
 
     @property
     def factor(self) -> str | None:
-        """How the method's state is held, where there is a choice."""
+        """The form of the method's factor, where there is a choice."""
         if "H" in self.state:
             return "dense"
         return "low-rank" if "E" in self.state else None
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Those of the method."""
+        return asdict(self.method)  # type: ignore[call-overload, no-any-return]
+
     def residuals(self, vectors: Array) -> Array:
         """(m, K) for m unit rows."""
         return self.method.residuals(self.samples, self.state, vectors)
+
+
+def describe(gallery: Gallery) -> dict[str, Any]:
+    """What is in a gallery and how it was made, as plain values."""
+    counts = np.diff(gallery.samples.edges).tolist()
+    return {
+        "format_version": gallery.recipe.since_version,
+        "crnr_version": gallery.crnr_version,
+        "n_classes": len(gallery.classes),
+        "n_samples": len(gallery.names),
+        "dimension": int(gallery.samples.vectors.shape[1]),
+        "dtype": gallery.dtype,
+        "method": gallery.method.name,
+        "parameters": gallery.parameters,
+        "factor": gallery.factor,
+        **gallery.recipe.facts(),
+        "calibration": gallery.calibration.origin if gallery.calibration else None,
+        "classes": dict(zip(gallery.classes, counts, strict=True)),
+    }

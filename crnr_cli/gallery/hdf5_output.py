@@ -1,4 +1,4 @@
-"""HDF5 on a disk that may fail."""
+"""Writing HDF5 to a disk that may fail."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import h5py
 
 @contextmanager
 def written_hdf5(path: Path) -> Iterator[Any]:
-    """A new HDF5 file to fill. A disk that is full or fails raises OSError, and nothing else comes of it.
+    """A new HDF5 file to fill. A full or failing disk raises OSError, and has no other effect.
 
-    HDF5 itself does not survive a failed write: it tries again at every close, up to the end of the process.
-    So it is told that all went well, and the error is raised when it is done.
+    HDF5 itself does not survive a failed write: it tries again at every close, until the process ends. So
+    HDF5 is made to believe that every write succeeded, and the error is raised when it has finished.
     """
     # Unbuffered: with a buffer, a seek would write, and could fail.
     with path.open("wb+", buffering=0) as file:
-        patient = _Patient(file)
+        forgiving = _ForgivingFile(file)
         try:
-            with h5py.File(patient, "w") as content:
+            with h5py.File(forgiving, "w") as content:
                 yield content
         except Exception as e:
-            raise patient.error or e from e
-    if patient.error is not None:
-        raise patient.error
+            raise forgiving.error or e from e
+    if forgiving.error is not None:
+        raise forgiving.error
 
 
-class _Patient:
-    """A file that never fails to be written, and remembers the first time it did."""
+class _ForgivingFile:
+    """A file whose writes never raise: HDF5 cannot survive that. The first error is kept for the caller."""
 
     def __init__(self, file: RawIOBase) -> None:
         self._file = file
@@ -47,7 +47,7 @@ class _Patient:
         return size
 
     def flush(self) -> None:
-        """Nothing waits to be written."""
+        """Nothing is buffered."""
 
     def _write_all(self, data: memoryview) -> None:
         while data:

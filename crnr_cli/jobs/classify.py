@@ -1,66 +1,46 @@
-"""Classify: a source becomes a stream of answers, and these a CSV."""
+"""Classify: a source becomes a stream of answers, and these become a CSV."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from crnr_cli import __version__
-from crnr_cli.errors import DataError, GalleryError, OutputError, SampleError, UsageError
-from crnr_cli.gallery.calibration import calibrate
-from crnr_cli.gallery.file import load_gallery
+from crnr_cli.errors import DataError, OutputError, UsageError
+from crnr_cli.gallery.answer import (
+    Answering,
+    QueryOptions,
+    answering,
+    load_for,
+    open_queries,
+    queries_per_batch,
+)
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.recipe.network import BATCH as EXTRACTOR_BATCH
-from crnr_cli.recipe.network import Extractor
-from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.results.decision import Answers, Prediction
+from crnr_cli.results.decision import Prediction
 from crnr_cli.results.journal import Done, Identity, Partial, resumable
 from crnr_cli.results.table import CsvWriter
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.folders import Features, Pictures, Source, fingerprint, is_unclaimed, open_source
-from crnr_cli.sources.loading import RawBatch, raw_batches
-from crnr_cli.system.cores import available_cores, side_by_side, threads_a_product
+from crnr_cli.sources.base import Source
+from crnr_cli.sources.folders import is_bystander
+from crnr_cli.sources.listing import fingerprint
 from crnr_cli.system.files import check_output, is_replaceable
-from crnr_cli.system.memory import free_bytes
 
-ARRAYS_A_BATCH = 5  # as large as the codes of a batch, held while it is coded
-MOST_FAILURES = 10  # told one by one; the CSV has them all
-
-
-@dataclass(frozen=True)
-class QueryOptions:
-    keys: Keys = field(default_factory=Keys)
-    nul_separated: bool = False
-    max_pixels: int = MAX_PIXELS
-    jobs: int | None = None
-    reject: float | None = None  # say unknown, at this rate of false rejections
-    top: int | None = None  # write only so many best classes, not the residuals of all
-    extractor: Path | None = None  # where the gallery's model is now
-    max_failure_rate: float = 1.0  # stop when more than this share of the inputs is without an answer
-
-
-# The answers to all queries of a source, in order, from a batch of this number on.
-Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[Answers]]
+MAX_FAILURES = 10  # kept for the report; the CSV has them all
 
 
 @dataclass(frozen=True)
 class ClassifyReport:
     n_queries: int
     resumed_after: int  # queries answered by an earlier run
-    statuses: Counter[str]  # how many queries ended how
+    statuses: Counter[str]  # how many queries ended with each status
     skipped: int  # without an answer, though they were meant to have one
     ignored: int  # system files passed over
-    failures: list[tuple[str, str]]  # queries of this run without an answer, and why; the first of them
-    rejection: str | None = None  # when a query was said to be unknown
+    failures: list[tuple[str, str]]  # the first queries of this run without an answer, and why
+    rejection: str | None = None  # the rule by which queries were labelled as unknown
 
 
 def classify(
@@ -73,12 +53,12 @@ def classify(
     resume: bool = False,
     answered_by: Answering | None = None,
 ) -> ClassifyReport:
-    """Write the CSV to a path, where it appears whole, or to an open stream as it comes.
+    """Write the CSV to a path, where it appears whole, or to an open stream as it is produced.
 
-    With a path, the answers so far are kept if the run is stopped, and `resume` goes on from there.
-    `answered_by` does the work elsewhere than in this process.
+    With a path, the answers so far are kept if the run is stopped, and `resume` continues from there.
+    `answered_by` says who does the work; the default is this process.
     """
-    answered_by = answered_by or answer
+    answered_by = answered_by or answering(DecoderPool(options.jobs))
     if isinstance(output, Path):
         _check_place(output, names, gallery_path)
     if resume and not (isinstance(output, Path) and is_replaceable(output)):
@@ -94,87 +74,8 @@ def classify(
         return _write(gallery, source, partial, options, progress, answered_by)
 
 
-def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
-    """The gallery, calibrated if queries are to be rejected and its file does not say when."""
-    gallery = load_gallery(gallery_path)
-    if options.extractor is not None:
-        gallery = with_extractor_at(options.extractor, gallery, gallery_path)
-    if options.reject is None or gallery.calibration:
-        return gallery
-    return replace(gallery, calibration=calibrate(gallery.samples, gallery.method))
-
-
-def with_extractor_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
-    how = gallery.recipe.extraction
-    if how is None:
-        raise UsageError(f"--extractor: {gallery_path} was built without one")
-    return replace(gallery, recipe=replace(gallery.recipe, extraction=how.found_at(model)))
-
-
-def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) -> Source:
-    """List the queries and refuse, before any work, those the gallery cannot answer."""
-    if len(gallery.classes) < 2:
-        raise GalleryError(f"the gallery has one class, {gallery.classes[0]}: every answer would be the same")
-    source = open_source(names, options.keys, nul_separated=options.nul_separated)
-    refuse_misfit(source, gallery.recipe)
-    if gallery.recipe.extraction:  # a model that is lost or another one is told of before anything is written
-        Extractor(gallery.recipe.extraction, options.jobs or available_cores())
-    return source
-
-
-def refuse_misfit(source: Source, recipe: Recipe) -> None:
-    """Queries, and samples to add, must be of the kind and the dimension that the gallery was built from."""
-    kind = "features" if isinstance(source, Features) else "pictures"
-    if kind != recipe.kind:
-        raise DataError(f"the gallery was built from {recipe.kind}, and these are {kind}")
-    if isinstance(source, Features) and source.n_features != recipe.n_inputs:
-        raise DataError(
-            f"{source.files[0].path}: {source.n_features} features a sample, and the gallery was built from "
-            f"{recipe.n_inputs}; use the same features for both"
-        )
-
-
-def answer(
-    gallery: Gallery, source: Source, options: QueryOptions, progress: Progress = silent, first: int = 0
-) -> Iterator[Answers]:
-    """The answers to all queries, in fixed batches of the listing, from the `first` batch on."""
-    form = gallery.recipe.form(options.max_pixels)
-    jobs = options.jobs or available_cores()
-    named_as = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
-    standout = least_standout(gallery, options)
-
-    def answered(batch: RawBatch) -> tuple[Answers, int]:
-        vectors, faults = gallery.recipe.unit_vectors(batch.values, gallery.dtype)
-        if any(faults):
-            vectors = vectors[[fault is None for fault in faults]]
-        answers = Answers(
-            paths=batch.names,
-            truths=_truths(batch, named_as, isinstance(source, Features)),
-            errors=_merged(batch.errors, faults),
-            residuals=gallery.residuals(vectors),
-            least_standout=standout,
-            signed=gallery.method.signed,
-        )
-        return answers, batch.end
-
-    progress("classifying", 0, len(source))
-    batches = raw_batches(source, form, queries_at_once(gallery), jobs, first)
-    with closing(batches), closing(side_by_side(answered, batches, _batches_at_once(gallery, jobs))) as done:
-        for answers, end in done:
-            yield answers
-            progress("classifying", end, len(source))
-
-
-def _batches_at_once(gallery: Gallery, jobs: int) -> int:
-    """As many as there are cores for, unless their codes would fill half of the memory."""
-    codes = queries_at_once(gallery) * len(gallery.names) * np.dtype(gallery.dtype).itemsize
-    free = free_bytes()
-    room = jobs if free is None else free // (2 * ARRAYS_A_BATCH * codes)
-    return max(1, min(jobs // threads_a_product(), room))
-
-
 class _Direct:
-    """A stream that cannot be resumed, written to batch by batch."""
+    """A stream that cannot be resumed, written batch by batch."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self.done = stream, Done()
@@ -203,10 +104,10 @@ def _write(
     writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top, header=not done.batches)
     for answers in answered_by(gallery, source, options, progress, done.batches):
         rows = writer.write(answers)
-        missing = [row for row in rows if row.label is None and not is_unclaimed(row.path, row.status)]
+        missing = [row for row in rows if row.label is None and not is_bystander(row.path, row.status)]
         file.end_batch(Counter(row.status for row in rows), len(missing))
-        if len(failures) < MOST_FAILURES:
-            failed = zip(answers.paths, answers.errors, strict=True)
+        if len(failures) < MAX_FAILURES:
+            failed = zip(answers.batch.names, answers.batch.errors, strict=True)
             failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
         _refuse_too_many(file, len(source), options, missing)
     return ClassifyReport(
@@ -214,16 +115,10 @@ def _write(
         resumed_after=resumed_after,
         statuses=done.statuses,
         skipped=done.skipped,
-        ignored=source.ignored if isinstance(source, Pictures) else 0,
-        failures=failures[:MOST_FAILURES],
+        ignored=source.ignored,
+        failures=failures[:MAX_FAILURES],
         rejection=_rejection_rule(gallery, options),
     )
-
-
-def least_standout(gallery: Gallery, options: QueryOptions) -> float:
-    if options.reject is None or gallery.calibration is None:
-        return 0.0
-    return gallery.calibration.least_standout(options.reject)
 
 
 def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
@@ -235,23 +130,23 @@ def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
 def _refuse_too_many(
     file: Partial | _Direct, total: int, options: QueryOptions, latest: Sequence[Prediction] = ()
 ) -> None:
-    """Stop where more inputs are without an answer than may be, be it by an earlier run that is resumed."""
+    """Stop when more inputs are without an answer than allowed, those of a resumed run included."""
     failed, allowed = file.done.skipped, options.max_failure_rate
     if failed <= allowed * total:
         return
     culprit = f"{latest[0].path}: {latest[0].status}; " if latest else ""
     remedy = (
-        "; what is done is kept: --resume goes on from there, without --strict or with a higher "
+        "; what is done is kept: --resume continues from there, without --strict or with a higher "
         "--max-failure-rate"
     )
     raise DataError(
-        f"{culprit}stopped, as {failed} of {total} inputs are without an answer "
-        f"and at most {allowed:.2%} may be{remedy if isinstance(file, Partial) else ''}"
+        f"{culprit}stopped, as {failed} of {total} inputs have no answer "
+        f"and at most {allowed:.2%} may have none{remedy if isinstance(file, Partial) else ''}"
     )
 
 
 def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identity:
-    """All that the bytes of the CSV depend on, by the names that a user knows it by."""
+    """Everything that the bytes of the CSV depend on, by the names that a user knows."""
     return {
         "crnr": __version__,
         "gallery": gallery.sha256,
@@ -263,7 +158,7 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "--top": options.top,
         "number of inputs": len(source),
         "list of inputs": fingerprint(source),
-        "batch": queries_at_once(gallery),
+        "batch": queries_per_batch(gallery, options),
     }
 
 
@@ -273,38 +168,3 @@ def _check_place(output: Path, names: Sequence[str], gallery_path: Path) -> None
     for name in names:
         if name != "-" and Path(name).is_dir() and place.is_relative_to(Path(name).resolve()):
             raise OutputError(f"{output}: lies inside the queries {name}; write it somewhere else")
-
-
-def batch_size(n_samples: int) -> int:
-    """Queries coded as one batch: some 16 MB an array of state, and products large enough to be fast.
-
-    Products are fastest in multiples of the tiles they are cut into. It must not depend on the cores: an
-    answer's last bits may depend on its batch.
-    """
-    return max(128, min(256, 2**22 // n_samples // 32 * 32))
-
-
-def queries_at_once(gallery: Gallery) -> int:
-    n = batch_size(len(gallery.names))
-    return min(n, EXTRACTOR_BATCH) if gallery.recipe.extraction else n
-
-
-def _merged(
-    errors: Sequence[SampleError | None], faults: Sequence[SampleError | None]
-) -> list[SampleError | None]:
-    """Faults found in the vectors of those samples that could be read."""
-    found = iter(faults)
-    return [error or next(found) for error in errors]
-
-
-def _truths(batch: RawBatch, named_as: dict[str, str], labelled: bool) -> list[str | None]:
-    """The true class where it is known: a file's label, or the first folder that is called as a class."""
-    if labelled:
-        return [labels[0] if labels else None for labels in batch.labels]
-    return [
-        next(
-            (named_as[n] for folder in folders if (n := unicodedata.normalize("NFC", folder)) in named_as),
-            None,
-        )
-        for folders in batch.labels
-    ]

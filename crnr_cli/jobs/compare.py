@@ -10,30 +10,32 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.jobs.build import (
-    BuildOptions,
+from crnr_cli.gallery.answer import batch_size
+from crnr_cli.gallery.fit import refuse_unfittable, sort_by_class
+from crnr_cli.gallery.samples import (
+    Labelled,
     LabelledVectors,
     LeftOut,
-    apply_recipe,
+    Note,
+    RawSamples,
+    Reading,
+    count_skipped,
     read_by_recipe,
-    read_labelled,
+    read_raw,
     read_samples,
-    refuse_unfittable,
-    sort_by_class,
+    refuse_misfit,
 )
-from crnr_cli.jobs.classify import batch_size, refuse_misfit
-from crnr_cli.methods import METHODS, Method, Samples, State, make_method
+from crnr_cli.methods import METHODS, Method, Samples, State, Trial, make_method
 from crnr_cli.progress import Progress, silent
-from crnr_cli.recipe.pca import principal_axes
 from crnr_cli.results.scores import Scores, mcnemar, score, wilson
 from crnr_cli.sources.base import Keys
-from crnr_cli.sources.folders import is_unclaimed, open_source
+from crnr_cli.sources.listing import open_source
 from crnr_cli.system.spread import Spread, here
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    reading: BuildOptions = field(default_factory=BuildOptions)  # all but its method
+    reading: Reading = field(default_factory=Reading)
     methods: Sequence[str] | None = None  # None: all that can be fitted here
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # parameters by method
     test: Sequence[str] | None = None  # None: parts of the gallery are held out
@@ -48,7 +50,7 @@ class MethodResult:
     method: Method
     scores: Scores  # over all answers of all draws
     interval: tuple[float, float]  # of the accuracy, 95 %
-    build_seconds: float  # to fit, a draw
+    build_seconds: float  # to fit, per draw
     query_ms: float
     p_value: float | None  # of the difference to the best method; None for that one
 
@@ -56,33 +58,25 @@ class MethodResult:
 @dataclass(frozen=True)
 class CompareReport:
     results: list[MethodResult]  # the best first
-    n_gallery: int  # samples that methods were fitted on, a draw
+    n_gallery: int  # samples that methods were fitted to, per draw
     n_tested: int  # different samples that were classified
     dimension: int
     n_classes: int
     left_out: list[LeftOut]
-    notes: list[str]
+    notes: list[Note]
 
     @property
     def skipped(self) -> int:
-        return sum(not is_unclaimed(left.name, left.error.status) for left in self.left_out)
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A gallery, and queries to test it with."""
-
-    samples: Samples
-    queries: Array
+        return count_skipped(self.left_out)
 
 
 @dataclass(frozen=True)
 class _Given:
     """The one trial of a comparison with a test source."""
 
-    only: _Trial
+    only: Trial
 
-    def trial(self, draw: int) -> _Trial:
+    def trial(self, draw: int) -> Trial:
         return self.only
 
 
@@ -90,32 +84,28 @@ class _Given:
 class _Drawn:
     """Trials on random parts of a gallery, whose raw values are sorted by class."""
 
-    gallery: LabelledVectors
+    gallery: RawSamples
     class_index: Array
     held: list[Array]  # for every draw, which samples are held out
-    pca: int | None
     dtype: str
-    _kept: tuple[int, _Trial] | None = None
+    _kept: tuple[int, Trial] | None = None
 
-    def trial(self, draw: int) -> _Trial:
-        """Kept until another one is asked for. PCA is fitted on its own gallery, never on its test."""
+    def trial(self, draw: int) -> Trial:
+        """Kept until another one is needed. The recipe is fitted to its own gallery, never to its test."""
         kept = self._kept  # read once: a worker's threads share this object
         if kept is None or kept[0] != draw:
             kept = self._kept = (draw, self._made(self.held[draw]))
         return kept[1]
 
-    def _made(self, held: Array) -> _Trial:
-        recipe = self.gallery.recipe
-        if self.pca:
-            recipe = replace(recipe, pca=principal_axes(self.gallery.vectors[~held], self.pca))
-        drawn = replace(self.gallery)
-        apply_recipe(drawn, recipe, self.dtype)
-        return _Trial(Samples.of(drawn.vectors[~held], self.class_index[~held]), drawn.vectors[held])
+    def _made(self, held: Array) -> Trial:
+        recipe = self.gallery.recipe.fitted(self.gallery.values[~held])
+        vectors = self.gallery.vectors_by(recipe, self.dtype)
+        return Trial(Samples.of(vectors[~held], self.class_index[~held]), vectors[held])
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """A method on one trial: what is done at a time."""
+    """A method on one trial: one piece of work."""
 
     number: int
     method: Method
@@ -131,7 +121,7 @@ class _Outcome:
 
 @dataclass
 class _Tally:
-    """What one method did in the trials so far."""
+    """The results of one method in the trials so far."""
 
     truths: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -147,22 +137,24 @@ def compare(
     gallery, test = _read(names, options, progress)
     classes, order, class_index = sort_by_class(gallery.labels)
     trials: _Given | _Drawn
-    if test:
-        tested = [np.arange(len(test.labels))]  # for every draw, which test sample each query is
+    if isinstance(gallery, RawSamples):
+        trials = _drawn(gallery, order, class_index, options)
+        tested = [np.flatnonzero(held) for held in trials.held]  # which sample each query is, per draw
+        truths = [classes[i] for i in class_index]
+    else:
+        assert test is not None
+        tested = [np.arange(len(test.labels))]
         truths = test.labels
         samples = Samples.of(gallery.vectors[order], class_index)
-        trials = _Given(_Trial(samples, test.vectors))
-    else:
-        trials = _drawn(gallery, order, class_index, options)
-        tested = [np.flatnonzero(held) for held in trials.held]
-        truths = [classes[i] for i in class_index]
+        trials = _Given(Trial(samples, test.vectors))
     tallies = {method.name: _Tally() for method in methods}
     total = len(tested) * len(methods)
     progress("comparing", 0, total)
     for turn, outcome in spread(_run, trials, _turns(methods, len(tested), tallies)):
         if isinstance(outcome, DataError):  # it has no answer on this data; the others have
-            if tallies.pop(turn.method.name, None):  # told once, though more turns may have been on their way
-                notes.append(f"left out: {outcome}")
+            # Report it once: other draws of this method may already be running.
+            if tallies.pop(turn.method.name, None):
+                notes.append(Note("method", f"left out: {outcome}"))
         elif tally := tallies.get(turn.method.name):
             tally.truths += [truths[i] for i in tested[turn.draw]]
             tally.labels += [classes[i] for i in outcome.winners]
@@ -170,53 +162,53 @@ def compare(
             tally.query_seconds += outcome.query_seconds
         progress("comparing", turn.number + 1, total)
     if not tallies:
-        raise DataError("no method could be fitted: " + "; ".join(notes))
+        raise DataError("no method could be fitted: " + "; ".join(note.text for note in notes))
     left_out = [*gallery.left_out, *(test.left_out if test else [])]
     strangers = sorted(set(truths) - set(classes))
     if strangers:
-        notes.append(f"not in the gallery, so never right: {', '.join(strangers)}")
+        notes.append(Note("strangers", f"not in the gallery, so never right: {', '.join(strangers)}"))
     numbers = np.concatenate(tested)
     return CompareReport(
         results=_results([m for m in methods if m.name in tallies], tallies, numbers, len(tested)),
         n_gallery=len(gallery.labels) - (0 if test else len(tested[0])),
         n_tested=len(np.unique(numbers)),
-        dimension=options.reading.pca or gallery.vectors.shape[1],
+        dimension=gallery.recipe.n_outputs,
         n_classes=len(classes),
         left_out=left_out,
         notes=[*gallery.notes, *notes],
     )
 
 
-def _chosen_methods(options: CompareOptions) -> tuple[list[Method], list[str]]:
-    notes: list[str] = []
+def _chosen_methods(options: CompareOptions) -> tuple[list[Method], list[Note]]:
+    notes: list[Note] = []
     names = list(dict.fromkeys(METHODS if options.methods is None else options.methods))
     for name in options.settings:
         if name not in names:
-            raise UsageError(f"a parameter is set for {name}, which is not compared")
+            raise UsageError(f"a parameter is set for {name}, which is not among the compared methods")
     methods = [make_method(name, options.settings.get(name, {})) for name in names]
     for method in list(methods):
         if reason := method.unavailable():
             if options.methods is not None:
                 raise UsageError(reason)
             methods.remove(method)
-            notes.append(f"left out: {reason}")
+            notes.append(Note("method", f"left out: {reason}"))
     return methods, notes
 
 
 def _read(
     names: Sequence[str], options: CompareOptions, progress: Progress
-) -> tuple[LabelledVectors, LabelledVectors | None]:
-    """The gallery, and the test samples if they have their own source."""
+) -> tuple[RawSamples, None] | tuple[LabelledVectors, LabelledVectors]:
+    """The gallery as raw values to draw from, or as vectors beside the test samples of another source."""
     reading = options.reading
-    source = open_source(names, reading.keys, nul_separated=reading.nul_separated)
+    source = open_source(names, reading)
     if options.test is None:
         if not 0 < options.holdout < 1:
-            raise UsageError(f"--holdout must lie between 0 and 1, not {options.holdout:g}")
-        gallery = read_samples(source, reading, progress, raw=True)
-        _refuse_one_class(gallery)
-        return gallery, None
-    test_source = open_source(options.test, options.test_keys, nul_separated=reading.nul_separated)
-    gallery = read_labelled(source, reading, progress)
+            raise UsageError(f"--holdout must be between 0 and 1, not {options.holdout:g}")
+        raw = read_raw(source, reading, progress)
+        _refuse_one_class(raw)
+        return raw, None
+    test_source = open_source(options.test, replace(reading, keys=options.test_keys))
+    gallery = read_samples(source, reading, progress)
     _refuse_one_class(gallery)
     refuse_misfit(test_source, gallery.recipe)
     test = read_by_recipe(gallery.recipe, test_source, reading, progress)
@@ -225,43 +217,42 @@ def _read(
     if not set(test.labels) & set(gallery.labels):
         raise DataError(
             f"{', '.join(options.test)}: none of its classes is one of the gallery's; "
-            "put the queries into folders named as those"
+            "put the queries into folders named like those"
         )
     return gallery, test
 
 
-def _refuse_one_class(gallery: LabelledVectors) -> None:
+def _refuse_one_class(gallery: Labelled) -> None:
     if len(set(gallery.labels)) < 2:
         raise DataError(f"only one class, {gallery.labels[0]}: there is nothing to compare")
 
 
-def _drawn(gallery: LabelledVectors, order: Array, class_index: Array, options: CompareOptions) -> _Drawn:
+def _drawn(gallery: RawSamples, order: Array, class_index: Array, options: CompareOptions) -> _Drawn:
     held = [
         held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]))
         for draw in range(options.draws)
     ]
-    # Without all that a trial has no use for.
-    raw = LabelledVectors(
-        gallery.recipe, names=[gallery.names[i] for i in order], vectors=gallery.vectors[order]
-    )
-    return _Drawn(raw, class_index, held, options.reading.pca, options.reading.dtype)
+    # Only what a trial needs: it may be sent to the workers of a cluster.
+    names = [gallery.names[i] for i in order]
+    raw = RawSamples(recipe=gallery.recipe, names=names, values=gallery.values[order])
+    return _Drawn(raw, class_index, held, options.reading.dtype)
 
 
 def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Array:
-    """A mask of this share of every class, drawn at random; one sample at least of each stays behind."""
+    """A mask of this share of every class, drawn at random; at least one sample of each class stays."""
     held = np.zeros(len(class_index), dtype=bool)
     for i in np.unique(class_index):
         rows = rng.permutation(np.flatnonzero(class_index == i))
         held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
     if not held.any():
         raise UsageError(
-            f"--holdout {share:g} of so few samples a class is none; hold out more, or give --test"
+            f"--holdout {share:g} of so few samples per class is none; hold out more, or give --test"
         )
     return held
 
 
 def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Iterator[_Turn]:
-    """All methods of one draw, then of the next; those that are wanted still when it is asked for."""
+    """All methods of one draw, then of the next; a method that is no longer wanted is left out."""
     for draw in range(draws):
         for index, method in enumerate(methods):
             if method.name in wanted:
@@ -282,7 +273,7 @@ def _run(trials: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
         return e
 
 
-def _winners(method: Method, state: State, trial: _Trial) -> Array:
+def _winners(method: Method, state: State, trial: Trial) -> Array:
     step = batch_size(len(trial.samples.vectors))
     return np.concatenate(
         [
@@ -295,8 +286,8 @@ def _winners(method: Method, state: State, trial: _Trial) -> Array:
 def _results(
     methods: Sequence[Method], tallies: Mapping[str, _Tally], numbers: Array, n_draws: int
 ) -> list[MethodResult]:
-    """The best first. A sample that several draws tested is still one sample: in the interval, and as one
-    pair of the test, won by the method that was right on it more often."""
+    """The best first. A sample that several draws tested still counts as one, in the interval and in the
+    paired test, where the method that was right on it more often wins the pair."""
     n_tested = len(np.unique(numbers))
     scores = {
         method.name: score(tallies[method.name].truths, tallies[method.name].labels) for method in methods
@@ -320,6 +311,6 @@ def _results(
 
 
 def _hits(tally: _Tally, numbers: Array) -> Array:
-    """How often each test sample was labelled rightly."""
+    """How often each test sample was labelled correctly."""
     right = np.array([truth == label for truth, label in zip(tally.truths, tally.labels, strict=True)])
     return np.bincount(numbers, weights=right)

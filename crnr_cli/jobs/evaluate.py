@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.jobs.classify import QueryOptions, answer, load_for, open_queries
+from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
 from crnr_cli.results.scores import Scores, score, wilson
 from crnr_cli.results.table import parse_predictions, read_predictions
-from crnr_cli.sources.folders import is_unclaimed
+from crnr_cli.sources.folders import is_bystander
 from crnr_cli.system import memory
 
 
@@ -24,11 +25,17 @@ class EvaluateReport:
     rows: list[Prediction]
     without_truth: int
     failed: Counter[str]  # rows without an answer, by status
-    passed_over: int  # rows of files that neither are pictures nor claimed to be
+    passed_over: int  # rows of files that are not pictures and never claimed to be
+    gallery: Gallery | None = None  # that classified the queries now; None for rows of a CSV
+
+    @property
+    def skipped(self) -> int:
+        """Queries that were classified now and have no answer, though they were meant to."""
+        return sum(self.failed.values()) if self.gallery else 0
 
     @property
     def rejected(self) -> list[Prediction]:
-        """Rows said to be unknown; they are neither right nor wrong, and counted apart."""
+        """Rows labelled as unknown; they are neither right nor wrong, and are counted separately."""
         return [row for row in self.rows if row.label == UNKNOWN]
 
     @property
@@ -39,7 +46,7 @@ class EvaluateReport:
     @property
     def mistakes(self) -> list[Prediction]:
         """Wrong answers, the most confident first."""
-        wrong = [row for row in self.rows if row.truth and _answered(row) and row.truth != row.label]
+        wrong = [row for row in self.rows if row.truth and _has_answer(row) and row.truth != row.label]
         return sorted(wrong, key=lambda row: -(row.margin or 0.0))
 
     @property
@@ -72,33 +79,44 @@ def evaluate(
     rows: list[Prediction] = []
     for answers in answer(gallery, source, options, progress):
         rows += predictions(answers, gallery.classes)
-    return evaluate_rows(rows, ", ".join(names))
+        _refuse_too_many(rows, len(source), options)
+    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery)
+
+
+def _refuse_too_many(rows: Sequence[Prediction], total: int, options: QueryOptions) -> None:
+    failed = [row for row in rows if row.label is None and not is_bystander(row.path, row.status)]
+    if len(failed) > options.max_failure_rate * total:
+        culprit = failed[int(options.max_failure_rate * total)]
+        raise DataError(
+            f"{culprit.path}: {culprit.status}; stopped, as {len(failed)} of {total} inputs have no answer "
+            f"and at most {options.max_failure_rate:.2%} may have none"
+        )
 
 
 def _refuse_query_options(options: QueryOptions, table: str) -> None:
-    """They would do nothing, and a score that they were meant to change would be taken for another."""
+    """They would have no effect, and the score would be mistaken for one with them."""
     given = {
         "--reject": options.reject,
-        "--extractor": options.extractor,
+        "--extractor": options.model,
         "--features-key": options.keys.features,
         "--labels-key": options.keys.labels,
         "--samples": options.keys.samples,
     }
     for option, value in given.items():
         if value is not None:
-            raise UsageError(f"{option} is for queries that are classified now, and {table} has its answers")
+            raise UsageError(f"{option} is for queries to classify now, but {table} already has answers")
 
 
 def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
-    # A file among the pictures that never claimed to be one is no query.
+    # A file among the pictures that never claimed to be one is not a query.
     n_inputs = len(rows)
-    rows = [row for row in rows if row.label or not row.path or not is_unclaimed(row.path, row.status)]
+    rows = [row for row in rows if row.label or not row.path or not is_bystander(row.path, row.status)]
     if not any(row.truth for row in rows):
         raise DataError(
             f"{name}: no row has a true class to compare with; put the queries into folders "
-            "named as the gallery's classes"
+            "named like the gallery's classes"
         )
-    known = [(row.truth, row.label or "") for row in rows if row.truth and _answered(row)]
+    known = [(row.truth, row.label or "") for row in rows if row.truth and _has_answer(row)]
     k = len({name for pair in known for name in pair})
     memory.require(3 * 8 * k * k, f"{name}: the confusion of {k} classes", "are truth and label class names?")
     return EvaluateReport(
@@ -110,7 +128,7 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
     )
 
 
-def _answered(row: Prediction) -> bool:
+def _has_answer(row: Prediction) -> bool:
     return row.label is not None and row.label != UNKNOWN
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import UsageError
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.jobs.classify import QueryOptions, load_for, open_queries
 from crnr_cli.methods import CodingMethod, Method, NonNegative, make_method
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.results.decision import margins
-from crnr_cli.sources.loading import raw_batches
-from crnr_cli.sources.tables import SUFFIXES as FEATURE_SUFFIXES
+from crnr_cli.sources.readers import is_table
 
 _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
@@ -74,8 +74,7 @@ class ExplainReport:
         """The samples of the largest weights, of all classes or of one."""
         if explanation.code is None:
             return []
-        edges = self.gallery.samples.edges
-        class_of = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+        class_of = self.gallery.samples.class_index
         rows = np.arange(len(class_of)) if label is None else np.flatnonzero(class_of == label)
         rows = rows[np.argsort(-np.abs(explanation.code[rows]), kind="stable")][:most]
         return [
@@ -97,11 +96,10 @@ def explain(
 ) -> ExplainReport:
     gallery = load_for(options, gallery_path)
     other = None if against is None else _other_method(against, gallery.method)
-    vector, folders = _read_query(query, gallery, options)
+    vector, truth = _read_query(query, gallery, options)
     explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
     if other:
         explanations.append(_explanation(gallery, other, vector, other.fit(gallery.samples)))
-    truth = next((name for name in folders if name in gallery.classes), None)
     return ExplainReport(query, truth, gallery, explanations)
 
 
@@ -114,32 +112,25 @@ def _other_method(name: str, method: Method) -> Method:
     return other
 
 
-def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Array, tuple[str, ...]]:
-    """The unit vector, (1, d), and the names that may be its class."""
+def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Array, str | None]:
+    """The unit vector, (1, d), and the true class if it is known."""
     named = _ROW.fullmatch(query)
     row = None
-    if named and not Path(query).exists() and Path(named["path"]).suffix.lower() in FEATURE_SUFFIXES:
+    if named and not Path(query).exists() and is_table(named["path"]):
         query, row = named["path"], int(named["row"])
     source = open_queries([query], gallery, options)
     if row is None and len(source) > 1:
         example = f"{query}#0" if gallery.recipe.kind == "features" else "a picture"
-        raise UsageError(f"{query}: holds {len(source)} queries; explain takes one, such as {example}")
+        raise UsageError(f"{query}: holds {len(source)} queries, but explain takes one, such as {example}")
     if row is not None and row >= len(source):
-        raise UsageError(f"{query}: has {len(source)} rows, and no row {row}; the first is 0")
-    before = 0
-    for batch in raw_batches(source, gallery.recipe.form(options.max_pixels), 1024, 1):
-        at = (row or 0) - before
-        if at < len(batch.names):
-            break
-        before += len(batch.names)
-    error = batch.errors[at]
-    if error is None:
-        vectors, faults = gallery.recipe.unit_vectors(batch.values[at : at + 1], gallery.dtype)
-        error = faults[0]
-    if error is not None:
-        error.args = (f"{query}: {error}",)
-        raise error
-    return vectors, batch.labels[at]
+        raise UsageError(f"{query}: has {len(source)} rows and no row {row}; the first is 0")
+    start = row or 0
+    request = gallery.recipe.request(options.max_pixels)
+    (read,) = source.batches([(start, start + 1)], request, DecoderPool(1))
+    batch = gallery.recipe.applied(gallery.recipe.opened(options.n_jobs)(read), gallery.dtype)
+    if error := batch.errors[0]:
+        raise DataError(f"{query}: {error}")
+    return batch.values, truths_by(gallery, source)(batch)[0]
 
 
 def _explanation(gallery: Gallery, method: Method, vector: Array, state: dict[str, Array]) -> Explanation:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,16 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.jobs.build import (
-    BuildOptions,
-    BuildReport,
-    LabelledVectors,
-    LeftOut,
-    apply_recipe,
-    make_gallery,
-    read_samples,
-    write_gallery,
-)
-from crnr_cli.methods import Method, NonNegative, make_method
+from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
+from crnr_cli.gallery.samples import LeftOut, Note, RawSamples, Reading, count_skipped, read_raw
+from crnr_cli.methods import Method, make_method
 from crnr_cli.methods.folds import Fold, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
-from crnr_cli.recipe.pca import principal_axes
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.registry import STEPS, make_steps
 from crnr_cli.results.scores import wilson
-from crnr_cli.sources.folders import open_source
+from crnr_cli.sources.listing import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.files import check_output
 from crnr_cli.system.spread import Spread, here
@@ -38,36 +31,49 @@ LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
 ITERATIONS = (2, 3, 5, 8, 12, 20)
 PAPER = Crnr()  # lam 0.01, mu 0.1, 5 iterations
+StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name
 
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """What to try. Of powers and numbers of components the first is preferred."""
+    """What to try."""
 
-    build: BuildOptions = field(default_factory=BuildOptions)
-    powers: Sequence[float] = (1.0, 0.5)
-    pcas: Sequence[int | None] = (None,)
-    methods: Sequence[str] = ()  # beside crnr
+    reading: Reading = field(default_factory=Reading)  # its steps do not matter
+    # The settings of every step, by name, the preferred one first; by default what the step itself proposes.
+    steps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    methods: Sequence[str] = ()  # besides crnr
     folds: int = 5
     budget: float | None = None  # seconds
+
+    def recipes(self) -> list[StepSettings]:
+        """All combinations of the settings of the steps; those of the first step vary fastest."""
+        candidates = {name: self.steps.get(name) or step.tried for name, step in STEPS.items()}
+        names = list(candidates)
+        return [
+            tuple(zip(names, reversed(settings), strict=True))
+            for settings in product(*reversed(candidates.values()))
+        ]
 
 
 @dataclass(frozen=True)
 class Setting:
     method: Method
-    power: float
-    pca: int | None
+    steps: StepSettings
 
     def parameters(self) -> dict[str, Any]:
         """Those that tune may change, by name."""
-        tuned = ("lam", "mu", "iterations") if isinstance(self.method, NonNegative) else ()
-        values = {name: getattr(self.method, name) for name in tuned if hasattr(self.method, name)}
-        return {"method": self.method.name, **values, "power": self.power, "pca": self.pca}
+        values = {name: getattr(self.method, name) for name in self.method.tunable}
+        return {"method": self.method.name, **values, **dict(self.steps)}
+
+    def describe(self) -> str:
+        """The steps that are not left out, in a few words."""
+        steps = make_steps(dict(self.steps))
+        return ", ".join(step.describe() for step in steps)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting, and which of the held-back samples it labelled right."""
+    """A setting, and which of the samples held back it labelled correctly."""
 
     setting: Setting
     right: Array  # (n,), in the same order for every trial
@@ -95,8 +101,12 @@ class TuneReport:
     untried: int  # settings that the budget left no time for
     seconds: float
     left_out: list[LeftOut]
-    notes: list[str]
+    notes: list[Note]
     built: BuildReport | None = None
+
+    @property
+    def skipped(self) -> int:
+        return count_skipped(self.left_out)
 
 
 @dataclass
@@ -108,40 +118,38 @@ class FoldedSamples:
     fold_of: Array
     recipe: Recipe
     dtype: str
-    _kept: tuple[float, int | None, dict[int, Fold]] | None = None  # the folds made of one recipe
+    _kept: tuple[StepSettings, dict[int, Fold]] | None = None  # the folds made by one recipe
 
     @property
     def count(self) -> int:
         return int(self.fold_of.max()) + 1
 
-    def fold(self, power: float, pca: int | None, number: int) -> Fold:
-        """As unit vectors. Kept until another recipe is asked for: its products serve all methods."""
+    def fold(self, steps: StepSettings, number: int) -> Fold:
+        """As unit vectors. Kept until another recipe is needed: its products serve all methods."""
         kept = self._kept  # read once: a worker's threads share this object
         if kept is None:
             _refuse_too_large(self.raw, self.count)
-        if kept is None or kept[:2] != (power, pca):
-            kept = self._kept = (power, pca, {})
-        folds = kept[2]
+        if kept is None or kept[0] != steps:
+            kept = self._kept = (steps, {})
+        folds = kept[1]
         if number not in folds:
-            folds[number] = self._made(power, pca, number)
+            folds[number] = self._made(steps, number)
         return folds[number]
 
-    def _made(self, power: float, pca: int | None, number: int) -> Fold:
+    def _made(self, steps: StepSettings, number: int) -> Fold:
         held_back = self.fold_of == number
-        # Principal axes are fitted without the samples held back.
-        axes = None if pca is None else principal_axes(self.raw[~held_back], pca, power)
-        vectors, _ = replace(self.recipe, power=power, pca=axes).unit_vectors(self.raw, self.dtype)
+        recipe = replace(self.recipe, steps=make_steps(dict(steps))).fitted(self.raw[~held_back])
+        vectors, _ = recipe.unit_vectors(self.raw, self.dtype)
         return Fold.split(vectors, self.class_index, held_back)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A method on one fold of one recipe: what is done at a time."""
+    """A method on one fold of one recipe: one piece of work."""
 
     number: int  # of the method and the recipe, among all
     method: Method
-    power: float
-    pca: int | None
+    steps: StepSettings
     fold: int
 
 
@@ -152,30 +160,27 @@ def tune(
     progress: Progress = silent,
     spread: Spread = here,
 ) -> TuneReport:
-    """Try all settings on the source alone, and build a gallery with the chosen one if there is an output."""
+    """Try all settings on the source alone; if there is an output, build a gallery with the chosen one."""
     started = time.perf_counter()
     if output:
         check_output(output, names)
-    _methods(options.methods)  # refuses a name that is none before anything is read
-    source = open_source(names, options.build.keys, nul_separated=options.build.nul_separated)
-    labelled = read_samples(source, options.build, progress, raw=True)
-    report = tune_samples(labelled, options, progress, spread)
-    return replace(report, built=_build(labelled, report, options, output, started) if output else None)
+    _methods(options.methods)  # unknown names fail here, before anything is read
+    source = open_source(names, options.reading)
+    raw = read_raw(source, options.reading, progress)
+    report = tune_samples(raw, options, progress, spread)
+    return replace(report, built=_build(raw, report, options, output, started) if output else None)
 
 
 def tune_samples(
-    labelled: LabelledVectors, options: TuneOptions, progress: Progress = silent, spread: Spread = here
+    raw: RawSamples, options: TuneOptions, progress: Progress = silent, spread: Spread = here
 ) -> TuneReport:
-    """The same for samples at hand, as raw values."""
+    """The same for samples that were read already."""
     started = time.perf_counter()
-    class_index = np.unique(np.array(labelled.labels), return_inverse=True)[1]
-    order = np.argsort(class_index, kind="stable")
-    class_index = class_index[order]
+    # Classes that no gallery could have are refused now, not when the tuned gallery is built.
+    _, order, class_index = sort_by_class(raw.labels)
     fold_of = stratified_folds(class_index, _fold_count(class_index, options.folds))
-    samples = FoldedSamples(
-        labelled.vectors[order], class_index, fold_of, labelled.recipe, options.build.dtype
-    )
-    recipes = [(power, pca) for pca in options.pcas for power in options.powers]
+    samples = FoldedSamples(raw.values[order], class_index, fold_of, raw.recipe, options.reading.dtype)
+    recipes = options.recipes()
     methods = _methods(options.methods)
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
@@ -186,7 +191,7 @@ def tune_samples(
             right = []
             progress("tuning", done.number + 1, len(recipes) * len(methods))
     paper = next(trial for trial in trials if trial.setting.method == PAPER)
-    settings = len(recipes) * sum(len(_variants(method)) for method in methods)
+    settings = len(recipes) * sum(len(method.variants(ITERATIONS)) for method in methods)
     return TuneReport(
         trials=sorted(trials, key=lambda trial: -trial.accuracy),
         paper=paper,
@@ -194,8 +199,8 @@ def tune_samples(
         folds=samples.count,
         untried=settings - len(trials),
         seconds=time.perf_counter() - started,
-        left_out=labelled.left_out,
-        notes=labelled.notes,
+        left_out=raw.left_out,
+        notes=raw.notes,
     )
 
 
@@ -203,7 +208,7 @@ def choose(trials: Sequence[Trial], paper: Trial) -> Trial:
     """The paper's setting, unless the most accurate one beats it by more than one standard error; then, of
     those that do so and are within one standard error of the most accurate, the one with the fewest changes.
 
-    The most accurate of hundreds is in part the luckiest, and new queries may come from another day.
+    The most accurate of hundreds is partly the luckiest, and new queries may be different.
     """
     best = max(trials, key=lambda trial: trial.accuracy)
     if not _beats(best, paper):
@@ -225,7 +230,7 @@ def _changes(setting: Setting, paper: Setting) -> tuple[bool, int]:
 
 
 def _methods(names: Sequence[str]) -> list[Method]:
-    """What is fitted: each crnr and nrc answers for all counts of iterations. The paper's comes first."""
+    """What is fitted: each crnr and nrc covers all numbers of iterations. The paper's setting comes first."""
     grid = sorted((Crnr(lam=lam, mu=mu) for lam in LAMS for mu in MUS), key=_distance)
     others: list[Method] = []
     for name in names:
@@ -233,80 +238,72 @@ def _methods(names: Sequence[str]) -> list[Method]:
             others += [Nrc(mu=mu) for mu in MUS]
         elif name != Crnr.name:
             others.append(make_method(name, {}))
-    return [grid[0], *others, *grid[1:]]  # what was asked for by name is not left to the end of a budget
+    return [grid[0], *others, *grid[1:]]  # methods asked for by name come before the budget may end
 
 
 def _distance(method: Crnr) -> tuple[int, int]:
-    """Steps in the grid from the paper's setting: what is near it is tried first, lam before mu."""
+    """Steps in the grid from the paper's setting: the nearest are tried first, lam before mu."""
     return abs(MUS.index(method.mu) - MUS.index(PAPER.mu)), abs(
         LAMS.index(method.lam) - LAMS.index(PAPER.lam)
     )
 
 
-def _variants(method: Method) -> list[Method]:
-    """The methods that one pass answers for."""
-    if isinstance(method, NonNegative):
-        return [replace(method, iterations=count) for count in ITERATIONS]
-    return [method]
-
-
 def _passes(
-    recipes: Sequence[tuple[float, int | None]],
+    recipes: Sequence[StepSettings],
     methods: Sequence[Method],
     folds: int,
     options: TuneOptions,
     started: float,
 ) -> Iterator[Pass]:
-    """What to do, as long as there is time when it is asked for; no method stops between its folds."""
-    for turn, (power, pca) in enumerate(recipes):
+    """All passes, as long as there is time; a method that was begun goes through all of its folds."""
+    for turn, steps in enumerate(recipes):
         for index, method in enumerate(methods):
-            # Every recipe has its share of the time, and the paper's setting is always tried.
+            # Every recipe gets its share of the time, and the paper's setting is always tried.
             share = None if options.budget is None else options.budget * (turn + 1) / len(recipes)
             if index and share is not None and time.perf_counter() - started > share:
                 break
             for fold in range(folds):
-                yield Pass(turn * len(methods) + index, method, power, pca, fold)
+                yield Pass(turn * len(methods) + index, method, steps, fold)
 
 
 def _right(samples: FoldedSamples, this: Pass) -> Array:
-    """(variants, held back): which of the samples held back are labelled right."""
-    fold = samples.fold(this.power, this.pca, this.fold)
-    right: Array = fold.winners(this.method, ITERATIONS) == fold.truth
+    """(variants, queries): which of the samples held back are labelled correctly, per variant."""
+    fold = samples.fold(this.steps, this.fold)
+    right: Array = this.method.winners_after(fold, ITERATIONS) == fold.truth
     return right
 
 
 def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
-    """Of all variants, from what was right in every fold."""
-    settings = [Setting(variant, done.power, done.pca) for variant in _variants(done.method)]
+    """One per variant, from the results of all folds."""
+    settings = [Setting(variant, done.steps) for variant in done.method.variants(ITERATIONS)]
     return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
 
 def _fold_count(class_index: Array, wanted: int) -> int:
     largest = int(np.bincount(class_index).max())
     if len(np.unique(class_index)) < 2:
-        raise DataError("only one class: there is nothing to tell apart, and nothing to tune")
+        raise DataError("only one class: there is nothing to distinguish, and nothing to tune")
     if largest < 2:
-        raise DataError("every class has one sample: tune holds samples back, and needs two of a class")
+        raise DataError("every class has only one sample: tune holds samples back, and needs two per class")
     return min(wanted, largest)
 
 
 def _refuse_too_large(raw: Array, folds: int) -> None:
-    """The unit vectors and, in every fold, the samples' products with one another."""
+    """The unit vectors and, in every fold, the products of all pairs of samples."""
     n, d = raw.shape
     n_kept = n - n // folds
-    products = 8 * n_kept * n_kept * (folds + 3) if n_kept <= 2 * d else 0  # in float64, and 3 to factorize
+    products = 8 * n_kept * n_kept * (folds + 3) if n_kept <= 2 * d else 0
     needed = 8 * n * d + products
     memory.require(needed, f"tuning on {n} samples of {d} numbers", "use a smaller --size or fewer samples")
 
 
 def _build(
-    labelled: LabelledVectors, report: TuneReport, options: TuneOptions, output: Path, started: float
+    raw: RawSamples, report: TuneReport, options: TuneOptions, output: Path, started: float
 ) -> BuildReport:
-    """From the values at hand: nothing is read twice."""
+    """From the values that were read for tuning: nothing is read twice."""
     setting = report.chosen.setting
-    axes = None if setting.pca is None else principal_axes(labelled.vectors, setting.pca, setting.power)
-    apply_recipe(labelled, replace(labelled.recipe, power=setting.power, pca=axes), options.build.dtype)
-    gallery = make_gallery(labelled, setting.method)
+    recipe = replace(raw.recipe, steps=make_steps(dict(setting.steps))).fitted(raw.values)
+    gallery = make_gallery(labelled := raw.labelled_by(recipe, options.reading.dtype), setting.method)
     return BuildReport(
         gallery=gallery,
         file_bytes=write_gallery(gallery, output),

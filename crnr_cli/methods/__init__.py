@@ -1,11 +1,11 @@
-"""The registry of methods: name -> class. A new method is one class, its import, and its place in METHODS."""
+"""The registry of methods: name -> class. A new method is one class, its import, and its line in METHODS."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import CodingMethod, Method, Samples, State
+from crnr_cli.methods.base import CodingMethod, Method, Samples, State, Trial
 from crnr_cli.methods.neighbour import Nn
 from crnr_cli.methods.nonnegative import Crnr, NonNegative, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Nsc, Procrc
@@ -19,6 +19,7 @@ __all__ = [
     "NonNegative",
     "Samples",
     "State",
+    "Trial",
     "make_method",
     "parse_parameter",
 ]
@@ -43,7 +44,7 @@ METHODS: dict[str, type[Method]] = {
 def make_method(name: str, parameters: Mapping[str, object]) -> Method:
     """The method of this name with these parameters, the rest at their defaults."""
     if name not in METHODS:
-        raise UsageError(f"no method is called {name}; there are {', '.join(METHODS)}")
+        raise UsageError(f"unknown method {name}; choose from {', '.join(METHODS)}")
     method = METHODS[name]
     known = method.parameter_names()
     for parameter in parameters:
@@ -53,8 +54,8 @@ def make_method(name: str, parameters: Mapping[str, object]) -> Method:
 
 
 def parse_parameter(name: str, parameter: str, text: str) -> object:
-    """The value that a text stands for, of the type that this parameter of the method has."""
-    # Every parameter has a default; what the method does not have is for make_method to refuse.
+    """The value that a text stands for, in the type of this parameter."""
+    # Every parameter has a default; make_method refuses those that the method does not have.
     kind: type = type(getattr(METHODS[name], parameter, ""))
     try:
         return kind(text)

@@ -7,7 +7,9 @@ everywhere but in `solvers`; methods are the one place that transposes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from numbers import Integral
 from typing import ClassVar
 
@@ -19,7 +21,7 @@ from crnr_cli.errors import UsageError
 
 State = dict[str, Array]
 
-MOST_STEPS = 10**9  # more than anybody waits for
+MAX_STEPS = 10**9  # more than anybody waits for
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,58 @@ class Samples:
     def n_classes(self) -> int:
         return len(self.edges) - 1
 
+    @property
+    def class_index(self) -> Array:
+        """(n,): the class of every sample."""
+        return np.repeat(np.arange(self.n_classes), np.diff(self.edges))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Samples to fit to, and queries held back from them. All rows are unit vectors."""
+
+    samples: Samples
+    queries: Array
+
+    @cached_property
+    def gram(self) -> Array:
+        """X'X, computed once for all settings of a method."""
+        X = self.samples.vectors.astype(np.float64)
+        return X @ X.T
+
+    @cached_property
+    def cross(self) -> Array:
+        """X'Y, likewise."""
+        return self.samples.vectors @ self.queries.T
+
 
 class Method(ABC):
     """What every method can do. Subclasses are frozen dataclasses of their parameters."""
 
     name: ClassVar[str]
-    signed: ClassVar[bool] = False  # residuals are minus scores, and can be below 0
+    signed: ClassVar[bool] = False  # residuals are negated scores, and can be below 0
+    tunable: ClassVar[tuple[str, ...]] = ()  # the parameters that `tune` varies
 
     @abstractmethod
     def fit(self, samples: Samples) -> State:
-        """All that `residuals` needs beside the samples, as plain arrays."""
+        """Everything that `residuals` needs besides the samples, as plain arrays."""
 
     @abstractmethod
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         """(m, K): how far each unit query is from each class; the least wins."""
 
+    def winners_after(self, trial: Trial, iterations: Sequence[int]) -> Array:
+        """(len(variants(iterations)), m): the class that wins each query, per variant, all from one pass."""
+        residuals = self.residuals(trial.samples, self.fit(trial.samples), trial.queries)
+        winners: Array = residuals.argmin(axis=1)
+        return winners[np.newaxis]
+
+    def variants(self, iterations: Sequence[int]) -> list[Method]:
+        """The methods that one pass of `winners_after` answers for: one, unless the method iterates."""
+        return [self]
+
     def fit_bytes(self, samples: Samples) -> int:
-        """About how much memory `fit` takes at its peak: some arrays in float64 as large as the samples'."""
+        """About how much memory `fit` takes at its peak: some arrays in float64 as large as the samples."""
         return 3 * 8 * samples.vectors.size
 
     @classmethod
@@ -84,13 +121,13 @@ class Method(ABC):
 
     def _require_steps(self, iterations: int) -> None:
         self._require(
-            isinstance(iterations, Integral) and 1 <= iterations <= MOST_STEPS,
-            f"iterations must be a whole number from 1 to {MOST_STEPS}, not {iterations}",
+            isinstance(iterations, Integral) and 1 <= iterations <= MAX_STEPS,
+            f"iterations must be a whole number from 1 to {MAX_STEPS}, not {iterations}",
         )
 
 
 class CodingMethod(Method):
-    """A method that writes the query as a mix of all samples and compares what each class leaves."""
+    """A method that writes the query as a mix of all samples and compares what each class leaves over."""
 
     @abstractmethod
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
@@ -102,5 +139,5 @@ class CodingMethod(Method):
         return self.decision(samples.vectors.T, samples.edges, c, Y).T
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
-        """(K, m), from codes (n, m) and queries (d, m); unless a method knows better, ||y - X_i c_i||."""
+        """(K, m), from codes (n, m) and queries (d, m); ||y - X_i c_i|| unless a method decides otherwise."""
         return solvers.class_residuals(X, edges, c, Y)

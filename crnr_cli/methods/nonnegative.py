@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from crnr_cli import solvers
 from crnr_cli.arrays import Array
-from crnr_cli.methods.base import CodingMethod, Samples, State
+from crnr_cli.methods.base import CodingMethod, Method, Samples, State, Trial
 
 
 @dataclass(frozen=True, kw_only=True)
 class NonNegative(CodingMethod):
-    """What crnr and nrc share: all but the weight of the classes' own residuals."""
+    """What crnr and nrc share: everything but the weight of the classes' own residuals."""
 
+    tunable: ClassVar[tuple[str, ...]] = ("mu", "iterations")
     mu: float = 0.1
     iterations: int = 5
     tol: float = 0.0
@@ -50,6 +53,33 @@ class NonNegative(CodingMethod):
             return solvers.cheaper_form(samples.edges, d, self.class_weight, self.iterations)
         return "dense" if self.factor == "dense" else "low-rank"
 
+    def variants(self, iterations: Sequence[int]) -> list[Method]:
+        return [replace(self, iterations=count) for count in iterations]
+
+    def winners_after(self, trial: Trial, iterations: Sequence[int]) -> Array:
+        """The winners after each number of steps, read off while ADMM runs once."""
+        samples, edges = trial.samples, trial.samples.edges
+        n, d = samples.vectors.shape
+        if solvers.cheaper_form(edges, d, self.class_weight, max(iterations)) == "dense":
+            factor: solvers.Factor = solvers.factorize_gram(
+                trial.gram, edges, self.class_weight, self.mu, str(trial.queries.dtype)
+            )
+            queries, residuals = trial.cross, partial(solvers.class_residuals_by_gram, trial.gram, edges)
+        else:
+            X = samples.vectors.T
+            factor = solvers.factorize_low_rank(X, edges, self.class_weight, self.mu)
+            queries, residuals = trial.queries.T, partial(solvers.class_residuals, X, edges)
+        winners = np.empty((len(iterations), len(trial.queries)), dtype=np.int64)
+        batch = max(64, 2**23 // n)
+        for start in range(0, queries.shape[1], batch):
+            Y = np.ascontiguousarray(queries[:, start : start + batch])
+            for step, (c, _) in enumerate(solvers.admm_steps(factor, Y), start=1):
+                if step in iterations:
+                    winners[iterations.index(step), start : start + batch] = residuals(c, Y).argmin(axis=0)
+                if step == max(iterations):
+                    break
+        return winners
+
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         return self.code(state, queries).c.T
 
@@ -65,6 +95,7 @@ class Crnr(NonNegative):
     """Class-specific residual constraint non-negative representation."""
 
     name: ClassVar[str] = "crnr"
+    tunable: ClassVar[tuple[str, ...]] = ("lam", "mu", "iterations")
     lam: float = 0.01
 
     def __post_init__(self) -> None:

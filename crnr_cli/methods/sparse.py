@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from crnr_cli import solvers
 from crnr_cli.arrays import Array
+from crnr_cli.errors import NotConverged
 from crnr_cli.methods.base import CodingMethod, Samples, State
 from crnr_cli.solvers import lasso
 
@@ -40,4 +42,8 @@ class Src(CodingMethod):
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         Y = np.ascontiguousarray(queries.T)
         factor = solvers.factor_of(state)
-        return lasso.code(factor, samples.vectors.T, Y, self.lam, self.iterations, self.tol).c.T
+        code = lasso.code(factor, samples.vectors.T, Y, self.lam, self.iterations, self.tol)
+        if unconverged := int((code.gap > code.tol).sum()):
+            advice = f"src stopped after {self.iterations} steps; raise --iterations or --tol"
+            warnings.warn(NotConverged(unconverged, advice), stacklevel=2)
+        return code.c.T

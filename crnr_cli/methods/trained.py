@@ -1,4 +1,4 @@
-"""svm and softmax: linear classifiers that scikit-learn trains; to classify, their coefficients suffice."""
+"""svm and softmax: linear classifiers trained by scikit-learn; classifying needs only their coefficients."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from crnr_cli.methods.base import Method, Samples, State
 
 @dataclass(frozen=True, kw_only=True)
 class Trained(Method):
-    """One decision value a class, w_i'y + b_i; minus that is the residual, so the least wins here too."""
+    """One decision value per class, w_i'y + b_i. Its negative is the residual: the least wins here too."""
 
     signed: ClassVar[bool] = True
-    c: float  # the inverse of the weight of the regularization
+    c: float  # the inverse strength of the regularization
 
     def __post_init__(self) -> None:
         self._require_above_0("c")
@@ -44,11 +44,10 @@ class Trained(Method):
         if samples.n_classes < 2:
             raise DataError(f"{self.name} needs two classes or more, and the gallery has one")
         classifier = self.classifier()
-        class_index = np.repeat(np.arange(samples.n_classes), np.diff(samples.edges))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", ConvergenceWarning)
-                classifier.fit(samples.vectors.astype(np.float64), class_index)
+                classifier.fit(samples.vectors.astype(np.float64), samples.class_index)
         except ConvergenceWarning as e:
             raise DataError(f"{self.name} did not converge at c = {self.c:g}; choose a smaller c") from e
         weights, offsets = classifier.coef_, classifier.intercept_

@@ -1,4 +1,4 @@
-"""One image file becomes one array of pixels as a person sees them.
+"""One picture file becomes one array of pixels, as a person sees it.
 
 This module runs in decoder processes, which start often: it imports Pillow and nothing heavier.
 """
@@ -19,12 +19,12 @@ from typing import BinaryIO
 from PIL import Image, UnidentifiedImageError
 
 from crnr_cli.errors import SampleError
-from crnr_cli.pictures.pixels import Form, Pixels
+from crnr_cli.pictures.pixels import PixelRequest, Pixels
 
-# By content, not by name. EPS would run Ghostscript; the rest nobody asked for.
+# Recognised by content, not by name. EPS is left out: it would run Ghostscript.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 
-SMALL_FILE = 2**20  # bytes: read at once, as Pillow asks for a few bytes at a time
+SMALL_FILE = 2**20  # bytes: read in one go, as Pillow reads a few bytes at a time
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
@@ -39,43 +39,43 @@ _AS_SEEN = {
 }
 
 
-def read_pixels(path: str, form: Form) -> Pixels:
-    """Decode fully, turn upright, put on white, and bring to the form."""
-    with _opened(path, form) as image:
+def read_pixels(path: str, request: PixelRequest) -> Pixels:
+    """Decode fully, turn upright, put on white, and convert to what was requested."""
+    with _opened(path, request) as image:
         orientation = _orientation(image)
-        if form.header_only:
+        if request.header_only:
             width, height = image.size[::-1] if orientation >= 5 else image.size
             return Pixels(width, height, 0, False, "", b"")
-        if form.size is not None:
-            width, height = form.size
-            if form.crop:
-                width, height = math.ceil(width / form.crop), math.ceil(height / form.crop)
-            # JPEG can be decoded at a half, quarter or eighth, never smaller than asked for.
+        if request.size is not None:
+            width, height = request.size
+            if request.crop:
+                width, height = math.ceil(width / request.crop), math.ceil(height / request.crop)
+            # JPEG can be decoded at a half, quarter or eighth, never smaller than requested.
             image.draft(
-                "RGB" if form.color else "L", (height, width) if orientation >= 5 else (width, height)
+                "RGB" if request.color else "L", (height, width) if orientation >= 5 else (width, height)
             )
         image.load()
         seen = image.transpose(_AS_SEEN[orientation]) if orientation in _AS_SEEN else image
-        if form.eight_bit:
+        if request.eight_bit:
             seen = _to_eight_bits(seen)
-        seen = _to_mode(seen, form.color)
-        if form.size is not None and form.crop:
-            seen = _central_part(seen, form.size, form.crop)
-        if form.size is not None and seen.size != form.size:
-            seen = seen.resize(form.size, Image.Resampling[form.filter.upper()])
+        seen = _to_mode(seen, request.color)
+        if request.size is not None and request.crop:
+            seen = _central_part(seen, request.size, request.crop)
+        if request.size is not None and seen.size != request.size:
+            seen = seen.resize(request.size, Image.Resampling[request.filter.upper()])
         return Pixels(
             width=seen.width,
             height=seen.height,
-            bands=3 if form.color else 1,
+            bands=request.bands,
             is_float=seen.mode == "F",
-            sha256=_sha256(path) if form.with_hash else "",
-            data=_bytes(seen, form.color),
+            sha256=_sha256(path) if request.with_hash else "",
+            data=_bytes(seen, request.color),
         )
 
 
 @contextmanager
-def _opened(path: str, form: Form) -> Iterator[Image.Image]:
-    """Open a regular file as a picture; whatever goes wrong with it becomes one status."""
+def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
+    """Open a regular file as a picture; whatever goes wrong becomes one status."""
     try:
         about = os.stat(path)  # noqa: PTH116, which is quicker; so is open below
         if not stat.S_ISREG(about.st_mode):
@@ -83,13 +83,13 @@ def _opened(path: str, form: Form) -> Iterator[Image.Image]:
         if about.st_size == 0:
             raise SampleError("empty_file", "the file is empty")
         with open(path, "rb") as on_disk:  # noqa: PTH123
-            small = about.st_size <= SMALL_FILE and not form.header_only
+            small = about.st_size <= SMALL_FILE and not request.header_only
             file = io.BytesIO(on_disk.read()) if small else on_disk
             with Image.open(file, formats=FORMATS) as image:
                 width, height = image.size
-                if width * height > form.max_pixels:
-                    raise SampleError("too_large", f"{width} x {height} pixels, at most {form.max_pixels}")
-                if image.format == "PNG" and not form.header_only:
+                if width * height > request.max_pixels:
+                    raise SampleError("too_large", f"{width} x {height} pixels, at most {request.max_pixels}")
+                if image.format == "PNG" and not request.header_only:
                     _check_png(file, about.st_size)
                 yield image
     except SampleError:
@@ -102,7 +102,7 @@ def _opened(path: str, form: Form) -> Iterator[Image.Image]:
         raise SampleError("not_image", "not a picture of a known format") from e
     except MemoryError as e:
         raise SampleError("too_large", "needs more memory than a decoder may take") from e
-    except Exception as e:  # a decoder may fail with any exception; its words go to the user
+    except Exception as e:  # a decoder may raise anything; its message goes to the user
         words = str(e) or type(e).__name__
         if "truncated" in words.lower():
             raise SampleError("truncated", words) from e
@@ -110,7 +110,7 @@ def _opened(path: str, form: Form) -> Iterator[Image.Image]:
 
 
 def _check_png(file: BinaryIO, size: int) -> None:
-    """Compare the checksums of a PNG's chunks, which Pillow does not do where the pixels are."""
+    """Verify the checksums of a PNG's chunks; Pillow skips those of the pixel data."""
     position = file.tell()
     offset = file.seek(len(_PNG_SIGNATURE))
     kind = b""
@@ -128,12 +128,12 @@ def _check_png(file: BinaryIO, size: int) -> None:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # a broken EXIF block is no reason to lose the picture
+    except Exception:  # a broken EXIF block is no reason to reject the picture
         return 1
 
 
 def _to_mode(image: Image.Image, color: bool) -> Image.Image:
-    """8-bit grey or RGB on white, or F for grey of more than 8 bits: plain convert() would clip it."""
+    """8-bit grey or RGB on white, or F for grey of more than 8 bits, which a plain convert() would clip."""
     if image.mode in ("I", "F") or image.mode.startswith("I;"):
         return image.convert("F")
     if image.has_transparency_data:
@@ -145,7 +145,7 @@ def _to_mode(image: Image.Image, color: bool) -> Image.Image:
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """Grey of 16 bits by its range; floats as 0 to 1 if none is above, else as 0 to 255."""
+    """16-bit grey is scaled by its range; floats are taken as 0 to 1 if none is above 1, else as 0 to 255."""
     if image.mode == "F":
         _, largest = image.getextrema()
         scale = 255.0 if isinstance(largest, float) and largest <= 1 else 1.0
@@ -153,12 +153,12 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
         scale = 1 / 257
     else:
         return image
-    # Rounded, as the conversion cuts off what is behind the point.
+    # Rounded, as the conversion truncates.
     return image.convert("F").point(lambda value: value * scale + 0.5).convert("L")
 
 
 def _central_part(image: Image.Image, size: tuple[int, int], share: float) -> Image.Image:
-    """The largest part of the shape of `size` in the middle, times `share`."""
+    """The largest centred box with the aspect ratio of `size`, scaled by `share`."""
     scale = share * min(image.width / size[0], image.height / size[1])
     width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
     left, top = (image.width - width) // 2, (image.height - height) // 2

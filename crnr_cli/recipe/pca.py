@@ -1,27 +1,94 @@
-"""Principal components."""
+"""PCA: samples are projected on the leading principal components of the gallery."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.recipe.recipe import _raised
+from crnr_cli.recipe.base import Step, Stored
 
 
-def principal_axes(raw: Array, count: int, power: float = 1.0) -> Array:
+@dataclass(frozen=True)
+class Pca(Step):
+    """The samples are projected without subtracting the mean, as the method's authors do."""
+
+    name: ClassVar[str] = "pca"
+    off: ClassVar[Any] = None
+    tried: ClassVar[tuple[Any, ...]] = (None,)
+    learns: ClassVar[bool] = True
+    count: int
+    axes: Array | None = field(default=None, compare=False)  # (n_inputs, count) once it is fitted
+
+    @classmethod
+    def of(cls, setting: Any) -> Pca:
+        return cls(int(setting))
+
+    @classmethod
+    def parse(cls, text: str) -> int | None:
+        count = float(text)  # 100.0 is a whole number too
+        if count < 0 or count != int(count):
+            raise ValueError(f"{text} is not a whole number from 0 on")
+        return int(count) or None
+
+    @property
+    def setting(self) -> int:
+        return self.count
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.axes is not None
+
+    def fit(self, values: Array) -> Pca:
+        return replace(self, axes=principal_axes(values, self.count))
+
+    def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
+        return n_samples * n_inputs * (itemsize + 8) + 3 * 8 * min(n_samples, n_inputs) ** 2
+
+    def n_outputs(self, n_inputs: int) -> int:
+        if self.axes is not None and self.axes.shape != (n_inputs, self.count):
+            raise ValueError(f"its principal axes are of shape {self.axes.shape} for {n_inputs} inputs")
+        return self.count
+
+    @cached_property
+    def _single_axes(self) -> Array:
+        assert self.axes is not None
+        return self.axes.astype(np.float32)
+
+    def apply(self, values: Array, dtype: str) -> Array:
+        """Multiplied in the type of the vectors, like everything that follows."""
+        axes = self.axes if dtype == "float64" else self._single_axes
+        projected: Array = (values.astype(dtype) @ axes).astype(np.float64)
+        return projected
+
+    def stored(self) -> Stored:
+        assert self.axes is not None
+        return Stored(arrays={"pca": self.axes})
+
+    @classmethod
+    def restored(cls, stored: Stored) -> Pca | None:
+        axes = stored.arrays.get("pca")
+        return None if axes is None else cls(int(axes.shape[1]), axes)
+
+    def describe(self) -> str:
+        return f"{self.count} principal components"
+
+
+def principal_axes(values: Array, count: int) -> Array:
     """(n_inputs, count): the leading eigenvectors of the covariance of the centred samples.
 
-    The samples themselves are projected without subtracting the mean, as the method's authors do.
+    `values` are float64, and are overwritten.
     """
-    n, n_inputs = raw.shape
+    n, n_inputs = values.shape
     most = min(n - 1, n_inputs)
     if not 1 <= count <= most:
         raise UsageError(
             f"--pca {count}: {n} samples of {n_inputs} numbers have 1 to {most} principal components"
         )
-    largest = max(abs(float(raw.min())), abs(float(raw.max())))
-    values = _raised(np.divide(raw, largest or 1.0, dtype=np.float64), power)
     values -= values.mean(axis=0)
     if n_inputs <= n:
         _, axes = _leading_eigenvectors(values.T @ values, count)
@@ -29,7 +96,7 @@ def principal_axes(raw: Array, count: int, power: float = 1.0) -> Array:
         # The same axes from the smaller matrix: if G u = s u for G = A A', then A'u is an axis of A'A.
         variances, weights = _leading_eigenvectors(values @ values.T, count)
         if variances[0] <= n * np.finfo(float).eps * variances[-1]:
-            raise DataError(f"--pca {count}: the samples span fewer dimensions; ask for fewer components")
+            raise DataError(f"--pca {count}: the samples span fewer dimensions; choose fewer components")
         axes = (values.T @ weights) / np.sqrt(variances)
     return np.ascontiguousarray(axes[:, ::-1])
 
@@ -37,7 +104,7 @@ def principal_axes(raw: Array, count: int, power: float = 1.0) -> Array:
 def _leading_eigenvectors(symmetric: Array, count: int) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors, the largest last."""
     n = len(symmetric)
-    if 4 * count > n:  # to find all and take some is the quicker way then
+    if 4 * count > n:  # then finding all of them and taking some is faster
         variances, axes = np.linalg.eigh(symmetric)
         return variances[n - count :], axes[:, n - count :]
     from scipy.linalg import eigh  # slow to import, and queries never need it

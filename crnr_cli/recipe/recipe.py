@@ -1,90 +1,188 @@
-"""How a sample becomes a unit vector: fitted on the gallery, stored in it, applied to queries."""
+"""The recipe: how a sample becomes a unit vector. Fitted on the gallery, stored in it, applied to queries."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from crnr_cli.arrays import Array
-from crnr_cli.errors import SampleError, UsageError
-from crnr_cli.pictures.pixels import Form
-from crnr_cli.recipe.network_settings import Extraction
+from crnr_cli.arrays import Array, Batch
+from crnr_cli.errors import SampleError
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.recipe.base import Extractor, Step, Stored
+from crnr_cli.recipe.registry import EXTRACTORS, STEPS
 
 
 @dataclass(frozen=True)
 class Recipe:
-    kind: Literal["pictures", "features"]
-    n_inputs: int  # numbers a sample before PCA
-    size: tuple[int, int] | None = None  # width and height that pictures are brought to
-    color: bool = False
-    pca: Array | None = None  # (n_inputs, d): the axes that samples are projected on
-    power: float = 1.0  # absolute values are raised to this, before PCA
-    extraction: Extraction | None = None  # by which pictures become their n_inputs numbers; None: pixels
+    n_inputs: int  # raw values per sample, before the first step
+    extractor: Extractor | None = None  # how a picture becomes its raw values; None: samples are features
+    steps: tuple[Step, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.power) and self.power > 0):
-            raise UsageError(f"power must be above 0, not {self.power:g}")
+    @classmethod
+    def for_pictures(cls, extractor: Extractor, steps: tuple[Step, ...] = ()) -> Recipe:
+        return cls(extractor.n_values, extractor, steps)
+
+    @property
+    def kind(self) -> str:
+        return "features" if self.extractor is None else "pictures"
 
     @property
     def n_outputs(self) -> int:
-        return self.n_inputs if self.pca is None else int(self.pca.shape[1])
+        n = self.n_inputs
+        for step in self.steps:
+            n = step.n_outputs(n)
+        return n
 
-    @cached_property
-    def _single_axes(self) -> Array | None:
-        return None if self.pca is None else self.pca.astype(np.float32)
+    @property
+    def is_fitted(self) -> bool:
+        return all(step.is_fitted for step in self.steps)
 
-    def form(self, max_pixels: int, *, with_hash: bool = False) -> Form:
-        """What the decoder is asked for."""
-        if (how := self.extraction) is None:
-            return Form(self.size, self.color, max_pixels, with_hash)
-        return Form(
-            how.size,
-            how.bands == 3,
-            max_pixels,
-            with_hash,
-            crop=how.crop,
-            filter=how.filter,
-            eight_bit=True,
-            extraction=how,
-        )
+    def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest | None:
+        """What the decoders are asked for; None where samples are not pictures."""
+        return self.extractor.request(max_pixels, with_hash=with_hash) if self.extractor else None
+
+    def batch_size(self, wanted: int) -> int:
+        return min(wanted, (self.extractor and self.extractor.max_batch) or wanted)
+
+    def opened(self, jobs: int) -> Callable[[Batch], Batch]:
+        """The function from a batch as it was read to a batch of raw values."""
+        if (extractor := self.extractor) is None:
+            return lambda batch: batch
+        extract = extractor.opened(jobs)
+
+        def extracted(batch: Batch) -> Batch:
+            # A network has features for a blank picture too, but there is nothing in it to compare.
+            blank = extractor.is_blank(batch.values)
+            faults = [_blank("all of one colour") if found else None for found in blank.tolist()]
+            batch = batch.with_values(batch.values, faults)
+            return batch.with_values(extract(batch.values))
+
+        return extracted
+
+    def fitted(self, raw: Array) -> Recipe:
+        """The recipe with its steps fitted to the gallery's raw values, one after the other."""
+        steps: list[Step] = []
+        for step in self.steps:
+            steps.append(step if step.is_fitted else step.fit(_through(steps, raw)))
+        return replace(self, steps=tuple(steps))
+
+    def fit_bytes(self, n_samples: int, itemsize: int) -> int:
+        """About how much memory the vectors of so many samples take, and fitting the steps to them."""
+        needed, n_inputs = 0, self.n_inputs
+        for step in self.steps:
+            needed += step.fit_bytes(n_samples, n_inputs, itemsize)
+            n_inputs = step.n_outputs(n_inputs)
+        return needed + n_samples * n_inputs * itemsize
+
+    def screened(self, batch: Batch) -> Batch:
+        """The raw values of the samples that have a unit vector, for steps that have yet to be fitted."""
+        _, faults = _magnitudes(batch.values)
+        return batch.with_values(batch.values, faults)
+
+    def applied(self, batch: Batch, dtype: str) -> Batch:
+        """A batch of raw values becomes one of unit vectors."""
+        return batch.with_values(*self.unit_vectors(batch.values, dtype))
 
     def unit_vectors(self, raw: Array, dtype: str) -> tuple[Array, list[SampleError | None]]:
         """(m, d) unit rows, and for every row why it has none; such a row is all zero."""
-        if not len(raw):  # a batch with no readable picture has no width either
+        if not len(raw):
             return np.empty((0, self.n_outputs), dtype), []
-        errors: list[SampleError | None] = [None] * len(raw)
-        low, high = raw.min(axis=1).astype(np.float64), raw.max(axis=1).astype(np.float64)
-        finite = np.isfinite(low) & np.isfinite(high)  # NaN is the least and the largest of its row
-        for row in np.flatnonzero(~finite):
-            errors[row] = SampleError("non_finite", "holds NaN or infinity")
+        largest, faults = _magnitudes(raw)
         # Scaled before the norm, so that values of 1e200 or 1e-200 neither overflow nor vanish.
-        largest = np.where(finite, np.maximum(np.abs(low), np.abs(high)), 0)
-        blank = largest == 0
-        if self.kind == "pictures" and self.n_inputs > 1:
-            blank |= low == high
-        with np.errstate(invalid="ignore"):  # a signalling NaN; its row has its error
+        with np.errstate(invalid="ignore"):  # a signalling NaN; its row has a fault
             values = np.divide(raw, np.where(largest > 0, largest, 1)[:, None], dtype=np.float64)
-        values[~finite] = 0
-        values = _raised(values, self.power)
-        if self.pca is not None:  # multiplied in the type of the vectors, as all that follows
-            axes = self.pca if dtype == "float64" else self._single_axes
-            values = (values.astype(dtype) @ axes).astype(np.float64)
+        values[[fault is not None for fault in faults]] = 0
+        for step in self.steps:
+            values = step.apply(values, dtype)
         norms = np.sqrt(np.einsum("md,md->m", values, values))
-        blank |= norms == 0
-        for row in np.flatnonzero(blank & finite):
-            errors[row] = SampleError("zero_norm", "nothing to compare: all values are zero or one colour")
+        for row in np.flatnonzero(norms == 0):
+            faults[row] = faults[row] or _blank("the steps of the recipe leave nothing of it")
         vectors = np.empty(values.shape, dtype)
         np.divide(values, np.where(norms > 0, norms, 1)[:, None], out=vectors, casting="same_kind")
-        vectors[blank] = 0
-        return vectors, errors
+        return vectors, faults
+
+    def stored(self) -> Stored:
+        """What the gallery file keeps. Steps that are left out leave no trace."""
+        stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs})
+        if self.extractor:
+            stored |= self.extractor.stored()
+        else:
+            stored |= Stored({"width": 0, "height": 0, "color": False})
+        for step in self.steps:
+            stored |= step.stored()
+        if self.steps:
+            stored |= Stored({"steps": " ".join(step.name for step in self.steps)})
+        return stored
+
+    @property
+    def since_version(self) -> int:
+        """The first version of the gallery file that can hold this recipe."""
+        return max((step.since_version for step in self.steps), default=1)
+
+    @classmethod
+    def restored(cls, stored: Stored) -> Recipe:
+        """ValueError, LookupError or TypeError if it is not a recipe; files are from strangers."""
+        values = stored.attributes
+        kind = values["kind"]
+        if kind not in ("pictures", "features"):
+            raise ValueError(f"samples are of an unknown kind, {kind}")
+        if unknown := set(str(values.get("steps", "")).split()) - set(STEPS):
+            raise ValueError(f"its recipe has a step {min(unknown)} that this crnr does not know")
+        extractor = None
+        if kind == "pictures":
+            extractor = next(filter(None, (known.restored(stored) for known in EXTRACTORS)))
+        steps = tuple(filter(None, (step.restored(stored) for step in STEPS.values())))
+        recipe = cls(int(values["n_inputs"]), extractor, steps)
+        if extractor and extractor.n_values != recipe.n_inputs:
+            raise ValueError("its parts are of different sizes")
+        return recipe
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The setting of every step there is, by name; of those left out, what leaves them out."""
+        chosen = {step.name: step.setting for step in self.steps}
+        return {name: chosen.get(name, step.off) for name, step in STEPS.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """What `crnr info` shows, as plain values."""
+        extractor = {"size": None, "color": False, "extractor": None}
+        if self.extractor:
+            extractor = self.extractor.facts()
+        return {"made_from": self.kind, "n_inputs": self.n_inputs, **extractor, **self.settings}
+
+    def describe(self) -> list[str]:
+        """One line per step, for people."""
+        first = f"{self.n_inputs} features" if self.extractor is None else self.extractor.describe()
+        return [first, *(step.describe() for step in self.steps)]
 
 
-def _raised(values: Array, power: float) -> Array:
-    """Absolute values to the power, signs kept. A power below 1 lets small features count for more."""
-    if power == 1:
-        return values
-    raised: Array = np.copysign(np.abs(values) ** power, values)
-    return raised
+def _blank(why: str) -> SampleError:
+    return SampleError("zero_norm", f"nothing to compare: {why}")
+
+
+def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
+    """The largest absolute value per row, 0 where it is not finite; and why a row has no direction."""
+    faults: list[SampleError | None] = [None] * len(raw)
+    if not raw.size:
+        return np.zeros(len(raw)), faults
+    # min and max propagate NaN, so that no boolean copy is needed.
+    low, high = raw.min(axis=1).astype(np.float64), raw.max(axis=1).astype(np.float64)
+    finite = np.isfinite(low) & np.isfinite(high)
+    largest = np.where(finite, np.maximum(np.abs(low), np.abs(high)), 0)
+    for row in np.flatnonzero(~finite):
+        faults[row] = SampleError("non_finite", "holds NaN or infinity")
+    for row in np.flatnonzero(finite & (largest == 0)):
+        faults[row] = _blank("all values are zero")
+    return largest, faults
+
+
+def _through(steps: Sequence[Step], raw: Array) -> Array:
+    """The gallery's values as they reach the next step; one scale for all, so that their lengths count."""
+    largest = max(abs(float(raw.min())), abs(float(raw.max())))
+    values = np.divide(raw, largest or 1.0, dtype=np.float64)
+    for step in steps:
+        values = step.apply(values, "float64")
+    return values

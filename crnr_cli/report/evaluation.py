@@ -1,21 +1,30 @@
-"""Scores become what a page shows of them: cards, the cells of the matrix, classes and mistakes."""
+"""The report of an evaluation: one page with scores, the confusion matrix, classes and mistakes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.report.names import as_text
+from crnr_cli.errors import GalleryError
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.jobs.evaluate import EvaluateReport
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.pictures.thumbnails import data_uri, thumbnails
+from crnr_cli.report.names import as_text, common_folder
+from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
-from crnr_cli.results.scores import Scores, most_confused
+from crnr_cli.results.scores import Scores, macro_intervals, most_confused, wilson
 
-MISTAKES = 2000  # listed in the page, at most
-PICTURES = 60  # embedded, at most
-WORST = 24  # shown by themselves
+MAX_MISTAKES = 2000  # listed in the page
+MAX_PICTURES = 60  # embedded in the page
+WORST = 24  # mistakes shown as cards
 PAIRS = 12
 
 
@@ -27,15 +36,138 @@ class Card:
     note: str
 
 
+def write_report(
+    report: EvaluateReport,
+    path: Path,
+    names: Sequence[str],
+    gallery_path: Path,
+    max_pixels: int = MAX_PIXELS,
+) -> None:
+    """Write the page; pictures are shown where the queries' files still exist."""
+    scores, mistakes = report.scores, report.mistakes
+    classes = [score.name for score in scores.classes]
+    pictures = thumbnails(pictured(mistakes), max_pixels)
+    uris = {name: data_uri(picture) for name, picture in pictures.items()}
+    folder = common_folder(row.path for row in mistakes)
+    records = mistake_records(mistakes, classes, uris, folder)
+    shown = [as_text(name) for name in classes]
+    cells = matrix_cells(scores)
+    k = len(classes)
+    accuracy = "n/a" if scores.accuracy is None else f"{100 * scores.accuracy:.1f} %"
+    write_page(
+        path,
+        "report",
+        {
+            "title": f"{accuracy} accuracy - crnr report",
+            "headline": f"{scores.correct} of {scores.n} labelled right",
+            "sources": as_text(", ".join(names)),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
+            "cards": _cards(report),
+            "names": shown,
+            "short_names": max(map(len, shown), default=0) <= 3,
+            "cells": cells,
+            **_layout(k),
+            "pairs": [
+                {**pair, "truth": as_text(pair["truth"]), "label": as_text(pair["label"])}
+                for pair in pairs(scores)
+            ],
+            "kinds": len(most_confused(scores)),
+            "mistakes": records[:WORST],
+            "folder": as_text(folder),
+            "n_mistakes": len(mistakes),
+            "classes": sorted(
+                ({**vars(score), "name": as_text(score.name)} for score in scores.classes),
+                key=lambda score: score["f1"],
+            ),
+            "histogram": histogram(report.rows),
+            "unanswered": report.failed.most_common(),
+            "facts": _facts(report.gallery, gallery_path, classes),
+            "data": {
+                "names": shown,
+                "cells": [[cell["row"], cell["column"], cell["count"]] for cell in cells],
+                "mistakes": records,
+                "listed_all": len(mistakes) <= MAX_MISTAKES,
+            },
+        },
+    )
+
+
+def _cards(report: EvaluateReport) -> list[Card]:
+    scores = report.scores
+    cards = [
+        Card("Accuracy", scores.accuracy, scores.interval, f"{scores.correct} of {scores.n} labelled right")
+    ]
+    if report.n_with_failures > scores.n:
+        cards.append(
+            Card(
+                "Accuracy, failures as wrong",
+                report.accuracy_with_failures,
+                report.interval_with_failures,
+                f"{report.n_with_failures - scores.n} with a true class had no answer",
+            )
+        )
+    if report.rejected:
+        n = scores.n + sum(1 for row in report.rejected if row.truth)
+        rejected = n - scores.n
+        share, interval = (rejected / n, wilson(rejected, n)) if n else (None, None)
+        note = (
+            f"{len(report.rejected)}, not scored; the best guess was right for {report.rejected_guess_right}"
+        )
+        cards.append(Card("Rejected as unknown", share, interval, note))
+    recall, f1 = macro_intervals(scores) if scores.n else (None, None)
+    cards.append(Card("Macro recall", scores.macro.recall, recall, "the mean over classes"))
+    cards.append(Card("Macro F1", scores.macro.f1, f1, "the mean over classes"))
+    return cards
+
+
+def _layout(k: int) -> dict[str, Any]:
+    """How much fits into a cell: its count, its names, or only its colour."""
+    density = "few" if k <= 14 else "several" if k <= 26 else "many" if k <= 50 else "crowded"
+    return {
+        "density": density,
+        "name_size": 13 if k <= 14 else 12 if k <= 26 else 10,
+        "gap": 0.06 if k <= 30 else 0.1,
+        "matrix_width": f"{max(20, min(48, 5 + 4 * k))}rem",
+    }
+
+
+def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[tuple[str, str]]:
+    """What the gallery says about itself, if there is one and it knows these classes."""
+    if gallery is None:  # the rows come from a CSV
+        if not path.exists():
+            return []
+        try:
+            gallery = load_gallery(path)
+        except GalleryError:  # the scores are those of the CSV; an unreadable gallery adds nothing to them
+            return []
+    if not set(classes) <= set(gallery.classes):
+        return []
+    counts = np.sort(np.diff(gallery.samples.edges)).tolist()
+    per_class = str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    settings = ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in gallery.parameters.items()
+    )
+    method = gallery.method.name
+    return [
+        ("file", as_text(str(path))),
+        ("samples", f"{len(gallery.names)} in {len(gallery.classes)} classes, {per_class} per class"),
+        ("made from", f"{gallery.recipe.kind}: {as_text('; '.join(gallery.recipe.describe()))}"),
+        ("dimension", str(gallery.samples.vectors.shape[1])),
+        ("method", f"{method}: {settings}" if settings else method),
+        ("made by", f"crnr {gallery.crnr_version}"),
+    ]
+
+
 def matrix_cells(scores: Scores) -> list[dict[str, Any]]:
-    """The cells that are not empty; `strength` (0 to 1) is their depth of colour."""
-    floor = 0.25 if len(scores.classes) <= 30 else 0.45  # small cells need more of it
+    """The non-empty cells; `strength` (0 to 1) is the depth of their colour."""
+    floor = 0.25 if len(scores.classes) <= 30 else 0.45  # small cells need a stronger one
     support = scores.confusion.sum(axis=1)
     cells = []
     for i, j in np.argwhere(scores.confusion > 0).tolist():
         count = int(scores.confusion[i, j])
         share = count / int(support[i])
-        # The root, and a floor: a single mistake among hundreds must still be seen.
+        # The square root, and a floor: a single mistake among hundreds must still be visible.
         cells.append(
             {"row": i, "column": j, "count": count, "strength": round(floor + (1 - floor) * share**0.5, 3)}
         )
@@ -45,7 +177,7 @@ def matrix_cells(scores: Scores) -> list[dict[str, Any]]:
 def mistake_records(
     mistakes: Sequence[Prediction], names: Sequence[str], uris: Mapping[str, str], folder: str
 ) -> list[dict[str, Any]]:
-    """What the page's script knows of each mistake; classes by their place in `names`."""
+    """What the page's script knows about each mistake; classes by their index in `names`."""
     place = {name: i for i, name in enumerate(names)}
     return [
         {
@@ -55,17 +187,17 @@ def mistake_records(
             "margin": row.margin,
             "picture": uris.get(row.path),
         }
-        for row in mistakes[:MISTAKES]
+        for row in mistakes[:MAX_MISTAKES]
     ]
 
 
 def pictured(mistakes: Sequence[Prediction]) -> list[str]:
-    """The paths whose pictures are worth their place: the worst, then one of each kind of mistake."""
+    """The pictures worth embedding: the worst mistakes, then one of each kind of mistake."""
     first: dict[tuple[str | None, str | None], str] = {}
     for row in mistakes:
         first.setdefault((row.truth, row.label), row.path)
     paths = [row.path for row in mistakes[:WORST]] + list(first.values()) + [row.path for row in mistakes]
-    return list(dict.fromkeys(paths))[:PICTURES]
+    return list(dict.fromkeys(paths))[:MAX_PICTURES]
 
 
 def pairs(scores: Scores) -> list[dict[str, Any]]:
@@ -77,7 +209,7 @@ def pairs(scores: Scores) -> list[dict[str, Any]]:
 
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:
-    """How many answers were right and wrong at each margin, from 0, or less where another program says so."""
+    """How many answers were right and wrong at each margin, from 0 (or less, in other programs' CSVs)."""
     known = [row for row in rows if row.truth and row.label not in (None, UNKNOWN) and row.margin is not None]
     if not known:
         return None

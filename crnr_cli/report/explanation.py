@@ -1,4 +1,4 @@
-"""Picture: an explanation drawn, with the pictures of the samples that made it where they are at hand."""
+"""An explanation as a drawing or a page, with the pictures of the samples where they still exist."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from crnr_cli.report.names import as_text
 from crnr_cli.report.pages import write_page
 from crnr_cli.system.files import check_output
 
-CARRIERS = 7  # pictures beside the query's
+PICTURES = 7  # of gallery samples, beside the query's
 
 
-def check_picture(path: Path, inputs: Iterable[str | Path]) -> None:
-    """Refuse, before any work, a name that says no form we can write, or that is an input."""
+def check_explanation(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse, before any work, an output of unknown format, or one that is an input."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in (*plots.FORMATS, "html"):
-        raise UsageError(f"{path}: an explanation's name must end in .{', .'.join(plots.FORMATS)} or .html")
+        raise UsageError(f"{path}: its name must end in .{', .'.join(plots.FORMATS)} or .html")
     check_output(path, inputs)
 
 
-def write_picture(report: ExplainReport, path: Path, max_pixels: int = MAX_PIXELS) -> None:
-    carriers = report.carriers(report.explanations[0], CARRIERS)
+def write_explanation(report: ExplainReport, path: Path, max_pixels: int = MAX_PIXELS) -> None:
+    carriers = report.carriers(report.explanations[0], PICTURES)
     names = [report.query, *(carrier.name for carrier in carriers)]
     found = thumbnails(names, max_pixels) if report.gallery.recipe.kind == "pictures" else {}
     if path.suffix.lower() == ".html":
@@ -82,7 +82,7 @@ def _write_page(report: ExplainReport, path: Path, carriers: list[Carrier], foun
             "truth": None if report.truth is None else as_text(report.truth),
             "picture": uris.get(report.query),
             "drawing": f"data:image/svg+xml;base64,{base64.b64encode(drawing.getvalue()).decode()}",
-            "answers": [_answer(report, explanation) for explanation in report.explanations],
+            "answers": [_section(report, explanation) for explanation in report.explanations],
             "carriers": [
                 {
                     "name": as_text(carrier.name),
@@ -96,7 +96,7 @@ def _write_page(report: ExplainReport, path: Path, carriers: list[Carrier], foun
     )
 
 
-def _answer(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:
+def _section(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:
     classes, shares = report.gallery.classes, report.shares(explanation)
     first, second = explanation.order[:2].tolist()
     return {

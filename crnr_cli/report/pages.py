@@ -1,4 +1,4 @@
-"""HTML pages from templates that escape by default: one file each, with nothing fetched from anywhere."""
+"""HTML pages from templates that escape by default: one self-contained file each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crnr_cli.system.files import replacing
 
 
 def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
-    """Render `template`.html, with the style of all pages and the script of the same name, if any, inside."""
+    """Render `template`.html with the common style and its script, if any, embedded."""
     environment = Environment(
         loader=PackageLoader("crnr_cli.report", "templates"),
         autoescape=True,
@@ -26,7 +26,7 @@ def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
     environment.filters["percent"] = _percent
     loader = environment.loader
     assert loader is not None
-    # Our own text, which no user's words enter: only it goes in unescaped, and only it may run.
+    # Our own text, free of user input: only this is inserted unescaped, and only this may run.
     style = loader.get_source(environment, "page.css")[0]
     script = ""
     if f"{template}.js" in environment.list_templates():

@@ -1,4 +1,4 @@
-"""Pictures of results, by matplotlib. Figures are made without its global state, so that nothing is shown."""
+"""Plots by matplotlib. Figures are made without its global state, so that no window is opened."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from crnr_cli.errors import UsageError
 from crnr_cli.system.files import check_output, replacing
 
 FORMATS = ("png", "svg", "pdf")
-# Told apart by most colour-blind readers, and in grey (Okabe and Ito).
+# Distinguishable by most colour-blind readers, and in grey (Okabe and Ito).
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 
 
-def check_picture(path: Path, inputs: Iterable[str | Path]) -> None:
-    """Refuse, before any work, a picture that could not be written, or would be written over an input."""
+def check_plot(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse, before any work, a plot of unknown format, or one that cannot be written or is an input."""
     if path.suffix.lower().removeprefix(".") not in FORMATS:
-        raise UsageError(f"{path}: a picture's name must end in .{', .'.join(FORMATS)}")
+        raise UsageError(f"{path}: the name of a plot must end in .{', .'.join(FORMATS)}")
     check_output(path, inputs)
 
 
@@ -35,13 +35,13 @@ def save(figure: Figure, path: Path) -> None:
         render(figure, part, path.suffix.lower().removeprefix("."))
 
 
-def render(figure: Figure, out: Path | BinaryIO, form: str) -> None:
+def render(figure: Figure, out: Path | BinaryIO, file_format: str) -> None:
     for text in figure.findobj(Text):
         text.set_parse_math(False)  # a class may be called a$b$
     with warnings.catch_warnings():
-        # A sign that the font lacks is drawn as a box; that is no news for the terminal.
+        # A character that the font lacks is drawn as a box; that needs no warning on the terminal.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
-        figure.savefig(out, format=form, dpi=150)
+        figure.savefig(out, format=file_format, dpi=150)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Panel:
     label: int
     runner_up: int
     measure: str  # what the values are
-    wins: str  # why the label is the label, in two words
+    wins: str  # why the label won, in two words
 
 
 def explanation(
@@ -63,7 +63,7 @@ def explanation(
     classes: Sequence[str],
     pictures: Sequence[tuple[str, Array, int | None]],
 ) -> Figure:
-    """The code over the gallery and the residual or score of every class, a row for each method.
+    """The code over the gallery and the residual or score of every class, one row per method.
 
     `pictures` are (words, RGB, class) of the query, which has no class, and of gallery samples.
     """
@@ -108,7 +108,7 @@ def _strip(
 
 def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors: Sequence[str]) -> None:
     axes.set_title(panel.title, fontsize=11, loc="left")
-    _plain(axes)
+    _clean(axes)
     if panel.code is None:
         axes.text(0.5, 0.5, "this method has no code", ha="center", transform=axes.transAxes)
         axes.set(xticks=[], yticks=[])
@@ -126,7 +126,7 @@ def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors
 
 
 def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
-    _plain(axes)
+    _clean(axes)
     axes.bar(np.arange(len(classes)), panel.values, color=colors, width=0.8)
     low, high = min(0.0, float(panel.values.min())), max(0.0, float(panel.values.max()))
     axes.set_ylim(low * 1.1, high + 0.12 * (high - low))
@@ -144,7 +144,7 @@ def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[s
 def _name_places(
     axes: Axes, places: Array, panel: Panel, classes: Sequence[str], colors: Sequence[str], what: str
 ) -> None:
-    """The names of all classes where there is room, else of the two that matter."""
+    """The names of all classes if there is room, else of the two that matter."""
     room = len(classes) <= 30
     named = range(len(classes)) if room else sorted({panel.label, panel.runner_up})
     axes.set_xticks([places[i] for i in named], [_short(classes[i]) for i in named], fontsize=9)
@@ -156,7 +156,7 @@ def _name_places(
         if i in (panel.label, panel.runner_up):
             tick.set(color=colors[i], fontweight="bold")
     if not room:
-        # Two neighbours must not be written over one another.
+        # The names of two neighbours must not overlap.
         for i, tick in zip(named, axes.get_xticklabels(), strict=True):
             tick.set_horizontalalignment("right" if i == min(named) else "left")
     axes.set_xlabel(what)
@@ -166,7 +166,7 @@ def _short(name: str, most: int = 18) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def _plain(axes: Axes) -> None:
+def _clean(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
     axes.set_axisbelow(True)
@@ -178,7 +178,7 @@ def sensitivity(
     marked: Mapping[str, tuple[float, float]],
     title: str,
 ) -> Figure:
-    """Accuracy over lam, a line for each name; `marked` points are (lam, accuracy)."""
+    """Accuracy over lam, one line per name; `marked` points are (lam, accuracy)."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     place = {lam: i for i, lam in enumerate(lams)}  # even steps: lam = 0 has no place on a log axis
@@ -186,7 +186,7 @@ def sensitivity(
         known = [
             (place[lam], 100 * value) for lam, value in zip(lams, values, strict=True) if value is not None
         ]
-        if not known:  # the budget ended before
+        if not known:  # the budget ended before any was tried
             continue
         axes.plot(
             [x for x, _ in known], [y for _, y in known], marker="o", markersize=4, color=color, label=name
@@ -199,6 +199,6 @@ def sensitivity(
     axes.set_xlabel("lam, the weight of the class residuals")
     axes.set_ylabel("cross-validated accuracy, %")
     axes.set_title(title, fontsize=11)
-    _plain(axes)
+    _clean(axes)
     figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=4)
     return figure

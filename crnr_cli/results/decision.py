@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from crnr_cli.arrays import Array
-from crnr_cli.errors import SampleError
+from crnr_cli.arrays import Array, Batch
 
 OK = "ok"
-
-
 REJECTED = "rejected"
-
-
-UNKNOWN = "unknown"  # the label of a query that is none of the classes; no class may be called so
+UNKNOWN = "unknown"  # the label of a rejected query; no class may have this name
 
 
 @dataclass(frozen=True)
 class Answers:
-    """A batch of queries with their answers. `residuals` has a row for each query without an error."""
+    """A batch of queries whose values are the residuals of all classes, and what deciding needs."""
 
-    paths: list[str]
-    truths: list[str | None]
-    errors: list[SampleError | None]
-    residuals: Array  # (m, K)
+    batch: Batch
+    truths: list[str | None]  # the true class of each query, where it is known
     least_standout: float = 0.0  # a query whose best class stands out less is rejected
-    signed: bool = False  # residuals are minus scores, and can be below 0
+    signed: bool = False  # residuals are negated scores, and can be below 0
+
+    @property
+    def residuals(self) -> Array:
+        """(m, K), for the queries without an error."""
+        return self.batch.values
 
 
 class Prediction(NamedTuple):
-    """One row of the CSV, but for the residuals of the classes."""
+    """One row of the CSV, without the residuals of the classes."""
 
     path: str
     truth: str | None
@@ -44,31 +42,39 @@ class Prediction(NamedTuple):
     status: str
 
 
-def predictions(answers: Answers, classes: Sequence[str]) -> Iterator[Prediction]:
-    """Who won each query, and by how much. Ties go to the first class in name order."""
-    rows = np.arange(len(answers.residuals))
+def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
+    """Which class won each query, and by how much. Ties go to the first class in name order."""
+    batch, truths = answers.batch, answers.truths
+    found = [
+        Prediction(path, truth, None, None, None, None, error.status if error else OK)
+        for path, truth, error in zip(batch.names, truths, batch.errors, strict=True)
+    ]
     order = best_classes(answers.residuals, 2)
-    best, second = answers.residuals[rows, order[:, 0]], answers.residuals[rows, order[:, 1]]
-    winners = zip(order.tolist(), best.tolist(), margins(best, second, answers.signed).tolist(), strict=True)
-    rejected = iter(_rejected(answers))
-    for path, truth, error in zip(answers.paths, answers.truths, answers.errors, strict=True):
-        if error is not None:
-            yield Prediction(path, truth, None, None, None, None, error.status)
-        else:
-            (first, next_best), residual, margin = next(winners)
-            if next(rejected):
-                # The best guess stands in for the runner-up.
-                yield Prediction(path, truth, UNKNOWN, residual, classes[first], margin, REJECTED)
-                continue
-            yield Prediction(path, truth, classes[first], residual, classes[next_best], margin, OK)
+    best, second = np.take_along_axis(answers.residuals, order, axis=1).T
+    decided = zip(
+        batch.rows.tolist(),
+        order.tolist(),
+        best.tolist(),
+        margins(best, second, answers.signed).tolist(),
+        _rejected(answers),
+        strict=True,
+    )
+    for query, (first, next_best), residual, margin, rejected in decided:
+        # The best guess takes the place of the runner-up of a rejected query.
+        label, runner_up = (UNKNOWN, classes[first]) if rejected else (classes[first], classes[next_best])
+        status = REJECTED if rejected else OK
+        found[query] = Prediction(
+            batch.names[query], truths[query], label, residual, runner_up, margin, status
+        )
+    return found
 
 
 def best_classes(residuals: Array, count: int) -> Array:
-    """(m, count): the classes with the least residuals, the least first; of equal ones the first by name."""
+    """(m, count): the classes with the least residuals, the least first; ties in name order."""
     m, n_classes = residuals.shape
     if 8 * count > n_classes:
         return np.argsort(residuals, axis=1, kind="stable")[:, :count]
-    rows, rest = np.arange(m), residuals.copy()  # few of many: quicker than to sort all
+    rows, rest = np.arange(m), residuals.copy()  # a few of many: faster than sorting all
     order = np.empty((m, count), np.intp)
     for i in range(count):
         rest.argmin(axis=1, out=order[:, i])
@@ -79,9 +85,9 @@ def best_classes(residuals: Array, count: int) -> Array:
 def margins(best: Array, second: Array, signed: bool = False) -> Array:
     """1 - best/second: 0 is a tie, 1 a perfect match.
 
-    Where residuals are minus scores, a ratio says nothing, and the margin is 1 - exp(best - second): again 0
-    for a tie and towards 1 the farther the two are apart. For softmax with three classes or more that is
-    1 less the ratio of the two probabilities.
+    Where residuals are negated scores, a ratio means nothing, and the margin is 1 - exp(best - second): again
+    0 for a tie, and closer to 1 the farther the two are apart. For softmax with three classes or more that is
+    1 minus the ratio of the two probabilities.
     """
     best, second = best.astype(np.float64), second.astype(np.float64)
     if signed:

@@ -1,4 +1,4 @@
-"""The predictions CSV: write, read. One row an input; the README describes the columns."""
+"""The predictions CSV: write, read. One row per input; the README describes the columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
-_QUOTED = re.compile('[,"\n\r]')  # what a field must be put in quotes for
+_QUOTED = re.compile('[,"\n\r]')  # characters that make a field need quotes
 
 
 class Writable(Protocol):
@@ -24,7 +24,7 @@ class Writable(Protocol):
 
 
 class CsvWriter:
-    """Rows as RFC 4180 with LF, floats in as many digits as bring them back."""
+    """Rows as RFC 4180 with LF; floats with as many digits as restore them exactly."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class CsvWriter:
         *,
         header: bool = True,
     ) -> None:
-        """With `top`, the best so many classes of each query take the place of the residuals of all."""
+        """With `top`, only the best classes of each query are written, not the residuals of all."""
         self._file, self._classes = file, classes
         self._top = None if top is None else min(top, len(classes))
         self._names = {name: _field(name) for name in classes}
@@ -52,17 +52,14 @@ class CsvWriter:
             self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
 
     def write(self, answers: Answers) -> list[Prediction]:
-        """Append a batch; returns what was written."""
-        extras = iter(self._extra_values(answers.residuals))
-        rows = list(predictions(answers, self._classes))
-        lines = []
-        for path, truth, label, residual, runner_up, margin, status in rows:
-            start = (_field(path), self._name(truth))
-            if label is None:
-                lines.append(self._unanswered % (*start, status))
-            else:
-                answer = (self._name(label), residual, self._name(runner_up), margin, status)
-                lines.append(self._answered % (*start, *answer, *next(extras)))
+        """Append a batch; returns its rows."""
+        rows = predictions(answers, self._classes)
+        lines = [self._unanswered % (_field(row.path), self._name(row.truth), row.status) for row in rows]
+        extras = self._extra_values(answers.residuals)
+        for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
+            path, truth, label, residual, runner_up, margin, status = rows[query]
+            start = (_field(path), self._name(truth), self._name(label))
+            lines[query] = self._answered % (*start, residual, self._name(runner_up), margin, status, *extra)
         self._write(lines)
         return rows
 
@@ -70,7 +67,7 @@ class CsvWriter:
         return self._names.get(name) or _field(name) if name else ""
 
     def _extra_values(self, residuals: Array) -> list[list[Any]]:
-        """What follows the fixed columns of every answered query."""
+        """What follows the fixed columns, per answered query."""
         if self._top is None:
             return residuals.tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
@@ -83,7 +80,7 @@ class CsvWriter:
 
     def _write(self, lines: list[str]) -> None:
         if lines:
-            # Names that are not UTF-8 go out as the bytes they came in.
+            # Names that are not UTF-8 are written as the bytes they were read as.
             self._file.write(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
 
 
@@ -110,9 +107,7 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
         header = next(reader, [])
         missing = [column for column in ("truth", "label") if column not in header]
         if missing:
-            raise DataError(
-                f"{name}: no column {' or '.join(missing)}; is it a CSV that `crnr classify` wrote?"
-            )
+            raise DataError(f"{name}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
         where = {column: header.index(column) for column in COLUMNS if column in header}
         return [_prediction(row, where, name, reader.line_num, len(header)) for row in reader if row]
     except (csv.Error, UnicodeError) as e:
@@ -120,7 +115,7 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
 
 
 def _finite(text: str | None) -> float | None:
-    """None also for nan and inf, which other programs write where they know nothing."""
+    """None also for nan and inf, which other programs write for missing values."""
     value = float(text) if text else math.nan
     return value if math.isfinite(value) else None
 
@@ -128,7 +123,7 @@ def _finite(text: str | None) -> float | None:
 def _prediction(row: list[str], where: dict[str, int], name: str, line: int, width: int) -> Prediction:
     if len(row) != width:
         raise DataError(
-            f"{name}, line {line}: {len(row)} fields where the header has {width}; is the file cut?"
+            f"{name}, line {line}: {len(row)} fields, but the header has {width}; is the file truncated?"
         )
     values = {column: row[index] or None for column, index in where.items()}
     try:

@@ -1,4 +1,4 @@
-"""The l1 solver: ADMM for min ||y - X c||^2 + lam ||c||_1, all queries at once. Columns, as in `solvers`.
+"""The l1 solver: ADMM for min ||y - X c||^2 + lam ||c||_1, all queries at once. Samples are columns.
 
 With H and c_1 of a factor for lam = 0 and mu, t = lam/mu, and the splitting z = soft(v, t) and scaled
 multiplier u = clip(v, -t, t) again in one array v = c + u:
@@ -17,7 +17,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.solvers.factors import Factor, FactorForm, cheaper_form, factorize_dense, factorize_low_rank
 
-# Of mu/lam in 2 to 500 and a in 1 to 1.85 those that took the fewest steps on faces and digits.
+# Of mu/lam from 2 to 500 and a from 1 to 1.85, these took the fewest steps on faces and digits.
 MU_PER_LAM = 20.0
 RELAXATION = 1.8
 STEPS_BETWEEN_CHECKS = 20
@@ -27,14 +27,15 @@ SMALLEST_GAP = 100.0
 
 @dataclass(frozen=True)
 class LassoCode:
-    """The codes, and how far each query's objective may be from the least."""
+    """The codes, and how far each query's objective may be from the minimum."""
 
     c: Array  # (n, m)
     gap: Array  # (m,)
+    tol: float  # the largest gap that counts as converged
 
 
 def factor_form(edges: Array, d: int) -> FactorForm:
-    return cheaper_form(edges, d, lam=0.0, iterations=100)  # many: what counts is the price of a step
+    return cheaper_form(edges, d, lam=0.0, iterations=100)  # many: what counts is the cost of a step
 
 
 def factorize(X: Array, edges: Array, lam: float) -> Factor:
@@ -62,11 +63,11 @@ def code(factor: Factor, X: Array, Y: Array, lam: float, iterations: int, tol: f
                 break
             if done.any():
                 rest, v, c1, Y = rest[~done], v[:, ~done], c1[:, ~done], Y[:, ~done]
-    return LassoCode(answer, gaps)
+    return LassoCode(answer, gaps, tol)
 
 
 def _step(factor: Factor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
-    """The next v, and its z: one product, and passes over the state that write over what is spent."""
+    """The next v, and its z: one product, and passes over the state that reuse its memory."""
     u = np.clip(v, -t, t)
     z = v - u
     c = np.empty_like(v)
@@ -79,7 +80,7 @@ def _step(factor: Factor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
 
 
 def duality_gap(X: Array, Y: Array, c: Array, lam: float) -> Array:
-    """How much ||y - X c||^2 + lam ||c||_1 can at most exceed its least value, for every query.
+    """How much ||y - X c||^2 + lam ||c||_1 can at most exceed its minimum, for every query.
 
     The dual is max 2 w'y - ||w||^2 over all w with |X'w| <= lam/2; w is the best multiple of y - X c.
     """

@@ -1,14 +1,114 @@
-"""What all sources share."""
+"""What all sources have in common: an ordered listing of named samples, read in fixed batches."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+from crnr_cli.arrays import Batch, Stamp
+from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress
+from crnr_cli.system.cores import available_cores
+
+Kind = Literal["pictures", "features"]
+Span = tuple[int, int]  # samples of a listing, from the first up to but not including the second
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Which dataset of a file is what, and which way the features lie."""
+    """Which dataset of a feature file is which, and which way the features lie."""
 
     features: str | None = None
     labels: str | None = None
-    samples: str | None = None  # "rows" or "columns"; None: rows, or in .mat as the labels tell
+    samples: str | None = None  # "rows" or "columns"; None: rows, or in .mat as the number of labels suggests
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """How sources are read, whatever is done with them."""
+
+    keys: Keys = field(default_factory=Keys)
+    nul_separated: bool = False  # the list on stdin
+    max_pixels: int = MAX_PIXELS
+    jobs: int | None = None  # None: all available cores
+    max_failure_rate: float = 1.0  # stop when more than this share of the inputs has to be skipped
+    batch_size: int | None = None  # None: chosen from the work at hand
+
+    @property
+    def n_jobs(self) -> int:
+        return self.jobs or available_cores()
+
+
+class Part(Protocol):
+    """Consecutive samples of a source, small enough to send to another machine."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """Files that must exist where the part is opened."""
+
+    def opened(self, keys: Keys) -> Source: ...
+
+
+class Source(ABC):
+    """What the user named, as an ordered listing of samples."""
+
+    kind: ClassVar[Kind]
+    ignored: int = 0  # system files that were passed over by rule
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    def n_features(self) -> int | None:
+        """Numbers per sample where the file says so; None for pictures."""
+        return None
+
+    @abstractmethod
+    def names(self, span: Span | None = None) -> list[str]:
+        """The names of the samples, as the user gave them; of all, or of a span."""
+
+    @abstractmethod
+    def spans(self, batch_size: int) -> list[Span]:
+        """The fixed batches that the listing is cut into."""
+
+    @abstractmethod
+    def batches(
+        self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
+    ) -> Generator[Batch]:
+        """Read these spans of the listing. The request and the decoders are for pictures."""
+
+    @abstractmethod
+    def part(self, span: Span) -> Part:
+        """Some of the samples, to be read elsewhere."""
+
+    @abstractmethod
+    def listing(self) -> Iterator[tuple[Any, ...]]:
+        """Per file: its path and all else that the listing knows of it."""
+
+    @abstractmethod
+    def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Source:
+        """The files that hold a wanted sample, judged by its name, stamp and candidate classes."""
+
+    @abstractmethod
+    def contents(self) -> Iterator[tuple[str, str, str]]:
+        """Name, class ("" if none) and SHA-256 of every sample that can be read."""
+
+    @abstractmethod
+    def require_labels(self) -> None:
+        """Refuse a source that has no labels."""
+
+    def class_names(self) -> Iterable[str]:
+        """The classes that the listing alone shows, whether or not their samples are usable."""
+        return ()
+
+    def notes(self) -> list[str]:
+        """What the user should know about the listing."""
+        return []
+
+    def sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
+        """The sizes of all readable pictures."""
+        return set()

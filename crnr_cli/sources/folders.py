@@ -1,47 +1,42 @@
-"""What the user named becomes an ordered listing of named samples: picture files, or rows of features."""
+"""Pictures as a source: folders and files become a listing, and the listing becomes batches of pixels."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from crnr_cli.arrays import Stamp
-from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.tables import SUFFIXES as FEATURE_SUFFIXES
-from crnr_cli.sources.tables import FeatureFile
+import numpy as np
+
+from crnr_cli.arrays import Array, Batch, Stamp
+from crnr_cli.errors import DataError, SampleError
+from crnr_cli.pictures.pixels import PixelRequest, Pixels
+from crnr_cli.pictures.pool import Decoded, DecoderPool
+from crnr_cli.progress import Progress
+from crnr_cli.sources.base import Keys, Kind, Source, Span
 
 # What operating systems and tools leave behind; never a sample, never a class.
 _JUNK = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
 _PICTURE_SUFFIXES = {
-    ".jpg",
-    ".jpeg",
-    ".png",
-    ".gif",
-    ".bmp",
-    ".tif",
-    ".tiff",
-    ".webp",
-    ".ppm",
-    ".pgm",
-    ".pbm",
+    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
 }
 
 
-class PictureFile(NamedTuple):  # quicker to make than a dataclass, and there may be millions
+class PictureFile(NamedTuple):  # faster to create than a dataclass, and there may be millions
     """One file of a listing. `folders` are the names that may be its class, the best first."""
 
     path: str
     folders: tuple[str, ...]
     size: int = 0
     mtime_ns: int = 0
-    error: SampleError | None = None  # known from the listing already: not to be opened
+    error: SampleError | None = None  # known from the listing: the file need not be opened
 
     @property
     def stamp(self) -> Stamp:
@@ -49,76 +44,99 @@ class PictureFile(NamedTuple):  # quicker to make than a dataclass, and there ma
 
 
 @dataclass
-class Pictures:
+class Pictures(Source):
     files: list[PictureFile] = field(default_factory=list)
-    ignored: int = 0  # system files passed over by rule
-    empty_folders: list[str] = field(default_factory=list)  # first-level folders with nothing in them
+    ignored: int = 0
+    empty_folders: list[str] = field(default_factory=list)  # first-level folders without any file
+
+    kind: ClassVar[Kind] = "pictures"
 
     def __len__(self) -> int:
         return len(self.files)
 
+    def names(self, span: Span | None = None) -> list[str]:
+        return [file.path for file in (self.files[slice(*span)] if span else self.files)]
 
-@dataclass(frozen=True)
-class Features:
-    files: list[FeatureFile]
+    def spans(self, batch_size: int) -> list[Span]:
+        n = len(self.files)
+        return [(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
 
-    def __len__(self) -> int:
-        return sum(len(file) for file in self.files)
+    def batches(
+        self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
+    ) -> Generator[Batch]:
+        assert request is not None
+        wanted = (file for start, stop in spans for file in self.files[start:stop])
+        decoded = decoders.decode([file.path for file in wanted if file.error is None], request)
+        try:
+            for start, stop in spans:
+                yield _batch(self.files[start:stop], decoded, request, stop)
+        finally:
+            decoded.close()
+
+    def part(self, span: Span) -> Pictures:
+        """With absolute paths: a worker's current folder is another one."""
+        files = self.files[slice(*span)]
+        return Pictures([file._replace(path=str(Path(file.path).absolute())) for file in files])
 
     @property
-    def n_features(self) -> int:
-        return self.files[0].n_features
+    def paths(self) -> list[Path]:
+        """None: a picture that is missing is reported as its status."""
+        return []
+
+    def opened(self, keys: Keys) -> Pictures:
+        """A part of a listing of pictures is one itself."""
+        return self
+
+    def listing(self) -> Iterator[tuple[Any, ...]]:
+        return ((file.path, file.folders, *file.stamp) for file in self.files)
+
+    def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Pictures:
+        files = [file for file in self.files if is_wanted(file.path, file.stamp, file.folders)]
+        return replace(self, files=files)
+
+    def contents(self) -> Iterator[tuple[str, str, str]]:
+        for file in self.files:
+            if file.error is None:
+                try:
+                    with Path(file.path).open("rb") as content:
+                        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+                except OSError:  # gone since it was listed, or not readable: it counts as missing
+                    continue
+                yield file.path, file.folders[0] if file.folders else "", sha256
+
+    def require_labels(self) -> None:
+        """Folders are the labels; a picture outside of them is left out when it is read."""
+
+    def class_names(self) -> list[str]:
+        return list(dict.fromkeys(file.folders[0] for file in self.files if file.folders))
+
+    def notes(self) -> list[str]:
+        notes = [f"class {name}: its folder is empty, left out" for name in self.empty_folders]
+        if self.ignored:
+            notes.insert(0, ignored_note(self.ignored))
+        return notes
+
+    def sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
+        paths = [file.path for file in self.files if file.error is None]
+        sizes: set[tuple[int, int]] = set()
+        headers = decoders.decode(paths, PixelRequest(None, max_pixels=max_pixels, header_only=True))
+        for done, header in enumerate(headers, start=1):
+            if isinstance(header, Pixels):
+                sizes.add((header.width, header.height))
+            progress("measuring", done, len(paths))
+        return sizes
 
 
-Source = Pictures | Features
+def ignored_note(count: int) -> str:
+    return f"{count} system files ignored (.DS_Store, Thumbs.db and the like)"
 
 
-def is_unclaimed(path: str, status: str) -> bool:
-    """A README among the pictures: it is no picture, and its name never said so."""
+def is_bystander(path: str, status: str) -> bool:
+    """A README among the pictures: not a picture, and its name never said that it was."""
     return status == "not_image" and Path(path).suffix.lower() not in _PICTURE_SUFFIXES
 
 
-def open_source(names: Sequence[str], keys: Keys, *, nul_separated: bool = False) -> Source:
-    """List all that `names` stand for: folders, picture files, feature files, or `-` for a list on stdin."""
-    paths = [Path(name) for name in names if name != "-"]
-    for path in paths:
-        if not os.path.lexists(path):
-            raise DataError(f"{path}: no such file or folder")
-    feature_files = [path for path in paths if path.suffix.lower() in FEATURE_SUFFIXES and _is_file(path)]
-    if feature_files and len(feature_files) < len(names):
-        raise UsageError("give pictures or feature files, not both at once")
-    if keys != Keys() and not feature_files:
-        raise UsageError(
-            "--features-key, --labels-key and --samples are for feature files, and these are pictures"
-        )
-    source = _features(feature_files, keys) if feature_files else _pictures(names, nul_separated)
-    if not len(source):
-        raise DataError(f"nothing to do in {', '.join(names)}: no files found there")
-    return source
-
-
-def fingerprint(source: Source) -> str:
-    """SHA-256 of a listing: names, order, sizes and times of its files."""
-    digest = hashlib.sha256()
-    for file in source.files:
-        folders = file.folders if isinstance(file, PictureFile) else ()
-        about = (str(file.path), folders, *file.stamp)
-        digest.update(ascii(about).encode())
-    return digest.hexdigest()
-
-
-def _features(paths: list[Path], keys: Keys) -> Features:
-    files = [FeatureFile.open(path, keys) for path in paths]
-    for file in files[1:]:
-        if file.n_features != files[0].n_features:
-            raise DataError(
-                f"{file.path}: {file.n_features} features a sample, "
-                f"but {files[0].path} has {files[0].n_features}"
-            )
-    return Features(files)
-
-
-def _pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
+def list_pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
     pictures = Pictures()
     for name in names:
         if name == "-":
@@ -130,8 +148,29 @@ def _pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
     return pictures
 
 
+def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelRequest, end: int) -> Batch:
+    fresh = islice(decoded, sum(file.error is None for file in files))
+    results = [file.error or next(fresh) for file in files]
+    return Batch(
+        names=[file.path for file in files],
+        errors=[result if isinstance(result, SampleError) else None for result in results],
+        values=_values([result for result in results if isinstance(result, Pixels)], request),
+        end=end,
+        candidates=[file.folders for file in files],
+        hashes=[result.sha256 if isinstance(result, Pixels) else "" for result in results],
+        stamps=[file.stamp for file in files],
+    )
+
+
+def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
+    assert request.size is not None  # pictures of one size are the rows of one table
+    if not pictures:
+        return np.empty((0, math.prod(request.size) * request.bands), np.uint8)
+    return np.array([np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in pictures])
+
+
 def _named_file(path: str) -> PictureFile:
-    """A file named by itself: its class, if any, is the nearest folder that is called as one."""
+    """A file given by itself: its class, if any, is the nearest folder named like one."""
     return _picture_file(path, tuple(reversed(Path(path).parts[:-1])))
 
 
@@ -164,7 +203,7 @@ def _descend(
     if real in above:  # a link back up: its files are listed already
         return
     if os.path.islink(folder):  # noqa: PTH114
-        if real in followed:  # once is enough: links among folders have paths without end
+        if real in followed:  # once is enough: links between folders can make endless paths
             return
         followed.add(real)
     for path, name, is_folder in _entries(folder, folders, pictures):
@@ -175,18 +214,14 @@ def _descend(
 
 
 def _is_folder(path: Path | os.DirEntry[str]) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112, which is False too where we may not look
-
-
-def _is_file(path: Path) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113, likewise
+    return os.path.isdir(path)  # noqa: PTH112, which also returns False where access is denied
 
 
 def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Iterator[tuple[str, str, bool]]:
-    """What is in a folder, sorted, without what systems leave behind: path, name, whether it is a folder.
+    """The sorted content of a folder without system files: path, name, whether it is a folder.
 
-    Text and what the directory itself knows, as there may be many files: path objects are slow, and so is
-    to ask what each file is.
+    Plain strings, and only what the directory itself knows: there may be many files, and path objects and
+    extra stat calls are slow.
     """
     names: list[str] = []
     folder_names: set[str] = set()
@@ -203,7 +238,7 @@ def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Itera
     names.sort(reverse=True)
     prefix = "" if folder == "." else os.path.join(folder, "")  # noqa: PTH118
     while names:
-        name = names.pop()  # gone before the next path is made: there are never twice as many strings
+        name = names.pop()  # freed before the next path is made, so the strings never exist twice
         if name.startswith(".") or name.lower() in _JUNK:
             pictures.ignored += 1
         else:
@@ -215,7 +250,7 @@ def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
         about = os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):  # a dangling link, or gone since it was listed
         return PictureFile(path, folders, error=SampleError("vanished", "no such file"))
-    except (OSError, ValueError) as e:  # a loop of links, a folder that is closed to us, a NUL in a name
+    except (OSError, ValueError) as e:  # a loop of links, a folder without access, a NUL in a name
         return PictureFile(
             path, folders, error=SampleError("unreadable", getattr(e, "strerror", None) or str(e))
         )

@@ -1,4 +1,4 @@
-"""The datasets of an HDF5 file that a stranger may have made, looked at before any is read or followed."""
+"""Reader of HDF5 files, which strangers may have made: datasets are inspected before any is read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import os
 import subprocess
-import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +15,40 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.sources.readers import Reader, Refused
+from crnr_cli.system.child import python_command
 
 _MAX_DEPTH = 8
 _MAX_ITEMS = 10_000
-_MAX_CHUNK = 2**29  # bytes that a compressed piece may swell to, as it is always unpacked whole
-_BEST_RATIO = 1032  # deflate cannot do better, and nothing else that we accept does
-# Deflate, shuffle, Fletcher's checksum and LZF. Others would load a library from wherever HDF5 looks for one.
+_MAX_CHUNK = 2**29  # bytes that a compressed chunk may expand to, as it is always unpacked whole
+_BEST_RATIO = 1032  # deflate cannot compress better, nor does any other filter that we accept
+# Deflate, shuffle, Fletcher's checksum and LZF. Any other filter would make HDF5 load a plugin library.
 _FILTERS = {1, 2, 3, 32000}
 SECONDS_TO_START = 4.0
-TEXTS_A_SECOND = 100_000  # at the very least
-_READ_TEXT = (sys.executable, "-P", "-m", "crnr_cli.sources.hdf5_text_process")
+TEXTS_PER_SECOND = 100_000  # at least
+
+
+def read_hdf5(path: Path, wanted: Collection[str]) -> dict[str, Any]:
+    return open_datasets(path)
 
 
 def open_datasets(path: Path, *, references: bool = False) -> dict[str, Any]:
     """All datasets of a file by name, unread. One that is not plain data is there as a `Refused`.
 
-    With `references`, datasets that point to others of the file are plain too: MATLAB keeps its cells so.
+    With `references`, datasets that point to others in the file count as plain: MATLAB stores cells that way.
     """
     try:
         file = h5py.File(path, "r", locking=False)
         if scalar_attribute(file, "format") == b"crnr-gallery":
             raise DataError(
-                f"{path}: is a gallery, not features; classify, evaluate and explain take it by --gallery"
+                f"{path}: is a gallery, not a feature file; give it to classify or explain with --gallery"
             )
         found: dict[str, Any] = {}
         _collect(file, "", 0, found, references)
         return {name: _guarded(path, name, item) for name, item in found.items()}
     except DataError:
         raise
-    except Exception as e:  # HDF5 may fail with any exception on a file that is damaged or made to hurt
+    except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
         raise DataError(f"{path}: not a readable HDF5 file ({e})") from e
 
 
@@ -59,7 +64,7 @@ def scalar_attribute(item: Any, name: str) -> Any:
 
 
 class VariableText:
-    """A dataset of text of variable length, read by a process that may hang or crash in our place."""
+    """A dataset of variable-length text, read by a child process, which may hang or crash in our place."""
 
     dtype = np.dtype(object)
 
@@ -67,9 +72,9 @@ class VariableText:
         self._path, self._name, self.shape = path, name, shape
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
-        command = [*_READ_TEXT, str(self._path), self._name]
-        seconds = SECONDS_TO_START + math.prod(self.shape) / TEXTS_A_SECOND
-        # More threads than one would only reserve memory, of which the process has little.
+        command = python_command("crnr_cli.sources.hdf5_text_process", str(self._path), self._name)
+        seconds = SECONDS_TO_START + math.prod(self.shape) / TEXTS_PER_SECOND
+        # More than one thread would only reserve memory, and the process has little.
         one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
@@ -93,16 +98,6 @@ def _guarded(path: Path, name: str, item: Any) -> Any:
     return VariableText(path, name, item.shape) if is_variable else item
 
 
-class Refused:
-    """In the place of a dataset that must not be read."""
-
-    shape = "refused"
-    dtype = np.dtype(object)
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-
-
 def _collect(group: Any, prefix: str, depth: int, found: dict[str, Any], references: bool) -> None:
     for name in group:
         where = prefix + name
@@ -122,7 +117,7 @@ def _collect(group: Any, prefix: str, depth: int, found: dict[str, Any], referen
 
 
 def why_not(dataset: Any, references: bool = False) -> str | None:
-    """What is wrong with a dataset, from what it declares alone."""
+    """Why a dataset must not be read, judged by what it declares; None if it may be."""
     plan = dataset.id.get_create_plist()
     layout = plan.get_layout()
     if layout == h5py.h5d.VIRTUAL or plan.get_external_count():
@@ -130,16 +125,19 @@ def why_not(dataset: Any, references: bool = False) -> str | None:
     text = h5py.check_string_dtype(dataset.dtype)
     is_reference = references and h5py.check_ref_dtype(dataset.dtype) is h5py.Reference
     if dataset.dtype.kind not in "fiubcS" and text is None and not is_reference:
-        return f"is of type {dataset.dtype}, and not of numbers or text"
+        return f"is of type {dataset.dtype}, not numbers or text"
     filters = {plan.get_filter(i)[0] for i in range(plan.get_nfilters())}
     if not filters <= _FILTERS:
-        return "is compressed in a way that is not known here; store it with gzip or plain"
+        return "uses an unsupported compression; store it with gzip, or uncompressed"
     if dataset.shape is None:
         return "is empty"
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     stored = dataset.id.get_storage_size()
     if declared > stored * (_BEST_RATIO if filters else 1):
-        return f"declares {declared} bytes and holds {stored}; write it again in full"
+        return f"declares {declared} bytes and holds {stored}; write the file again, in full"
     if filters and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK:
-        return f"is compressed in pieces of more than {_MAX_CHUNK} bytes; write it with smaller chunks"
+        return f"is compressed in chunks of more than {_MAX_CHUNK} bytes; write it with smaller chunks"
     return None
+
+
+READER = Reader(read_hdf5)

@@ -1,26 +1,26 @@
-"""A process that reads text of variable length from an HDF5 file for another.
+"""A process that reads variable-length text from an HDF5 file for another.
 
-HDF5 follows the pointers of such text without end if they are damaged, or made so. Its arguments are the file
-and the dataset; its answer is a JSON list.
+HDF5 follows the pointers of such text endlessly if they are damaged or malicious. The arguments are the file
+and the dataset; the reply is a JSON list.
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from pathlib import Path
 
 import h5py
 
+from crnr_cli.system.child import limit_address_space
+
 BASE_BYTES = 2**30  # of address space, for Python and HDF5 themselves
-BYTES_A_BYTE = 16  # of the file, as objects and as JSON
+BYTES_PER_BYTE = 16  # of memory per byte of the file, for the objects and the JSON
 
 
 def main() -> None:
     path, name = Path(sys.argv[1]), sys.argv[2]
-    limit = BASE_BYTES + BYTES_A_BYTE * path.stat().st_size
-    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    limit_address_space(BASE_BYTES + BYTES_PER_BYTE * path.stat().st_size)
     with h5py.File(path, "r", locking=False) as file:
         values = file[name][()].ravel().tolist()
     json.dump([value.decode("utf-8", "surrogateescape") for value in values], sys.stdout)

@@ -1,11 +1,10 @@
-"""MATLAB files: variables by name, in MATLAB's shape. Only numbers and text are ever made of them."""
+"""Reader of MATLAB files: variables by name, in MATLAB's shape. Only numbers and text are ever read."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,54 +17,34 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.sources.hdf5 import Refused, why_not
-from crnr_cli.sources.matlab_process import REFUSED, odd_cells, refuse_odd_class
+from crnr_cli.sources.hdf5 import open_datasets, why_not
+from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
+from crnr_cli.sources.readers import Reader, Refused
+from crnr_cli.sources.tables import Transposed
+from crnr_cli.system.child import python_command
 
 
 @dataclass(frozen=True)
 class Unread:
-    """A variable that nobody asked for: listed, never loaded."""
+    """A variable that is not wanted: listed, never loaded."""
 
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Turned:
-    """A table with its columns as rows: an array, or a dataset that is read by slices."""
-
-    values: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape[::-1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self.values.dtype
-        return dtype
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> Array:
-        columns: Array = self.values[..., rows]
-        return columns.T
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.asarray(self[:], dtype=dtype)
-
-
-def turned(values: Any) -> Any:
-    return values.values if isinstance(values, Turned) else Turned(values)
+def read_mat(path: Path, wanted: Collection[str]) -> dict[str, Any]:
+    if h5py.is_hdf5(path):  # MATLAB's v7.3
+        return from_hdf5(path, open_datasets(path, references=True), wanted)
+    return read_matlab(path, wanted)
 
 
 def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     """All variables of a file up to v7; those `wanted` as arrays, the rest only listed."""
-    # -P: the folder we are called in may hold a stranger's json.py.
-    command = [sys.executable, "-P", "-m", "crnr_cli.sources.matlab_process", str(path), *sorted(wanted)]
+    command = python_command("crnr_cli.sources.matlab_process", str(path), *sorted(wanted))
     with (
-        tempfile.TemporaryFile() as words,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words) as process,
+        tempfile.TemporaryFile() as messages,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages
+        ) as process,
     ):
         assert process.stdout is not None
         # A plain read method: NumPy would ask a pipe for its position.
@@ -78,12 +57,12 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
             for name in header["arrays"]:
                 variables[name] = np.lib.format.read_array(stream, allow_pickle=False)
         except (ValueError, EOFError) as e:
-            words.seek(0)
-            raise DataError(_last_words(path, process.wait(), os.fsdecode(words.read()))) from e
+            messages.seek(0)
+            raise DataError(_failure(path, process.wait(), os.fsdecode(messages.read()))) from e
     return variables
 
 
-def _last_words(path: Path, code: int, said: str) -> str:
+def _failure(path: Path, code: int, said: str) -> str:
     if code == REFUSED:
         return said
     reason = f"its parser crashed with signal {-code}" if code < 0 else said
@@ -91,11 +70,11 @@ def _last_words(path: Path, code: int, said: str) -> str:
 
 
 def from_hdf5(path: Path, datasets: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
-    """The variables of a v7.3 file, which is HDF5 with every array turned."""
+    """The variables of a v7.3 file, which is HDF5 with every array transposed."""
     return {
         name: _from_dataset(path, name, dataset) if name in wanted else _listed(dataset)
         for name, dataset in datasets.items()
-        if not name.startswith("#")  # where MATLAB keeps what cells and objects point to
+        if not name.startswith("#")  # where MATLAB stores what cells and objects point to
     }
 
 
@@ -111,7 +90,7 @@ def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
     if "MATLAB_empty" in dataset.attrs:
         raise DataError(f"{path}: {name} is empty")
     if kind not in ("char", "cell"):
-        return Turned(dataset)
+        return Transposed(dataset)
     try:
         if kind == "char":
             return _joined(dataset)
@@ -134,3 +113,6 @@ def _joined(characters: Any) -> Array:
         raise TypeError(f"characters of type {characters.dtype}")
     units = np.atleast_2d(characters[()]).T.astype("<u2")
     return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in units])
+
+
+READER = Reader(read_mat, either_axis=True)

@@ -1,10 +1,11 @@
-"""The arrays of an npz file that a stranger may have made, looked at before anything is read."""
+"""Reader of npz: the arrays of a file that a stranger may have made, inspected before anything is read."""
 
 from __future__ import annotations
 
 import math
 import zipfile
 import zlib
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -13,24 +14,25 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.sources.readers import Reader
 
-_BEST_RATIO = 1032  # deflate cannot do better
+_BEST_RATIO = 1032  # deflate cannot compress better
 
 
-def open_arrays(path: Path) -> dict[str, NpzArray]:
-    """All arrays of a file by name, unread but for what their headers declare."""
+def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
+    """All arrays of a file by name, unread except for their headers."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
             return {
                 m.filename.removesuffix(".npy"): NpzArray(path, m, *_declared(archive, m)) for m in members
             }
-    except Exception as e:  # a file that is damaged or made to hurt may fail with any exception
+    except Exception as e:  # a damaged or malicious file may raise anything
         raise DataError(f"{path}: not a readable npz file ({e})") from e
 
 
 class NpzArray:
-    """An array that is read when its values are asked for. Arrays of objects never are."""
+    """An array that is read when its values are needed. Arrays of objects are never read."""
 
     def __init__(
         self, path: Path, member: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]
@@ -63,7 +65,7 @@ class NpzArray:
 
 
 def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type from the header, after a look whether there can be that much."""
+    """Shape and type from the header, after checking that the file can hold that much."""
     with archive.open(member) as file:
         source = cast(BinaryIO, file)
         read_header = {
@@ -77,3 +79,6 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[
     if member.file_size > member.compress_size * _BEST_RATIO + 1024:
         raise ValueError(f"{member.filename} declares more than it can hold")
     return shape, dtype
+
+
+READER = Reader(read_npz)

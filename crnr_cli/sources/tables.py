@@ -1,56 +1,62 @@
-"""One file of features, HDF5, npz or mat: samples as rows, with labels and names where it has them."""
+"""Feature files as a source: samples are rows, with labels and names where the file has them."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import h5py
 import numpy as np
 
-from crnr_cli.arrays import Array, Stamp
+from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.hdf5 import Refused, open_datasets
-from crnr_cli.sources.matlab import from_hdf5, read_matlab, turned
-from crnr_cli.sources.npz import open_arrays
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.sources.base import Keys, Kind, Source, Span
+from crnr_cli.sources.readers import Refused, reader_of
 
-SUFFIXES = {".h5", ".hdf5", ".npz", ".mat"}
+_ROWS_PER_READ = 1024  # where the content of a whole table is hashed
 
 
 @dataclass(frozen=True)
 class FeatureFile:
     path: Path
     stamp: Stamp
-    values: Any  # (n, d): an array, or an open HDF5 dataset that is read by slices
+    values: Any  # (n, d): an array, or a dataset that is read by slices
     labels: list[str] | None
     names: list[str]
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
         try:
-            stamp = Stamp.of(path.stat())  # before it is read: if it changes meanwhile, the stamp is old
+            stamp = Stamp.of(path.stat())  # before reading: a change meanwhile is then noticed
         except OSError as e:
             raise DataError(f"{path}: cannot read it ({e.strerror})") from e
-        arrays = _read(path, keys)
+        reader = reader_of(path)
+        arrays = reader.read(path, {keys.features or "features", keys.labels or "labels", "paths"})
         values = arrays[_key(path, arrays, "features", keys.features)]
         if len(values.shape) != 2 or values.dtype.kind not in "fiub" or not values.shape[1]:
             raise DataError(
-                f"{path}: features must be a table of numbers, one row a sample; "
+                f"{path}: features must be a table of numbers, one row per sample; "
                 f"found {values.dtype} of shape {values.shape}"
             )
         labels = None
         if keys.labels is not None or "labels" in arrays:
             stored = arrays[_key(path, arrays, "labels", keys.labels)]
             count = math.prod(stored.shape)
-            # Before they are read. In .mat, text may be a table of characters, which counts otherwise.
-            if path.suffix.lower() != ".mat" and count not in values.shape:
+            # Checked before they are read. In .mat, text may be a matrix of characters: more than labels.
+            if not reader.either_axis and count not in values.shape:
                 raise DataError(f"{path}: {len(values)} rows of features but {count} labels")
             labels = _texts(path, stored)
-        if _sample_axis(path, values.shape, labels, keys.samples) == "columns":
-            values = turned(values)
+        axis = keys.samples or (_sample_axis(path, values.shape, labels) if reader.either_axis else "rows")
+        if axis == "columns":
+            values = transposed(values)
         if labels is not None and len(labels) != len(values):
             raise DataError(f"{path}: {len(values)} rows of features but {len(labels)} labels")
         names = [f"{path}#{row}" for row in range(len(values))]
@@ -66,43 +72,189 @@ class FeatureFile:
         return int(self.values.shape[1])
 
     def rows(self, start: int, stop: int) -> Array:
-        """Rows as numbers of the machine's own byte order."""
+        """Rows as numbers in the machine's own byte order."""
         try:
             values = np.asarray(self.values[start:stop])
             now = Stamp.of(self.path.stat())
         except OSError as e:
             raise DataError(f"{self.path}: cannot read rows {start} to {stop} ({e})") from e
-        if now != self.stamp:  # HDF5 gives zeros for what is cut off
+        if now != self.stamp:  # HDF5 returns zeros for what is missing from a truncated file
             raise DataError(f"{self.path}: has changed since this run began to read it; run it again")
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
+    def cut(self, start: int, stop: int) -> FeatureFile:
+        """Some of the rows, read now."""
+        labels = self.labels[start:stop] if self.labels is not None else None
+        return replace(self, values=self.rows(start, stop), labels=labels, names=self.names[start:stop])
 
-def _read(path: Path, keys: Keys) -> dict[str, Any]:
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        return dict(open_arrays(path))
-    if suffix != ".mat":
-        return open_datasets(path)
-    wanted = {keys.features or "features", keys.labels or "labels", "paths"}
-    if h5py.is_hdf5(path):  # MATLAB's v7.3
-        return from_hdf5(path, open_datasets(path, references=True), wanted)
-    return read_matlab(path, wanted)
+    def candidates(self, start: int, stop: int) -> list[tuple[str, ...]]:
+        if self.labels is None:
+            return [()] * (stop - start)
+        return [(label,) for label in self.labels[start:stop]]
 
 
-def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None, given: str | None) -> str:
-    """Whether the samples are "rows" or "columns". MATLAB has both habits; the number of labels tells."""
-    if given is not None:
-        return given
-    if path.suffix.lower() != ".mat":
-        return "rows"
+@dataclass(frozen=True)
+class Features(Source):
+    files: list[FeatureFile]
+
+    kind: ClassVar[Kind] = "features"
+
+    def __len__(self) -> int:
+        return self._edges[-1]
+
+    @cached_property
+    def _edges(self) -> list[int]:
+        """Where each file begins in the listing, and the end."""
+        return list(accumulate((len(file) for file in self.files), initial=0))
+
+    def _cuts(self, span: Span) -> Iterator[tuple[FeatureFile, int, int]]:
+        """The rows of each file that a span of the listing covers."""
+        for file, before in zip(self.files, self._edges, strict=False):
+            start, stop = max(span[0] - before, 0), min(span[1] - before, len(file))
+            if start < stop:
+                yield file, start, stop
+
+    @property
+    def n_features(self) -> int:
+        return self.files[0].n_features
+
+    def names(self, span: Span | None = None) -> list[str]:
+        cuts = self._cuts(span or (0, len(self)))
+        return [name for file, start, stop in cuts for name in file.names[start:stop]]
+
+    def spans(self, batch_size: int) -> list[Span]:
+        """No batch reaches over the end of a file."""
+        return [
+            (before + start, before + min(start + batch_size, len(file)))
+            for file, before in zip(self.files, self._edges, strict=False)
+            for start in range(0, len(file), batch_size)
+        ]
+
+    def batches(
+        self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
+    ) -> Generator[Batch]:
+        for span in spans:
+            number = bisect_right(self._edges, span[0]) - 1
+            file, before = self.files[number], self._edges[number]
+            start, stop = span[0] - before, span[1] - before
+            yield Batch(
+                names=file.names[start:stop],
+                errors=[None] * (stop - start),
+                values=file.rows(start, stop),
+                end=span[1],
+                candidates=file.candidates(start, stop),
+                hashes=[""] * (stop - start),
+                stamps=[file.stamp] * (stop - start),
+            )
+
+    def part(self, span: Span) -> FeaturesPart:
+        return FeaturesPart(
+            tuple((file.path.absolute(), start, stop) for file, start, stop in self._cuts(span))
+        )
+
+    def listing(self) -> Iterator[tuple[Any, ...]]:
+        return ((str(file.path), (), *file.stamp) for file in self.files)
+
+    def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Features:
+        return Features(
+            [
+                file
+                for file in self.files
+                if any(
+                    is_wanted(name, file.stamp, candidates)
+                    for name, candidates in zip(file.names, file.candidates(0, len(file)), strict=True)
+                )
+            ]
+        )
+
+    def contents(self) -> Iterator[tuple[str, str, str]]:
+        for file in self.files:
+            labels = file.labels or [""] * len(file)
+            for start in range(0, len(file), _ROWS_PER_READ):
+                rows = file.rows(start, start + _ROWS_PER_READ)
+                for row, values in enumerate(rows, start=start):
+                    yield file.names[row], labels[row], row_hash(values)
+
+    def require_labels(self) -> None:
+        for file in self.files:
+            if file.labels is None:
+                raise DataError(f"{file.path}: no labels; name their dataset with --labels-key")
+
+
+@dataclass(frozen=True)
+class FeaturesPart:
+    """Rows of feature files by number: small to send."""
+
+    cuts: tuple[tuple[Path, int, int], ...]  # path, first row, end
+
+    def opened(self, keys: Keys) -> Features:
+        return Features([_open_once(path, keys).cut(start, stop) for path, start, stop in self.cuts])
+
+    @property
+    def paths(self) -> list[Path]:
+        return [path for path, _, _ in self.cuts]
+
+
+@lru_cache(maxsize=4)
+def _open_once(path: Path, keys: Keys) -> FeatureFile:
+    """A worker of a cluster reads many parts of one file."""
+    return FeatureFile.open(path, keys)
+
+
+def open_tables(paths: list[Path], keys: Keys) -> Features:
+    files = [FeatureFile.open(path, keys) for path in paths]
+    for file in files[1:]:
+        if file.n_features != files[0].n_features:
+            raise DataError(
+                f"{file.path}: {file.n_features} features per sample, "
+                f"but {files[0].path} has {files[0].n_features}"
+            )
+    return Features(files)
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """A table with its columns as rows: an array, or a dataset that is read by slices."""
+
+    values: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape[::-1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.values.dtype
+        return dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        columns: Array = self.values[..., rows]
+        return columns.T
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[:], dtype=dtype)
+
+
+def transposed(values: Any) -> Any:
+    return values.values if isinstance(values, Transposed) else Transposed(values)
+
+
+def row_hash(values: Array) -> str:
+    """SHA-256 of the content of a sample that is a row of features."""
+    return hashlib.sha256(values.tobytes()).hexdigest()
+
+
+def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None) -> str:
+    """ "rows" or "columns", whichever the samples are. MATLAB has both; the number of labels decides."""
     table = f"{path}: features of {shape[0]} rows and {shape[1]} columns"
     if labels is None:
-        raise DataError(f"{table} and no labels; say which are the samples with --samples rows|columns")
+        raise DataError(f"{table} and no labels; choose the samples with --samples rows|columns")
     fitting = [axis for axis, count in zip(("rows", "columns"), shape, strict=True) if count == len(labels)]
     if len(fitting) == 2:
-        raise DataError(
-            f"{table} with {len(labels)} labels; say which are the samples with --samples rows|columns"
-        )
+        raise DataError(f"{table} with {len(labels)} labels; choose the samples with --samples rows|columns")
     if not fitting:
         raise DataError(
             f"{table} but {len(labels)} labels; name the labels that belong to them with --labels-key"
@@ -110,7 +262,7 @@ def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None, g
     return fitting[0]
 
 
-def _key(path: Path, arrays: dict[str, Any], what: str, given: str | None) -> str:
+def _key(path: Path, arrays: Any, what: str, given: str | None) -> str:
     key = given if given is not None else what
     if key in arrays:
         if isinstance(arrays[key], Refused):
@@ -136,12 +288,12 @@ def _texts(path: Path, array: Any) -> list[str]:
         try:
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as e:
-            raise DataError(f"{path}: row {texts.index(text)} has a label or name that is no text") from e
+            raise DataError(f"{path}: row {texts.index(text)} has a label or name that is not text") from e
     return texts
 
 
 def label_text(label: float | str | bytes) -> str:
-    """As text, whatever its type: 7, 7.0, b'7' and '7' are one label."""
+    """A label as text, whatever its type: 7, 7.0, b'7' and '7' are one label."""
     if isinstance(label, bytes):
         return label.decode("utf-8", "surrogateescape")
     whole = isinstance(label, float) and label.is_integer() and abs(label) < 2**53

@@ -1,4 +1,4 @@
-"""How many cores there are to use, how the libraries are told, and work that is done side by side."""
+"""How many cores there are, how the libraries learn of it, and work done side by side."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# OpenBLAS comes with NumPy's and SciPy's wheels; other builds listen to one of the others.
+# OpenBLAS comes with NumPy's and SciPy's wheels; other builds read one of the others.
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def available_cores() -> int:
-    """The cores this process may use: its affinity and its cgroup's quota, not the machine's count."""
+    """The cores this process may use: by its affinity and its cgroup's quota, not the machine's count."""
     cores = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError, ValueError):  # no cgroup, or no quota ("max")
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -27,10 +27,10 @@ def available_cores() -> int:
 
 
 def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
-    """Give a matrix product all the cores, or one where batches are worked on side by side.
+    """Give every matrix product all cores, or one core where batches are processed side by side.
 
-    The threads of one product wait for each other at its end, and where one core is busy with something
-    else, all do; batches side by side never wait. It counts only before NumPy is first imported.
+    The threads of one product wait for each other at its end, and if one core is busy with something else,
+    all of them wait; batches side by side never do. Only works before NumPy is first imported.
     """
     threads = str(1 if side_by_side else jobs or available_cores())
     for variable in _THREAD_VARIABLES:
@@ -40,16 +40,16 @@ def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
             os.environ.setdefault(variable, threads)
 
 
-def threads_a_product() -> int:
-    """As the libraries were told."""
-    told = os.environ.get(_THREAD_VARIABLES[0], "")
-    return int(told) if told.isdecimal() and int(told) > 0 else available_cores()
+def threads_per_product() -> int:
+    """As set by `use_cores`, or by the user."""
+    threads = os.environ.get(_THREAD_VARIABLES[0], "")
+    return int(threads) if threads.isdecimal() and int(threads) > 0 else available_cores()
 
 
 def side_by_side(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
 ) -> Generator[Result]:
-    """work(item) for every item, in order; so many at once, and so many more waiting before or after."""
+    """work(item) for every item, in order; at most `threads` running and `ahead` finished or queued."""
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)
     try:

@@ -1,4 +1,4 @@
-"""Independent pieces of work: done here one after the other, or elsewhere at the same time."""
+"""Independent pieces of work: done here one after the other, or elsewhere in parallel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ class Spread(Protocol):
     def __call__(
         self, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """Each item with `work(shared, item)`, in the order of the items, which are taken when there is
-        somebody to do them. `work` is a function of a module, and what it shares is sent once."""
+        """Yield (item, work(shared, item)) in order. Items are drawn lazily, when a worker is free.
+
+        `work` must be a function of a module; what is shared is sent to each worker once.
+        """
 
 
 def here(

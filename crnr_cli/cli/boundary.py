@@ -1,0 +1,144 @@
+"""Where a command ends: errors become one line and an exit code; signals and warnings are handled."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from crnr_cli.cli.console import say
+from crnr_cli.errors import CrnrError, NotConverged
+
+if TYPE_CHECKING:
+    from crnr_cli.progress import Progress
+
+SKIPPED = 3  # done, but some inputs were skipped
+GATE_MISSED = 4
+READER_GONE = 128 + signal.SIGPIPE
+GRACE = 1.5  # seconds that a batch may still take after a signal
+
+_STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+
+
+class _Stopped(BaseException):
+    """SIGINT or SIGTERM, as an exception: what is open is closed and cleaned up on the way out."""
+
+    def __init__(self, number: int, remedy: str = "") -> None:
+        self.exit_code = 128 + number
+        self.message = _STOPS[signal.Signals(number)] + remedy
+
+
+@contextmanager
+def boundary() -> Iterator[None]:
+    """Errors that a user can fix become one line and an exit code; anything else keeps its traceback."""
+    try:
+        with _broken_pipe_as_error(), _on_stop(_raise_stopped), _counted_warnings():
+            yield
+            sys.stdout.flush()
+    except CrnrError as e:
+        say(f"error: {e}", style="red")
+        raise typer.Exit(e.exit_code) from e
+    except BrokenPipeError as e:
+        _abandon_stdout()
+        raise typer.Exit(READER_GONE) from e
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF) or e.filename is not None:
+            raise
+        _abandon_stdout()
+        say(f"error: cannot write to stdout ({os.strerror(e.errno)})", style="red")
+        raise typer.Exit(1) from e
+    except _Stopped as e:
+        say(e.message)
+        raise typer.Exit(e.exit_code) from e
+
+
+@contextmanager
+def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
+    """A signal stops the work at the next report of progress, that is after a batch, or else after GRACE."""
+    received: list[_Stopped] = []
+
+    def stop(*_: object) -> NoReturn:
+        raise received[0]
+
+    def receive(number: int, _frame: FrameType | None) -> None:
+        if received:  # the second signal: somebody is in a hurry
+            stop()
+        received.append(_Stopped(number, remedy))
+        signal.setitimer(signal.ITIMER_REAL, GRACE)
+
+    def report(step: str, done: int, total: int) -> None:
+        progress(step, done, total)
+        if received:
+            stop()
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    try:
+        with _on_stop(receive):
+            yield report
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+@contextmanager
+def _counted_warnings() -> Iterator[None]:
+    """One line at the end for all queries that did not converge, whatever thread or batch they were in."""
+    found: Counter[str] = Counter()
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def count(message: Warning | str, *where: object, **more: object) -> None:
+            if isinstance(message, NotConverged):
+                found[message.advice] += message.count
+            else:
+                show(message, *where, **more)  # type: ignore[arg-type]
+
+        warnings.simplefilter("always", NotConverged)
+        warnings.showwarning = count
+        try:
+            yield
+        finally:
+            for advice, n in found.items():
+                say(f"warning: {n} queries did not converge; {advice}", style="yellow")
+
+
+@contextmanager
+def _on_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle the signals that stop a program, except those that our parent process wants ignored."""
+    previous = {number: signal.getsignal(number) for number in _STOPS}
+    for number, before in previous.items():
+        if before != signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
+
+@contextmanager
+def _broken_pipe_as_error() -> Iterator[None]:
+    """If the reader of stdout goes away, raise instead of dying, so that what is open is cleaned up."""
+    previous = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, previous)
+
+
+def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
+    raise _Stopped(number)
+
+
+def _abandon_stdout() -> None:
+    """Nobody can read what is still buffered; without this, Python would try at its exit, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

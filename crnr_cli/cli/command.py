@@ -1,0 +1,68 @@
+"""A command with groups of options: what all commands have in common, and how Typer sees their groups."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from inspect import Parameter, Signature, signature
+from typing import Any, get_type_hints
+
+import typer
+
+from crnr_cli.cli.boundary import boundary
+from crnr_cli.system.cores import use_cores
+
+
+def command(function: Callable[..., None] | None = None, *, side_by_side: bool = False) -> Callable[..., Any]:
+    """A command whose parameters of a group's type become the options of that group.
+
+    All commands have this in common too: errors become one line, and the cores are divided before NumPy is
+    loaded, between batches `side_by_side` or all for each matrix product.
+    """
+    if function is None:
+        return functools.partial(command, side_by_side=side_by_side)
+    hints = get_type_hints(function, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+
+    def run(**given: Any) -> None:
+        with boundary():
+            use_cores(given.get("jobs"), side_by_side=side_by_side)
+            parts = {
+                name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})  # type: ignore[operator]
+                for name, kind in groups.items()
+            }
+            function(**given, **parts)
+
+    plain = [
+        parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+        for name, parameter in signature(function).parameters.items()
+        if name not in groups
+    ]
+    options = [
+        Parameter(
+            f.name,
+            Parameter.KEYWORD_ONLY,
+            default=f.default,
+            annotation=get_type_hints(kind, include_extras=True)[f.name],
+        )
+        for kind in groups.values()
+        for f in fields(kind)
+    ]
+    run.__signature__ = Signature([*plain, *options])  # type: ignore[attr-defined]
+    run.__doc__, run.__name__ = function.__doc__, function.__name__
+    return run
+
+
+def names_of(*groups: type) -> list[str]:
+    """The parameters of these groups."""
+    return [f.name for group in groups for f in fields(group)]
+
+
+def given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
+    """Those of these parameters that were given on the command line, by the names of their options."""
+    return {
+        f"--{name.replace('_', '-')}": context.params[name]
+        for name in names
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    }

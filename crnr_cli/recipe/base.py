@@ -1,0 +1,146 @@
+"""What a step of a recipe is: fitted on the gallery, stored in its file, applied to every batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.pictures.pixels import PixelRequest
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a gallery file keeps of a recipe: plain values and arrays, by name."""
+
+    attributes: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
+    folder: Path | None = None  # of the gallery file, once it is read
+
+    def __or__(self, other: Stored) -> Stored:
+        return Stored(self.attributes | other.attributes, self.arrays | other.arrays, self.folder)
+
+
+class Step(ABC):
+    """One step between the raw values of a sample and its unit vector; a frozen dataclass.
+
+    A step has one setting, the value of the command-line option of its name. `registry` lists all steps.
+    """
+
+    name: ClassVar[str]  # of the option, and of what the gallery file keeps
+    off: ClassVar[Any]  # the setting that leaves the step out
+    tried: ClassVar[tuple[Any, ...]]  # the settings that `tune` tries by default, the preferred one first
+    learns: ClassVar[bool] = False  # whether fitting it depends on the gallery
+    since_version: ClassVar[int] = 1  # the first version of the gallery file that knows the step
+
+    @classmethod
+    @abstractmethod
+    def of(cls, setting: Any) -> Self:
+        """The step with this setting, not yet fitted."""
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, text: str) -> Any:
+        """A setting that was written as text, one of several for `tune`; ValueError if it is invalid."""
+
+    @property
+    @abstractmethod
+    def setting(self) -> Any: ...
+
+    @property
+    def is_fitted(self) -> bool:
+        """Always, unless the step learns from the gallery and has not done so yet."""
+        return True
+
+    def fit(self, values: Array) -> Self:
+        """Fit to the gallery's values as they reach this step, in float64; they may be overwritten."""
+        return self
+
+    def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
+        """About how much memory `fit` needs at its peak."""
+        return 0
+
+    def n_outputs(self, n_inputs: int) -> int:
+        """Numbers per sample after this step; ValueError if it cannot take so many."""
+        return n_inputs
+
+    @abstractmethod
+    def apply(self, values: Array, dtype: str) -> Array:
+        """The values of a batch after this step, in float64; products are computed in `dtype`."""
+
+    @abstractmethod
+    def stored(self) -> Stored: ...
+
+    @classmethod
+    @abstractmethod
+    def restored(cls, stored: Stored) -> Self | None:
+        """The step as a gallery file keeps it; None if this recipe does not have it."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One line for people."""
+
+
+class Extractor(ABC):
+    """The first step of a recipe for pictures: it turns pixels into the raw values of a sample.
+
+    It runs while pictures are read, as it may use all cores by itself.
+    """
+
+    max_batch: ClassVar[int | None] = None  # pictures per batch, where more would only delay the progress
+
+    @property
+    @abstractmethod
+    def n_values(self) -> int:
+        """Raw values per picture."""
+
+    @abstractmethod
+    def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
+        """Which pixels the decoders are asked for."""
+
+    @abstractmethod
+    def is_blank(self, pixels: Array) -> Array:
+        """(m,): which pictures have nothing to compare, as they are all of one colour."""
+
+    @abstractmethod
+    def opened(self, jobs: int) -> Callable[[Array], Array]:
+        """The function from pixels (m, width * height * bands) to raw values (m, n_values).
+
+        Whatever it needs is loaded and checked now, so that a missing model is reported before any work.
+        """
+
+    def moved_to(self, model: Path) -> Extractor | None:
+        """The same extractor with its model at another place; None if it has no model."""
+        return None
+
+    @abstractmethod
+    def stored(self) -> Stored: ...
+
+    @classmethod
+    @abstractmethod
+    def restored(cls, stored: Stored) -> Extractor | None: ...
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What `crnr info` shows, as plain values: size, color and extractor."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One line for people."""
+
+
+def is_one_color(pixels: Array, bands: int) -> Array:
+    """(m,): whether all pixels of a picture are the same. Values that are not finite are no colour."""
+    if not len(pixels) or pixels.shape[1] <= bands:
+        return np.zeros(len(pixels), dtype=bool)
+    first = pixels[:, :bands]
+    per_pixel = pixels.reshape(len(pixels), -1, bands)
+    same: Array = (per_pixel == first[:, None, :]).all(axis=(1, 2))
+    if pixels.dtype.kind == "f":
+        same &= np.isfinite(first).all(axis=1)
+    return same

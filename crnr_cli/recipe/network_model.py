@@ -1,0 +1,245 @@
+"""An ONNX model: opened, checked, and run on batches of pictures."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.recipe.network import Network
+from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.system.optional import require
+
+_PICTURES_PER_RUN = 32
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(uint8)": np.uint8,
+}
+# A large model may have a file of weights beside it.
+_COMPANIONS = (".data", "_data")
+
+
+class OpenNetwork:
+    """A model in memory, and how pictures are passed to it."""
+
+    def __init__(self, network: Network, jobs: int) -> None:
+        """Find the model, and refuse one that differs in any byte."""
+        self._how = network
+        path = _found(network)
+        if (actual := _sha256(path)) != network.sha256:
+            raise DataError(
+                f"{path}: not the model that the gallery was built with: SHA-256 is {actual[:12]}..., not "
+                f"{network.sha256[:12]}...; give that model with --extractor, or build the gallery again"
+            )
+        self._session = _session(path, actual, jobs)
+        given = self._session.get_inputs()[0]
+        self._dtype = _TYPES[given.type]
+        self._n_at_once = given.shape[0] if isinstance(given.shape[0], int) else None
+
+    def vectors(self, pixels: Array) -> Array:
+        """(m, n_outputs): features of pictures given as bytes, (m, height * width * bands)."""
+        if not len(pixels):
+            return np.empty((0, self._how.n_outputs), np.float32)
+        step = self._n_at_once or _PICTURES_PER_RUN
+        return np.concatenate(
+            [self._run(pixels[start : start + step]) for start in range(0, len(pixels), step)]
+        )
+
+    def _run(self, pixels: Array) -> Array:
+        how = self._how
+        (width, height), bands = how.size, how.bands
+        values: Array = pixels.reshape(len(pixels), height, width, bands)
+        if how.channels == "bgr":
+            values = values[..., ::-1]
+        if self._dtype is not np.uint8:
+            values = (values.astype(np.float32) - np.array(how.mean, np.float32)) / np.array(
+                how.std, np.float32
+            )
+        if how.layout == "nchw":
+            values = values.transpose(0, 3, 1, 2)
+        if self._n_at_once and len(values) < self._n_at_once:  # the model takes a fixed number
+            values = np.concatenate([values, np.repeat(values[-1:], self._n_at_once - len(values), axis=0)])
+        inputs = {how.input: np.ascontiguousarray(values, self._dtype)}
+        output: Array = self._session.run([how.output], inputs)[0]
+        pooled = _pooled(output, how.layout, how.pool)[: len(pixels)]
+        if pooled.shape != (len(pixels), how.n_outputs):
+            raise DataError(f"{how.model}: gives {pooled.shape} for {len(pixels)} pictures")
+        return pooled
+
+
+def make_network(options: NetworkOptions, jobs: int) -> Network:
+    """Combine what the model and the user say; refuse a model that does not turn pictures into vectors."""
+    path = options.model
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; --extractor takes an ONNX model")
+    sha256 = _sha256(path)
+    session = _session(path, sha256, jobs)
+    given = _picture_input(path, session)
+    layout = options.layout or _layout(path, given)
+    channels, height, width = _picture_shape(given.shape, layout)
+    if options.size:
+        for fixed, wanted in ((width, options.size[0]), (height, options.size[1])):
+            if isinstance(fixed, int) and fixed != wanted:
+                raise UsageError(f"--size: {path} takes pictures of {width}x{height} only")
+        width, height = options.size
+    if not isinstance(width, int) or not isinstance(height, int):
+        raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")
+    scaling = options.scaling()
+    if given.type == "tensor(uint8)":  # it scales its input itself
+        scaling |= {"mean": (0.0,), "std": (1.0,)}
+    order = options.channels or ("grey" if channels == 1 else "rgb")
+    if order == "grey":  # a preset's three values become their mean
+        chosen = {"mean": options.mean, "std": options.std}
+        scaling |= {
+            name: (sum(scaling[name]) / len(scaling[name]),) for name in chosen if chosen[name] is None
+        }
+    output = _output(path, session, options.output)
+    network = Network(
+        model=str(path.resolve()),
+        sha256=sha256,
+        input=given.name,
+        output=output,
+        size=(width, height),
+        n_outputs=1,
+        channels=order,
+        layout=layout,
+        pool=options.pool,
+        **scaling,
+    )
+    if isinstance(channels, int) and channels != network.bands:
+        raise UsageError(f"{path}: takes pictures of {channels} channels, not {network.channels}")
+    return _with_n_outputs(path, session, network)
+
+
+def _found(network: Network) -> Path:
+    """The model where it was, or beside the gallery."""
+    places = [Path(network.model)]
+    if network.folder is not None:
+        places.append(Path(network.folder) / places[0].name)
+    for place in places:
+        if place.is_file():
+            return place
+    beside = "" if places[0].resolve() == places[-1].resolve() else f" nor at {places[-1]}"
+    raise DataError(f"the gallery's extractor is not at {places[0]}{beside}; give its path with --extractor")
+
+
+def _sha256(path: Path) -> str:
+    """Of the model and of the file of weights beside it, if there is one."""
+    digest = hashlib.sha256()
+    companions = [path.with_name(path.name + ending) for ending in _COMPANIONS]
+    try:
+        for file in (path, *(companion for companion in companions if companion.is_file())):
+            with file.open("rb") as opened:
+                while block := opened.read(2**20):
+                    digest.update(block)
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _session(path: Path, sha256: str, jobs: int) -> Any:
+    """The model in memory. `build` needs it twice, a worker of a cluster once per batch."""
+    require("onnx", "an extractor", "onnxruntime")
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = jobs
+    settings.inter_op_num_threads = 1
+    settings.log_severity_level = 4  # errors come as exceptions
+    try:
+        return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
+    except Exception as e:  # of many types, none of them public
+        raise DataError(f"{path}: not a model that onnxruntime can open ({_first_line(e)})") from e
+
+
+def _picture_input(path: Path, session: Any) -> Any:
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        names = ", ".join(given.name for given in inputs)
+        raise DataError(f"{path}: takes {len(inputs)} inputs ({names}), not one picture")
+    given = inputs[0]
+    if given.type not in _TYPES or len(given.shape) != 4:
+        kind = (
+            "text" if given.type in ("tensor(string)", "tensor(int64)", "tensor(int32)") else "something else"
+        )
+        raise DataError(
+            f"{path}: expects {kind} and not pictures: its input {given.name} is {given.type} of "
+            f"{len(given.shape)} dimensions, and pictures have 4"
+        )
+    return given
+
+
+def _layout(path: Path, given: Any) -> str:
+    if given.shape[1] in (1, 3):
+        return "nchw"
+    if given.shape[3] in (1, 3):
+        return "nhwc"
+    shape = " x ".join(map(str, given.shape))
+    raise UsageError(
+        f"{path}: its input of {shape} does not show which are the channels; choose --layout nchw or nhwc"
+    )
+
+
+def _picture_shape(shape: list[Any], layout: str) -> tuple[Any, Any, Any]:
+    """Channels, height and width: numbers, or names where the model leaves them open."""
+    return (shape[1], shape[2], shape[3]) if layout == "nchw" else (shape[3], shape[1], shape[2])
+
+
+def _output(path: Path, session: Any, wanted: str | None) -> str:
+    names = [output.name for output in session.get_outputs()]
+    choice = names[0] if wanted is None and len(names) == 1 else wanted
+    if choice not in names:
+        which = "several outputs" if choice is None else f"no output {choice}"
+        raise UsageError(f"{path}: has {which}; choose with --extractor-output: {', '.join(names)}")
+    return str(choice)
+
+
+def _with_n_outputs(path: Path, session: Any, network: Network) -> Network:
+    """Run it once on a grey picture: what a model declares about its output is often incomplete."""
+    (width, height), bands = network.size, network.bands
+    given = session.get_inputs()[0]
+    count = given.shape[0] if isinstance(given.shape[0], int) else 1
+    shape = (count, bands, height, width) if network.layout == "nchw" else (count, height, width, bands)
+    try:
+        answer = session.run([network.output], {network.input: np.ones(shape, _TYPES[given.type])})[0]
+    except Exception as e:  # of many types, none of them public
+        raise DataError(f"{path}: does not run on a picture of {width}x{height} ({_first_line(e)})") from e
+    if not isinstance(answer, np.ndarray) or answer.dtype.kind != "f" or not 2 <= answer.ndim <= 4:
+        raise DataError(f"{path}: its output {network.output} is not one vector of numbers per picture")
+    shape_words = " x ".join(map(str, answer.shape[1:]))
+    if network.pool == "none" and answer.ndim > 2 and answer[0].size != max(answer.shape[1:]):
+        raise DataError(
+            f"{path}: its output {network.output} is a map of {shape_words} per picture, not a vector; "
+            "--pool avg takes its mean"
+        )
+    if network.pool != "none" and answer.ndim == 2:
+        raise UsageError(
+            f"--pool: the output {network.output} of {path} is a vector of {shape_words} already"
+        )
+    pooled = _pooled(answer, network.layout, network.pool)
+    if len(pooled) != count:
+        raise DataError(f"{path}: gives {len(pooled)} answers for {count} pictures")
+    return replace(network, n_outputs=int(pooled.shape[1]))
+
+
+def _pooled(answer: Array, layout: str, pool: str) -> Array:
+    """(m, n): the mean of maps over all positions; vectors as they are."""
+    if pool == "avg":
+        if answer.ndim == 3:  # positions x features, as transformers have them
+            answer = answer.mean(axis=1)
+        elif answer.ndim == 4:
+            answer = answer.mean(axis=(2, 3) if layout == "nchw" else (1, 2))
+    return answer.reshape(len(answer), -1).astype(np.float32, copy=False)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,43 @@
+"""What the user named becomes a source: folders, picture files, feature files, or a list on stdin."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.sources.base import InputOptions, Keys, Source
+from crnr_cli.sources.folders import list_pictures
+from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.tables import open_tables
+
+
+def open_source(names: Sequence[str], options: InputOptions) -> Source:
+    """List everything that `names` stand for; `-` is a list of files on stdin."""
+    paths = [Path(name) for name in names if name != "-"]
+    for path in paths:
+        if not os.path.lexists(path):
+            raise DataError(f"{path}: no such file or folder")
+    tables = [path for path in paths if is_table(path) and os.path.isfile(path)]  # noqa: PTH113
+    if tables and len(tables) < len(names):
+        raise UsageError("give pictures or feature files, not both at once")
+    if options.keys != Keys() and not tables:
+        raise UsageError(
+            "--features-key, --labels-key and --samples are for feature files, and these are pictures"
+        )
+    source: Source = (
+        open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated)
+    )
+    if not len(source):
+        raise DataError(f"nothing to do in {', '.join(names)}: no files found there")
+    return source
+
+
+def fingerprint(source: Source) -> str:
+    """SHA-256 of a listing: names, order, sizes and times of its files."""
+    digest = hashlib.sha256()
+    for about in source.listing():
+        digest.update(ascii(about).encode())
+    return digest.hexdigest()
