@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +24,8 @@ from rich.table import Table
 
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.base import CodingMethod
-from crnr_cli.recipe.pca import principal_axes
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.registry import make_steps
 from crnr_cli.results.scores import score
 
 BATCH = 512
@@ -77,9 +77,7 @@ class Figure:
 
 def unit(split: datasets.Split, dtype: str, pca: int | None = None) -> datasets.Split:
     """Unit vectors, the training part by class, as a gallery has them."""
-    recipe = Recipe("features", split.train.shape[1])
-    if pca:
-        recipe = replace(recipe, pca=principal_axes(split.train, pca))
+    recipe = Recipe(split.train.shape[1], steps=make_steps({"pca": pca})).fitted(split.train)
     order = np.argsort(split.train_labels, kind="stable")
     return datasets.Split(
         recipe.unit_vectors(split.train[order], dtype)[0],

@@ -21,6 +21,7 @@ from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.registry import make_steps
 from crnr_cli.results.decision import standout
 
 SETTINGS = {
@@ -39,7 +40,7 @@ def main() -> None:
     data = (datasets.mnist if options.dataset == "mnist" else datasets.usps)(options.data)
     pixels, digits, queries, truth = data.train, data.train_labels, data.test, data.test_labels
     for name, (method, power) in SETTINGS.items():
-        recipe = Recipe("features", pixels.shape[1], power=power)
+        recipe = Recipe(pixels.shape[1], steps=make_steps({"power": power}))
         vectors, _ = recipe.unit_vectors(queries, "float32")
         rows = []
         for left_out in range(10):

@@ -37,11 +37,12 @@ from rich.table import Table
 
 import crnr_cli
 from crnr_cli import solvers
-from crnr_cli.jobs.classify import batch_size
+from crnr_cli.arrays import Batch
+from crnr_cli.gallery.answer import batch_size
 from crnr_cli.methods import Method, Samples, make_method
 from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import Form
-from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import Answers
 from crnr_cli.results.table import CsvWriter
@@ -99,7 +100,7 @@ def at_most(what: str, ours: str, against: str, ratio: float, most: float) -> Fi
 
 
 def unit_rows(raw: np.ndarray, dtype: str) -> np.ndarray:
-    return Recipe("features", raw.shape[1]).unit_vectors(raw, dtype)[0]
+    return Recipe(raw.shape[1]).unit_vectors(raw, dtype)[0]
 
 
 def plain_loop(
@@ -256,8 +257,8 @@ def our_ar_demo(data: Path) -> list[float]:
     split = datasets.ar(data)
     order = np.argsort(split.train_labels, kind="stable")
     train, labels = split.train[order], split.train_labels[order]
-    axes = principal_axes(train, max(dimension for dimension, _ in AR_SETTINGS))
-    recipe = Recipe("features", train.shape[1], pca=axes)
+    largest = Pca(max(dimension for dimension, _ in AR_SETTINGS))
+    recipe = Recipe(train.shape[1], steps=(largest,)).fitted(train)
 
     def projected(raw: np.ndarray) -> np.ndarray:
         return recipe.unit_vectors(raw, "float32")[0]
@@ -334,7 +335,8 @@ def csv(data: Path) -> list[Figure]:
     names = [f"person {i:04}" for i in range(1000)]
     residuals = rng.random((n_queries, 1000), np.float32)
     paths = [f"q/{i}.png" for i in range(n_queries)]
-    answers = Answers(paths, [None] * n_queries, [None] * n_queries, residuals)
+    batch = Batch(paths, [None] * n_queries, residuals, n_queries)
+    answers = Answers(batch, [None] * n_queries)
 
     def write(top: int | None) -> None:
         CsvWriter(io.BytesIO(), names, "float32", top).write(answers)
@@ -383,7 +385,7 @@ def pictures(data: Path) -> list[Figure]:
         few, many, decoding, coded = in_turns(
             lambda: classify(2_000),
             lambda: classify(20_000),
-            lambda: seconds(lambda: _decode_on_all_cores(paths, Form((28, 28)))),
+            lambda: seconds(lambda: _decode_on_all_cores(paths, PixelRequest((28, 28)))),
             lambda: apart(coding_seconds, all_drawn, 50, "float32", side_by_side=True),
             rounds=5,
         )
@@ -431,9 +433,9 @@ def _run(arguments: list[str], folder: Path, stdin: bytes = b"") -> tuple[float,
     return float(seconds), int(peak)
 
 
-def _decode_on_all_cores(paths: list[str], form: Form) -> None:
+def _decode_on_all_cores(paths: list[str], request: PixelRequest) -> None:
     with ProcessPoolExecutor(available_cores()) as pool:
-        for _ in pool.map(read_pixels, paths, [form] * len(paths), chunksize=256):
+        for _ in pool.map(read_pixels, paths, [request] * len(paths), chunksize=256):
             pass
 
 

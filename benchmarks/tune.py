@@ -17,10 +17,11 @@ import datasets
 import numpy as np
 
 from crnr_cli.arrays import Stamp
-from crnr_cli.jobs.build import LabelledVectors, apply_recipe, make_gallery
+from crnr_cli.gallery.fit import make_gallery
+from crnr_cli.gallery.samples import RawSamples
 from crnr_cli.jobs.tune import Setting, TuneOptions, tune_samples
-from crnr_cli.recipe.pca import principal_axes
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.registry import make_steps
 
 DRAWS = 3
 
@@ -35,31 +36,30 @@ def mnist(folder: Path, a_class: int) -> list[datasets.Split]:
 TASKS: dict[str, tuple[Callable[[Path], list[datasets.Split]], TuneOptions]] = {
     "mnist-50": (lambda folder: mnist(folder, 50), TuneOptions()),
     "mnist-100": (lambda folder: mnist(folder, 100), TuneOptions()),
-    "ar-300": (lambda folder: [datasets.ar(folder)], TuneOptions(pcas=(300,))),
+    "ar-300": (lambda folder: [datasets.ar(folder)], TuneOptions(steps={"pca": (300,)})),
     "flowers-10": (lambda folder: [datasets.flowers(folder, 10)], TuneOptions()),
 }
 
 
-def labelled(raw: np.ndarray, labels: np.ndarray) -> LabelledVectors:
+def raw_samples(raw: np.ndarray, labels: np.ndarray) -> RawSamples:
     names = [str(row) for row in range(len(raw))]
     texts = [f"{label:03d}" for label in labels]
-    return LabelledVectors(
-        Recipe("features", raw.shape[1]),
+    return RawSamples(
+        recipe=Recipe(raw.shape[1]),
         names=names,
         labels=texts,
         hashes=names,  # any that differ
         stamps=[Stamp()] * len(raw),
-        vectors=raw,
+        values=raw,
     )
 
 
 def accuracy(setting: Setting, split: datasets.Split) -> float:
     """Percent of the test set, with a gallery built as `tune -o` builds it."""
     raw, queries, truth = split.train, split.test, split.test_labels
-    samples = labelled(raw, split.train_labels)
-    axes = None if setting.pca is None else principal_axes(raw, setting.pca, setting.power)
-    apply_recipe(samples, replace(samples.recipe, pca=axes, power=setting.power), "float32")
-    gallery = make_gallery(samples, setting.method)
+    samples = raw_samples(raw, split.train_labels)
+    recipe = replace(samples.recipe, steps=make_steps(dict(setting.steps))).fitted(raw)
+    gallery = make_gallery(samples.labelled_by(recipe, "float32"), setting.method)
     classes = np.array([int(name) for name in gallery.classes])
     right = 0
     for start in range(0, len(queries), 500):
@@ -80,7 +80,7 @@ def main() -> None:
         splits, options = TASKS[task]
         tuned, papers = [], []
         for split in splits(arguments.data):
-            report = tune_samples(labelled(split.train, split.train_labels), options)
+            report = tune_samples(raw_samples(split.train, split.train_labels), options)
             tuned.append(accuracy(report.chosen.setting, split))
             papers.append(accuracy(report.paper.setting, split))
             print(

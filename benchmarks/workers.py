@@ -20,14 +20,16 @@ from PIL import Image
 from speed import CRNR, seconds
 
 from crnr_cli import __version__
-from crnr_cli.cluster.answer import MOST_BATCHES, Part, Task, _parts, answer_part, answering
+from crnr_cli.cluster.answer import MAX_BATCHES, Task, answer_part, answering
 from crnr_cli.cluster.dask import connected
+from crnr_cli.gallery.answer import QueryOptions, answer, queries_per_batch
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.jobs.classify import QueryOptions, answer, classify, queries_at_once
+from crnr_cli.jobs.classify import classify
 from crnr_cli.results.table import CsvWriter
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.folders import Pictures, fingerprint, open_source
+from crnr_cli.sources.base import InputOptions, Part
+from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.listing import fingerprint, open_source
 
 SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
 SHIFTS = 9  # in each direction, -4 to 4 pixels
@@ -94,15 +96,15 @@ def runs() -> list[Run]:
 def measure() -> Measured:
     gallery = load_gallery(GALLERY)
     tracemalloc.start()
-    source = open_source([str(QUERIES)], Keys())
+    source = open_source([str(QUERIES)], InputOptions())
     listing_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert isinstance(source, Pictures)
-    listing_seconds = seconds(lambda: fingerprint(open_source([str(QUERIES)], Keys())))
-    part = next(_parts(source, queries_at_once(gallery), 0, MOST_BATCHES))
+    listing_seconds = seconds(lambda: fingerprint(open_source([str(QUERIES)], InputOptions())))
+    part = source.part((0, MAX_BATCHES * queries_per_batch(gallery, QueryOptions())))
     task = Task(GALLERY.resolve(), gallery.sha256, QueryOptions(jobs=1))
     with connected("local:1") as cluster:
-        list(cluster.in_order(_timed, task, [Part(part.files[:1])]))  # it loads its gallery
+        list(cluster.in_order(_timed, task, [Pictures(part.files[:1])]))  # it loads its gallery
         ((_, task_seconds),) = cluster.in_order(_timed, task, [part])
     with connected("local:2") as cluster:
         client = cluster._client

@@ -218,7 +218,7 @@ class Strictness:
         return {"max_failure_rate": 0.0 if self.strict else self.max_failure_rate}
 
     def finish(self, skipped: int) -> None:
-        """Exit as a command does that skipped so many inputs."""
+        """Exit with SKIPPED if inputs were skipped and that is not allowed."""
         if skipped and not self.allow_skipped:
             raise typer.Exit(SKIPPED)
 

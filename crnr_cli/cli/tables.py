@@ -1,4 +1,4 @@
-"""Figures as commands show them, and plain tables as CSV."""
+"""Figures as commands show them, and tables as CSV."""
 
 from __future__ import annotations
 

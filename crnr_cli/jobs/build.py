@@ -23,7 +23,7 @@ class BuildOptions:
     reading: Reading = field(default_factory=Reading)
     method: str = "crnr"
     parameters: Mapping[str, object] = field(default_factory=dict)
-    calibrate: bool = False  # store when a query is none of the classes
+    calibrate: bool = False  # store when to reject a query
 
 
 def build(

@@ -216,7 +216,7 @@ def _read(
         raise DataError(f"{', '.join(options.test)}: no sample to test with has a true class")
     if not set(test.labels) & set(gallery.labels):
         raise DataError(
-            f"{', '.join(options.test)}: none of its classes is one of the gallery's; "
+            f"{', '.join(options.test)}: none of its classes is in the gallery; "
             "put the queries into folders named like those"
         )
     return gallery, test
@@ -246,7 +246,7 @@ def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Arra
         held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
     if not held.any():
         raise UsageError(
-            f"--holdout {share:g} of so few samples per class is none; hold out more, or give --test"
+            f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test"
         )
     return held
 

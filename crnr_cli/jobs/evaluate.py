@@ -40,7 +40,7 @@ class EvaluateReport:
 
     @property
     def rejected_guess_right(self) -> int:
-        """Rejected rows whose best guess is the truth: what rejecting cost."""
+        """Rejected rows whose best guess is the truth: the price of rejecting."""
         return sum(1 for row in self.rejected if row.truth and row.runner_up == row.truth)
 
     @property

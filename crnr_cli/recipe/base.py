@@ -66,7 +66,7 @@ class Step(ABC):
         return 0
 
     def n_outputs(self, n_inputs: int) -> int:
-        """Numbers per sample after this step; ValueError if it cannot take so many."""
+        """Numbers per sample after this step; ValueError if it does not accept `n_inputs`."""
         return n_inputs
 
     @abstractmethod

@@ -70,7 +70,7 @@ class Recipe:
         return replace(self, steps=tuple(steps))
 
     def fit_bytes(self, n_samples: int, itemsize: int) -> int:
-        """About how much memory the vectors of so many samples take, and fitting the steps to them."""
+        """About how much memory is needed to hold the vectors and to fit the steps."""
         needed, n_inputs = 0, self.n_inputs
         for step in self.steps:
             needed += step.fit_bytes(n_samples, n_inputs, itemsize)

@@ -1,8 +1,8 @@
-"""A partial file with a journal beside it, so that a run which was stopped can go on.
+"""A partial file with a journal beside it, so that a run that was stopped can be continued.
 
-The journal is a file of JSON lines. The first says what run it is; each further one tells of a finished
-batch how far the partial file reaches with it, what its bytes hash to, and how its inputs ended. Whatever a
-crash or a power loss left behind is believed only as far as the bytes and the journal agree.
+The journal is a file of JSON lines. The first identifies the run; each further line describes a finished
+batch: the size of the partial file after it, the hash of its bytes, and the statuses of its inputs. What a
+crash or a power failure left behind is trusted only as far as the bytes and the journal agree.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import BinaryIO
 from crnr_cli.errors import OutputError
 from crnr_cli.system.files import claimed, disk_errors, put_in_place
 
-Identity = Mapping[str, str | int | float | None]  # all that changes the bytes of the output, by name
+Identity = Mapping[str, str | int | float | None]  # everything that changes the bytes of the output, by name
 
-_LONGEST_SHOWN = 20  # a longer value is a hash, and tells nobody anything
+_LONGEST_SHOWN = 20  # characters; a longer value is a hash, which means nothing to people
 
 
 @dataclass
 class Done:
-    """What is in the partial file already."""
+    """What the partial file already contains."""
 
     batches: int = 0
     size: int = 0  # in bytes
@@ -35,7 +35,7 @@ class Done:
 
 
 class Partial:
-    """The partial file, open for the batches still to come."""
+    """The partial file, open for further batches."""
 
     def __init__(self, file: BinaryIO, journal: BinaryIO, done: Done) -> None:
         self._file, self._journal, self.done = file, journal, done
@@ -45,7 +45,7 @@ class Partial:
         self._batch += data
 
     def end_batch(self, statuses: Counter[str], skipped: int) -> None:
-        """All that was written since the last call is one batch, and is safe from now on."""
+        """Everything written since the last call is one batch, and is kept from now on."""
         self._file.write(self._batch)
         self._file.flush()
         done = self.done
@@ -66,10 +66,10 @@ class Partial:
 
 @contextmanager
 def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Partial]:
-    """A partial file that becomes `path` when the block ends well, and that stays if it does not."""
+    """A partial file that becomes `path` when the block succeeds, and is kept if it does not."""
     with (
         claimed(path, keep=True) as part,
-        disk_errors(path, "what is done is kept: --resume goes on from there"),
+        disk_errors(path, "what is done is kept: --resume continues from there"),
     ):
         journal_path = part.with_name(part.name + ".journal")
         done, kept = _agreed(path, part, journal_path, identity) if resume else (Done(), 0)
@@ -84,15 +84,15 @@ def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Parti
 
 
 def _continue_at(file: BinaryIO, size: int) -> None:
-    """Cut off what is not agreed on, a torn last line for one."""
+    """Cut off what is not confirmed, such as a torn last line."""
     file.truncate(size)
     file.seek(size)
 
 
 def _agreed(path: Path, part: Path, journal_path: Path, identity: Identity) -> tuple[Done, int]:
-    """What the journal and the partial file agree on, and how many bytes of the journal tell of it."""
+    """What the journal and the partial file agree on, and how many bytes of the journal cover it."""
     done = Done()
-    if not journal_path.exists() or not part.stat().st_size:  # nothing is kept, whatever run it was
+    if not journal_path.exists() or not part.stat().st_size:  # nothing is kept, whichever run it was
         return done, 0
     with part.open("rb") as file, journal_path.open("rb") as journal:
         first = journal.readline()
@@ -120,7 +120,7 @@ def _agreed(path: Path, part: Path, journal_path: Path, identity: Identity) -> t
 
 
 def _parsed(line: bytes) -> object:
-    """The value of a whole line; None if it is torn or otherwise no JSON."""
+    """The value of a complete line; None if it is torn or not JSON."""
     try:
         return json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
@@ -135,8 +135,8 @@ def _refuse_another_run(path: Path, earlier: Identity, identity: Identity) -> No
     ]
     if different:
         raise OutputError(
-            f"{path}: the unfinished run was another one: {', '.join(different)}; "
-            "give it the same again, or leave out --resume to start anew"
+            f"{path}: the unfinished run was a different one: {', '.join(different)}; "
+            "run it with the same options, or leave out --resume to start over"
         )
 
 

@@ -15,7 +15,7 @@ _Z95 = 1.959963984540054  # a normal variable lies within this many deviations 9
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How one class did. None is undefined: nothing was predicted as it, or nothing truly is it."""
+    """The scores of one class. None is undefined: nothing was predicted as it, or nothing truly is it."""
 
     name: str
     support: int  # queries that truly are of this class
@@ -26,7 +26,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Average:
-    """Over the classes for which the figure is defined; None where it is for none."""
+    """The mean over the classes for which the figure is defined; None if there are none."""
 
     precision: float | None
     recall: float | None
@@ -39,7 +39,7 @@ class Scores:
     correct: int
     macro: Average
     weighted: Average
-    classes: list[ClassScore]  # every class that is truth or label of a query, in name order
+    classes: list[ClassScore]  # every class that is the truth or the label of a query, in name order
     confusion: Array  # (K, K) counts: rows are truth, columns are labels
 
     @property
@@ -73,7 +73,7 @@ def score(truths: Sequence[str], labels: Sequence[str]) -> Scores:
 
 
 def wilson(successes: float, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share: it never leaves 0 to 1, unlike share +- 2 deviations."""
+    """The 95 % Wilson score interval of a proportion; unlike p +- 2 deviations it never leaves 0 to 1."""
     share, z2 = successes / n, _Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
@@ -81,7 +81,7 @@ def wilson(successes: float, n: int) -> tuple[float, float]:
 
 
 def macro_intervals(scores: Scores, draws: int = 1000) -> tuple[tuple[float, float], tuple[float, float]]:
-    """95 % bootstrap intervals of macro recall and macro F1: the queries drawn again and again."""
+    """95 % bootstrap intervals of macro recall and macro F1: the queries are resampled."""
     rows, columns = np.nonzero(scores.confusion)
     counts = scores.confusion[rows, columns]
     drawn = np.random.default_rng(0).multinomial(scores.n, counts / scores.n, size=draws)
@@ -99,8 +99,10 @@ def macro_intervals(scores: Scores, draws: int = 1000) -> tuple[tuple[float, flo
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """The two-sided p value of McNemar's exact test: two methods answered the same queries, and so many were
-    right by one of them alone. The chance of a split at least as uneven if both were equally good."""
+    """The two-sided p value of McNemar's exact test, from the queries that only one of two methods got right.
+
+    It is the probability of a split at least as uneven if both methods were equally good.
+    """
     from scipy.special import bdtr  # slow to import, and only comparisons need it
 
     n = only_first + only_second
@@ -108,7 +110,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def most_confused(scores: Scores) -> list[tuple[str, str, int]]:
-    """(truth, label, count) of every kind of mistake that was made, the most frequent first."""
+    """(truth, label, count) of every kind of mistake, the most frequent first."""
     wrong = scores.confusion - np.diag(scores.confusion.diagonal())
     pairs = [
         (scores.classes[i].name, scores.classes[j].name, int(wrong[i, j])) for i, j in np.argwhere(wrong > 0)
@@ -122,7 +124,7 @@ def _ratio(part: Array, whole: Array) -> Array:
 
 
 def _mean_of_defined(part: Array, whole: Array) -> Array:
-    """The mean of part/whole along each row, over those that are defined."""
+    """The mean of part/whole along each row, where it is defined."""
     ratio = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
     mean: Array = ratio.sum(axis=1) / (whole > 0).sum(axis=1)
     return mean

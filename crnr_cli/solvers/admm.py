@@ -23,12 +23,12 @@ class Code:
 
     @property
     def z(self) -> Array:
-        """(n, m), the non-negative twin of c: another array as large, so only where it is asked for."""
+        """(n, m), the non-negative twin of c: another array of that size, so computed only on request."""
         return np.maximum(self.v, 0)
 
 
 def admm_steps(factor: Factor, Y: Array) -> Iterator[tuple[Array, Array]]:
-    """(c_t, v_t) for t = 1, 2, ...; both arrays are written over by the next step."""
+    """(c_t, v_t) for t = 1, 2, ...; the next step overwrites both arrays."""
     c1 = factor.first_code(Y)
     v = c1.copy()
     yield c1, v

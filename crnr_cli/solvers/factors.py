@@ -14,7 +14,7 @@ from crnr_cli.arrays import Array
 FactorForm = Literal["dense", "low-rank"]
 
 # Classes are joined into diagonal blocks of at least this many samples: enough for one matrix product to
-# outweigh the call that starts it, few enough for the zeros between small classes to cost little.
+# outweigh its call, few enough for the zeros between small classes to cost little.
 BLOCK_SAMPLES = 128
 
 
@@ -55,7 +55,7 @@ class LowRankFactor:
         return c1
 
     def product(self, A: Array, out: Array) -> None:
-        """out = B A - E (E'A), a block of rows at a time so that the difference is taken in cache."""
+        """out = B A - E (E'A), block by block of rows, so that the difference is taken in cache."""
         EtA = self.E.T @ A
         for rows, tall, block in self._blocks():
             np.matmul(self.E[rows], EtA, out=out[rows])
@@ -124,7 +124,7 @@ def cheaper_form(edges: Array, d: int, lam: float, iterations: int) -> FactorFor
 
 
 def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
-    """About what making a factor takes at its peak, beside the samples."""
+    """About how much memory factorizing needs at its peak, besides the samples."""
     n = int(edges[-1])
     if form == "dense":
         return n * n * (3 * 8 + itemsize) + n * d * (2 * 8 + itemsize)
@@ -150,7 +150,7 @@ def factorize_gram(G: Array, edges: Array, lam: float, mu: float, dtype: str) ->
 
 
 def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
-    """P, from X'X in float64, which is written over."""
+    """P, from X'X in float64, which is overwritten."""
     for start, stop in pairwise(edges.tolist()):
         Q[start:stop, start:stop] *= 1 + lam
     Q[np.diag_indices_from(Q)] += mu / 2
@@ -158,9 +158,9 @@ def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
 
 
 def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
-    """Computed in float64 a block at a time, kept in the type of X.
+    """Computed in float64 block by block, kept in the type of X.
 
-    By NumPy alone: SciPy's threads are others, and wait for cores that NumPy's still hold.
+    By NumPy alone: SciPy has threads of its own, which would wait for cores that NumPy's still hold.
     """
     used = X.any(axis=1)
     e, (d, n) = int(used.sum()), X.shape
@@ -216,7 +216,7 @@ def _inverse_root(S: Array) -> Array:
 
 
 def inverse(Q: Array) -> Array:
-    """The inverse of a symmetric positive definite matrix, symmetric to the last bit. Q is written over."""
+    """The inverse of a symmetric positive definite matrix, symmetric to the last bit. Q is overwritten."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
     # Q' is Q in the order that LAPACK works in. Above the diagonal there are zeros from the first step on.

@@ -9,7 +9,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 
-RESIDUAL_BYTES = 2**20  # of small classes that are worked on as one: what a core's cache holds
+RESIDUAL_BYTES = 2**20  # of small classes processed together: what fits into a core's cache
 
 
 def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
@@ -28,7 +28,7 @@ def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
 
 
 def _equal_neighbours(sizes: list[int], most: int) -> Iterator[tuple[int, int]]:
-    """Runs of classes of one size, to be worked on as one: from where, up to where."""
+    """Runs of classes of equal size, to be processed together: first, and one past the last."""
     first = 0
     for i in range(1, len(sizes) + 1):
         if i == len(sizes) or i - first == most or sizes[i] != sizes[first]:

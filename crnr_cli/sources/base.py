@@ -36,7 +36,7 @@ class InputOptions:
     max_pixels: int = MAX_PIXELS
     jobs: int | None = None  # None: all available cores
     max_failure_rate: float = 1.0  # stop when more than this share of the inputs has to be skipped
-    batch_size: int | None = None  # None: chosen from the work at hand
+    batch_size: int | None = None  # None: chosen automatically
 
     @property
     def n_jobs(self) -> int:

@@ -17,14 +17,14 @@ _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 
 
 def check_output(path: Path, inputs: Iterable[str | Path] = ()) -> None:
-    """Refuse, before any work, an output that could not be written at the end of it, or that is an input."""
+    """Refuse, before any work, an output that could not be written at its end, or that is an input."""
     folder = path.parent
-    if os.path.isdir(path):  # noqa: PTH112, which is False too where we may not look; so below
-        raise OutputError(f"{path}: is a directory; name a file")
+    if os.path.isdir(path):  # noqa: PTH112, which raises where access is denied; so below
+        raise OutputError(f"{path}: is a directory; give a file name")
     if not os.path.isdir(folder):  # noqa: PTH112
-        raise OutputError(f"{path}: there is no directory {folder}; make it first")
+        raise OutputError(f"{path}: there is no directory {folder}; create it first")
     if _is_descriptor(path) and os.path.isfile(path):  # noqa: PTH113
-        raise OutputError(f"{path}: stands for a file that is open already; name the file itself")
+        raise OutputError(f"{path}: stands for a file that is already open; give the file itself")
     if (is_replaceable(path) and not os.access(folder, os.W_OK)) or (
         path.exists() and not os.access(path, os.W_OK)
     ):
@@ -40,7 +40,7 @@ def is_replaceable(path: Path) -> bool:
 
 
 def _is_descriptor(path: Path) -> bool:
-    """/dev/stdout and the like: what it stands for may be a regular file, but that is not ours to replace."""
+    """/dev/stdout and the like: it may stand for a regular file, but that is not ours to replace."""
     return _DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
 
 
@@ -50,9 +50,9 @@ def is_stdout(path: Path) -> bool:
 
 @contextmanager
 def claimed(path: Path, *, keep: bool = False) -> Iterator[Path]:
-    """The partial file beside `path`, ours alone until it is put in place: a second writer is refused.
+    """The partial file beside `path`, locked until it is put in place: a second writer is refused.
 
-    If the block fails, what was written stays for another run, or not.
+    If the block fails, the partial file is removed, unless `keep` leaves it for another run.
     """
     check_output(path)
     target = Path(os.path.realpath(path))
@@ -61,7 +61,7 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Path]:
     try:
         yield part
     except BaseException:
-        # Once it is put in place, another writer's may have its name.
+        # Once ours is in place, the name may belong to another writer's partial file.
         if not keep and _is_still(part, lock):
             part.unlink()
         raise
@@ -71,10 +71,10 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a sibling to write to; it takes the place of `path` when the block ends well.
+    """Yield a sibling to write to; it replaces `path` when the block succeeds.
 
-    Whatever was at `path` stays whole until then, and stays for good if the block fails. What is not a
-    regular file (a pipe, /dev/null) is written to directly: there is nothing to replace.
+    Until then, and if the block fails, whatever was at `path` stays as it is. A pipe or a device such as
+    /dev/null is written to directly: there is nothing to replace.
     """
     if not is_replaceable(path):
         check_output(path)
@@ -87,9 +87,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def put_in_place(part: Path, path: Path, journal: Path | None = None) -> None:
-    """The whole partial file becomes `path`; if the power fails, the old one is there or the new one.
+    """The complete partial file becomes `path`; if the power fails, either the old or the new file is there.
 
-    Its journal goes just before, while a second writer is still refused: afterwards it may be another's.
+    Its journal is removed just before, while the lock is still held: afterwards it may be another writer's.
     """
     target = Path(os.path.realpath(path))
     with disk_errors(path, "the old file, if any, is intact"):
@@ -104,7 +104,7 @@ def put_in_place(part: Path, path: Path, journal: Path | None = None) -> None:
 
 @contextmanager
 def disk_errors(path: Path, comfort: str) -> Iterator[None]:
-    """A full or failing disk is told in one line, with what became of the files."""
+    """A full or failing disk becomes a one-line error that says what happened to the files."""
     try:
         yield
     except OSError as e:
@@ -114,7 +114,7 @@ def disk_errors(path: Path, comfort: str) -> Iterator[None]:
 
 
 def _locked(part: Path, path: Path) -> int:
-    """Open and lock the partial file. The kernel lets go of the lock with the process, however it ends."""
+    """Open and lock the partial file. The kernel releases the lock when the process ends, however it ends."""
     while True:
         try:
             lock = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
@@ -124,15 +124,15 @@ def _locked(part: Path, path: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
             os.close(lock)
-            raise OutputError(f"{path}: another crnr is writing it; wait for it or name another file") from e
-        # Between open and lock the other writer may have renamed the file away; then it is not ours to write.
+            raise OutputError(f"{path}: another crnr is writing it; wait, or choose another file") from e
+        # Between open and lock, the other writer may have renamed the file away; then try again.
         if _is_still(part, lock):
             return lock
         os.close(lock)
 
 
 def _is_still(part: Path, lock: int) -> bool:
-    """Whether the file that is locked has this name. If so, it keeps it: others ask for the lock first."""
+    """Whether the locked file still has this name. If so, it keeps it: others need the lock first."""
     try:
         return os.path.samestat(os.fstat(lock), part.stat())
     except FileNotFoundError:
@@ -140,7 +140,7 @@ def _is_still(part: Path, lock: int) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power loss."""
+    """Make the rename itself survive a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Whether a piece of work fits into memory, asked before it is begun."""
+"""Whether work fits into memory, checked before it begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crnr_cli.errors import DataError
 
 
 def free_bytes() -> int | None:
-    """What this process could still take: of the machine, and of its cgroup's limit. None if unknown."""
+    """The memory this process can still use, of the machine and of its cgroup; None if unknown."""
     known: list[int] = []
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -21,7 +21,7 @@ def free_bytes() -> int | None:
 
 
 def require(needed: int, work: str, remedy: str) -> None:
-    """Refuse work that would not fit, with both figures and what to do about it."""
+    """Refuse work that does not fit, with both figures and a remedy."""
     free = free_bytes()
     if free is not None and needed > free:
         raise DataError(f"{work} needs {_shown(needed)}, {_shown(free)} free; {remedy}")

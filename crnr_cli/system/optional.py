@@ -1,4 +1,4 @@
-"""Packages that only some options need, and what to say where they are missing."""
+"""Packages that only some options need, and the error if they are missing."""
 
 from __future__ import annotations
 
