@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Crnr
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
@@ -25,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import crnr_cli
 from crnr_cli.estimators import GalleryClassifier
 from crnr_cli.methods import METHODS, Samples
+from helpers.runner import Crnr
 
 ESTIMATORS: list[type[GalleryClassifier]] = [
     getattr(crnr_cli, name) for name in crnr_cli.__all__ if name.endswith("Classifier")

@@ -24,7 +24,13 @@ import h5py
 import numpy as np
 import pytest
 from PIL import Image
-from shell import (
+
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.jobs import classify as classify_job
+from crnr_cli.pictures import pool as decoding
+from crnr_cli.system import memory
+from helpers.paths import DOCS, TESTS
+from helpers.shell import (
     CRNR,
     Outcome,
     Shell,
@@ -36,12 +42,7 @@ from shell import (
     without_root,
 )
 
-from crnr_cli.gallery.file import load_gallery
-from crnr_cli.jobs import classify as classify_job
-from crnr_cli.pictures import pool as decoding
-from crnr_cli.system import memory
-
-DOCS = Path(__file__).parent.parent / "docs" / "faults.md"
+PAGE = DOCS / "faults.md"
 INTRODUCTION = """\
 # What goes wrong, and what crnr does
 
@@ -121,13 +122,12 @@ def case(shell: Shell, request: pytest.FixtureRequest) -> Iterator[Case]:
     section = case.section(number, request.function.__doc__)
     if request.config.getoption("--update-docs"):
         sections = written_sections() | {number: section}
-        DOCS.parent.mkdir(exist_ok=True)
-        DOCS.write_text("\n".join([INTRODUCTION, *(sections[n] for n in sorted(sections))]))
+        PAGE.write_text("\n".join([INTRODUCTION, *(sections[n] for n in sorted(sections))]))
     assert written_sections().get(number) == section, "docs/faults.md is old; run this with --update-docs"
 
 
 def written_sections() -> dict[int, str]:
-    text = DOCS.read_text() if DOCS.exists() else ""
+    text = PAGE.read_text() if PAGE.exists() else ""
     parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]
     last = len(parts) - 1
     return {
@@ -140,7 +140,7 @@ def test_the_page_has_every_fault_and_no_other() -> None:
     tested = {int(name.split("_")[2]) for name in globals() if name.startswith("test_fault_")}
     assert tested == set(range(1, 45))
     assert set(written_sections()) == tested
-    assert DOCS.read_text().startswith(INTRODUCTION)
+    assert PAGE.read_text().startswith(INTRODUCTION)
 
 
 def make_queries(folder: str = "queries") -> Path:
@@ -537,7 +537,7 @@ def test_fault_16_a_decoder_that_hangs_or_crashes(case: Case, monkeypatch: pytes
     queries = make_queries()
     for name in ("crash.png", "exit.png", "hang.png", "last.png"):
         picture(0, 1).save(queries / name)
-    bad_decoder = (sys.executable, str(Path(__file__).parent / "bad_decoder.py"))
+    bad_decoder = (sys.executable, str(TESTS / "helpers" / "bad_decoder.py"))
     monkeypatch.setattr(decoding, "COMMAND", bad_decoder)
     monkeypatch.setattr(decoding, "SECONDS_A_PICTURE", 2)
     case.run(

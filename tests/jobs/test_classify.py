@@ -1,0 +1,152 @@
+"""Classify: resuming a stopped run, signals, and outputs that are not files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from crnr_cli.errors import UsageError
+from crnr_cli.jobs import classify as job
+from crnr_cli.jobs.classify import ClassifyReport, QueryOptions
+from crnr_cli.sources.base import Keys
+from helpers.shell import Shell, make_features, make_pictures
+
+
+class Stop(Exception):  # noqa: N818, it is a wish and not an error
+    pass
+
+
+def classify(source: str, *, resume: bool = False, stop_at: int | None = None) -> ClassifyReport:
+    def progress(step: str, done: int, total: int) -> None:
+        if done == stop_at:
+            raise Stop
+
+    options = QueryOptions(Keys(), jobs=1)
+    return job.classify([source], Path("gallery.h5"), Path("out.csv"), options, progress, resume=resume)
+
+
+@pytest.mark.parametrize("kind", ["pictures", "features"])
+def test_classify_resumed_gives_the_bytes_of_a_run_in_one_go(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(job, "batch_size", lambda n_samples: 4)
+    if kind == "pictures":
+        gallery, queries = "gallery", "queries"
+        make_pictures(shell.here / gallery)
+        make_pictures(shell.here / queries, first=10)
+        (shell.here / queries / "bee" / "10.png").write_bytes(b"")
+    else:
+        gallery, queries = "gallery.npz", "queries.npz"
+        make_features(shell.here / gallery)
+        make_features(shell.here / queries, per_class=4, seed=1)
+    shell.crnr("build", gallery)
+    whole = classify(queries)
+    clean = Path("out.csv").read_bytes()
+    for stop_at in (4, 8, 12):
+        Path("out.csv").unlink()
+        with pytest.raises(Stop):
+            classify(queries, stop_at=stop_at)
+        assert not Path("out.csv").exists()
+        report = classify(queries, resume=True)
+        assert Path("out.csv").read_bytes() == clean
+        assert (report.resumed_after, report.statuses) == (stop_at, whole.statuses)
+        assert report.skipped == whole.skipped == (kind == "pictures")
+
+
+def test_resume_wants_a_file(shell: Shell) -> None:
+    make_features(shell.here / "gallery.npz")
+    shell.crnr("build", "gallery.npz")
+    outcome = shell.crnr("classify", "gallery.npz", "--resume")
+    assert (outcome.exit, outcome.out) == (2, "")
+    assert outcome.err == "error: --resume needs an output file; name it with --output\n"
+    with pytest.raises(UsageError):
+        job.classify(
+            ["gallery.npz"], Path("gallery.h5"), Path("/dev/null"), QueryOptions(Keys()), resume=True
+        )
+
+
+def test_a_device_is_written_to_directly(shell: Shell) -> None:
+    make_features(shell.here / "gallery.npz")
+    shell.crnr("build", "gallery.npz")
+    outcome = shell.crnr("classify", "gallery.npz", "-o", "/dev/null")
+    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "15 of 15 inputs labelled: /dev/null\n")
+
+
+# A run that takes its time: one query a batch, and a pause before each.
+SLOW = """
+import sys, time
+from crnr_cli.jobs import classify as job
+job.batch_size = lambda n_samples: 1
+seconds = float(sys.argv.pop(1))
+answer = job.answer
+def slowly(*args, **kwargs):
+    for number, answers in enumerate(answer(*args, **kwargs)):
+        print(number, file=sys.stderr, flush=True)
+        time.sleep(seconds if number == 2 else 0.01)
+        yield answers
+job.answer = slowly
+from crnr_cli.cli import main
+main()
+"""
+
+
+def start_slowly(shell: Shell, seconds: float, *args: str) -> subprocess.Popen[bytes]:
+    """crnr with a third batch that takes so long; returns when it has begun."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, str(seconds), *args], cwd=shell.here, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line == b"2\n":
+            return process
+    raise AssertionError("it never began the third batch")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+)
+@pytest.mark.parametrize(("seconds", "batches"), [(0.5, 3), (60, 2)])
+def test_a_signal_lets_the_batch_finish_if_it_can(
+    shell: Shell, number: signal.Signals, words: str, seconds: float, batches: int
+) -> None:
+    make_features(shell.here / "gallery.npz")
+    shell.crnr("build", "gallery.npz")
+    process = start_slowly(shell, seconds, "classify", "gallery.npz", "-o", "out.csv")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)  # not the 60 s of the batch
+    assert process.returncode == 128 + number
+    assert err.decode() == f"{words}; the same command with --resume goes on from there\n"
+    assert not (shell.here / "out.csv").exists()
+    assert (shell.here / "out.csv.part").read_bytes().count(b"\n") == 1 + batches
+    assert len((shell.here / "out.csv.part.journal").read_bytes().splitlines()) == 1 + batches
+
+
+def test_a_second_signal_stops_at_once(shell: Shell) -> None:
+    make_features(shell.here / "gallery.npz")
+    shell.crnr("build", "gallery.npz")
+    process = start_slowly(shell, 60, "classify", "gallery.npz", "-o", "out.csv")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)  # two signals at once may be taken for one
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    process.communicate()
+
+
+def test_an_ignored_signal_stays_ignored(shell: Shell) -> None:
+    """A shell's background job has SIGINT ignored: Ctrl-C is for the job in front."""
+    make_features(shell.here / "gallery.npz")
+    process = shell.start(
+        "build", "gallery.npz", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+    )
+    while process.poll() is None:
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.02)
+    process.communicate()
+    assert process.returncode == 0
+    assert (shell.here / "gallery.h5").exists()
