@@ -7,6 +7,7 @@ import signal
 
 # Small problems on many test processes: threads of BLAS would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.pop("CRNR_GALLERY", None)  # the user's own
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,8 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers")
 
-from helpers.runner import Crnr
-from helpers.shell import Shell, noise
+from helpers.runner import Runner
+from helpers.samples import noise
 
 # A shell that runs us in the background has SIGINT ignored, in us and in all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,12 +28,10 @@ settings.load_profile("crnr")
 
 
 @pytest.fixture
-def crnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crnr:
-    """Commands run in an empty folder of the test's own, on a wide screen."""
+def crnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """crnr in an empty folder, which is also the current one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("CRNR_GALLERY", raising=False)
-    return Crnr()
+    return Runner(tmp_path)
 
 
 @pytest.fixture
@@ -71,11 +70,3 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def full(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--full"))
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """crnr in an empty folder, which is also the current one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CRNR_GALLERY", raising=False)
-    return Shell(tmp_path)

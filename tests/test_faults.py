@@ -30,17 +30,8 @@ from crnr_cli.jobs import classify as classify_job
 from crnr_cli.pictures import pool as decoding
 from crnr_cli.system import memory
 from helpers.paths import DOCS, TESTS
-from helpers.shell import (
-    CRNR,
-    Outcome,
-    Shell,
-    make_features,
-    make_pictures,
-    picture,
-    read_rows,
-    rows,
-    without_root,
-)
+from helpers.runner import Outcome, Runner, read_rows, rows, without_root
+from helpers.samples import make_features, make_pictures, picture
 
 PAGE = DOCS / "faults.md"
 INTRODUCTION = """\
@@ -55,8 +46,8 @@ This page is written by `tests/test_faults.py` from what crnr did there; do not 
 TIMINGS = re.compile(r"; \d+\.\d s, \d+\.\d MB")
 
 
-class Case(Shell):
-    """A shell that checks what crnr says and keeps it for the page."""
+class Case(Runner):
+    """A runner that checks what crnr says and keeps it for the page."""
 
     def __init__(self, here: Path) -> None:
         super().__init__(here)
@@ -74,7 +65,7 @@ class Case(Shell):
         **process: object,
     ) -> Outcome:
         """Run crnr, in a process if that needs options; `statuses` are those of the CSV, by file."""
-        outcome = self.process(*args, **process) if process else self.crnr(*args, stdin=stdin)
+        outcome = self.process(*args, **process) if process else self(*args, stdin=stdin)
         self.check(outcome, shown or "crnr " + shlex.join(args), exit, err, out, statuses)
         return outcome
 
@@ -101,7 +92,7 @@ class Case(Shell):
 
     def build(self, *args: str) -> None:
         """A gallery that is not what the test is about."""
-        outcome = self.crnr("build", *(args or ("gallery",)), "-q")
+        outcome = self("build", *(args or ("gallery",)), "-q")
         assert (outcome.exit, outcome.out, outcome.err) == (0, "", "")
 
     def section(self, number: int, doc: str) -> str:
@@ -115,8 +106,8 @@ def ascii_only(text: str) -> str:
 
 
 @pytest.fixture
-def case(shell: Shell, request: pytest.FixtureRequest) -> Iterator[Case]:
-    case = Case(shell.here)
+def case(crnr: Runner, request: pytest.FixtureRequest) -> Iterator[Case]:
+    case = Case(crnr.here)
     yield case
     number = int(request.node.originalname.split("_")[2])
     section = case.section(number, request.function.__doc__)
@@ -306,10 +297,9 @@ def test_fault_07_names_that_are_not_utf8(case: Case) -> None:
     outcome = case.run("info", "--json", exit=0, out=None)
     assert '"caf\\udce9": 4' in outcome.out
     for locale in ("C", "C.UTF-8"):
-        plain = subprocess.run(
-            [*CRNR, "info"], env=os.environ | {"LC_ALL": locale}, check=True, capture_output=True
-        )
-        assert b"caf\xe9" in plain.stdout
+        plain = case.process("info", env=os.environ | {"LC_ALL": locale})
+        assert (plain.exit, plain.err) == (0, "")
+        assert name in plain.out
 
 
 def test_fault_08_cron(case: Case) -> None:
@@ -319,7 +309,7 @@ def test_fault_08_cron(case: Case) -> None:
     """
     make_pictures(case.here / "gallery", ["caf\u00e9", "tea"])
     case.build()
-    case.crnr("classify", "gallery", "-o", "here.csv")
+    case("classify", "gallery", "-o", "here.csv")
     bare = {"LANG": "C", "PATH": os.environ["PATH"]}
     case.run(
         "classify", "gallery", "-o", "out.csv", exit=0, err=[labelled(8, 8)], env=bare,
@@ -331,7 +321,7 @@ def test_fault_08_cron(case: Case) -> None:
         "evaluate", "out.csv", exit=0, out=None, env=bare,
         shown="env -i LANG=C PATH=$PATH crnr evaluate out.csv",
     )  # fmt: skip
-    assert in_cron.out == case.crnr("evaluate", "out.csv").out
+    assert in_cron.out == case("evaluate", "out.csv").out
     case.run(
         "build", "gallery", "-o", "cron.h5", "-q", exit=0, env=bare,
         shown="env -i LANG=C PATH=$PATH crnr build gallery -o cron.h5 -q",
@@ -423,7 +413,7 @@ def test_fault_12_truncated_pictures(case: Case) -> None:
         noise().save(queries / name)
         whole = (queries / name).read_bytes()
         (queries / name).write_bytes(whole[: len(whole) // 2 if name.startswith("half") else -100])
-    outcome = case.crnr(*CLASSIFY)
+    outcome = case(*CLASSIFY)
     # The number of bytes is the JPEG library's own affair.
     tidy = re.sub(r" \(\d+ bytes not processed\)", "", outcome.err)
     case.check(
@@ -824,7 +814,7 @@ def test_fault_27_damaged_gallery(case: Case) -> None:
         err=["error: gallery.h5: damaged (its checksum does not match); restore it or build it again"],
     )  # fmt: skip
     Path("gallery.h5").write_bytes(whole[: len(whole) // 2])
-    outcome = case.crnr(*CLASSIFY)
+    outcome = case(*CLASSIFY)
     tidy = re.sub(r"\(.*\)", "(...)", outcome.err)  # HDF5's words
     case.check(
         Outcome(outcome.exit, outcome.out, tidy), "crnr classify queries -o out.csv", exit=1,
@@ -1140,7 +1130,7 @@ def test_fault_35_interrupted(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
     small_batches(monkeypatch)
     make_features(case.here / "gallery.npz")
     case.build("gallery.npz")
-    case.crnr("classify", "gallery.npz", "-o", "clean.csv")
+    case("classify", "gallery.npz", "-o", "clean.csv")
     for number, words in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
         process = start_pausing(case, 0.2, "classify", "gallery.npz", "-o", "out.csv")
         process.send_signal(number)
@@ -1164,7 +1154,7 @@ def test_fault_36_killed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     small_batches(monkeypatch)
     make_features(case.here / "gallery.npz")
     case.build("gallery.npz")
-    case.crnr("classify", "gallery.npz", "-o", "clean.csv")
+    case("classify", "gallery.npz", "-o", "clean.csv")
     Path("out.csv").write_text("old")
     process = start_pausing(case, 60, "classify", "gallery.npz", "-o", "out.csv")
     process.kill()
@@ -1395,58 +1385,58 @@ GO_ON = (
 )
 
 
-def test_strict_stops_at_the_first_failure(shell: Shell) -> None:
-    make_pictures(shell.here / "gallery")
+def test_strict_stops_at_the_first_failure(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
     queries = make_queries()
     (queries / "empty.png").write_bytes(b"")
     (queries / "README").write_text("not meant to be a picture")
-    shell.crnr("build", "gallery", "-q")
-    outcome = shell.crnr(*CLASSIFY, "--strict")
+    crnr("build", "gallery", "-q")
+    outcome = crnr(*CLASSIFY, "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs are without an answer "
         f"and at most 0.00% may be; {GO_ON}\n"
     )
-    assert shell.files() == {"gallery", "queries", "gallery.h5", "out.csv.part", "out.csv.part.journal"}
-    assert shell.crnr("classify", "queries", "--strict").err == (
+    assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv.part", "out.csv.part.journal"}
+    assert crnr("classify", "queries", "--strict").err == (
         "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs are without an answer "
         "and at most 0.00% may be\n"
     )
-    assert shell.crnr(*CLASSIFY, "--max-failure-rate", "0.2").exit == 1
-    assert shell.crnr(*CLASSIFY, "--max-failure-rate", "0.4", "--resume").exit == 3
-    assert shell.files() == {"gallery", "queries", "gallery.h5", "out.csv"}
+    assert crnr(*CLASSIFY, "--max-failure-rate", "0.2").exit == 1
+    assert crnr(*CLASSIFY, "--max-failure-rate", "0.4", "--resume").exit == 3
+    assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv"}
 
 
 def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crnr_cli.jobs.classify.batch_size", lambda n_samples: 1)
-    make_pictures(shell.here / "gallery")
+    make_pictures(crnr.here / "gallery")
     (make_queries() / "0.png").write_bytes(b"")
-    shell.crnr("build", "gallery", "-q")
-    assert shell.crnr(*CLASSIFY, "--strict").exit == 1
-    outcome = shell.crnr(*CLASSIFY, "--strict", "--resume")
+    crnr("build", "gallery", "-q")
+    assert crnr(*CLASSIFY, "--strict").exit == 1
+    outcome = crnr(*CLASSIFY, "--strict", "--resume")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         f"error: stopped, as 1 of 2 inputs are without an answer and at most 0.00% may be; {GO_ON}\n"
     )
-    outcome = shell.crnr(*CLASSIFY, "--resume")
+    outcome = crnr(*CLASSIFY, "--resume")
     assert outcome.exit == 3
     assert outcome.err.startswith("note: 1 of 2 inputs were answered before\n")
     assert [row["status"] for row in read_rows(Path("out.csv"))] == ["empty_file", "ok"]
 
 
-def test_strict_build_stops_too(shell: Shell) -> None:
-    make_pictures(shell.here / "gallery")
-    (shell.here / "gallery" / "ant" / "empty.png").write_bytes(b"")
-    outcome = shell.crnr("build", "gallery", "--strict")
+def test_strict_build_stops_too(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    (crnr.here / "gallery" / "ant" / "empty.png").write_bytes(b"")
+    outcome = crnr("build", "gallery", "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         "error: gallery/ant/empty.png: the file is empty; stopped, as 1 of 13 samples have to be left out "
         "and at most 0.00% may be\n"
     )
-    assert shell.files() == {"gallery"}
-    assert shell.crnr("build", "gallery", "--allow-skipped").exit == 0
+    assert crnr.files() == {"gallery"}
+    assert crnr("build", "gallery", "--allow-skipped").exit == 0
 
 
 def test_disk_errors_have_names() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import subprocess
@@ -18,33 +16,27 @@ from PIL import Image
 from crnr_cli import __version__
 from crnr_cli.cli import COMMANDS
 from helpers.paths import SAMPLE_DATA
-from helpers.runner import Crnr
-from helpers.shell import noise
-
-COMMAND = [sys.executable, "-m", "crnr_cli"]
-
-
-def rows(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline="")))
+from helpers.runner import Runner, rows
+from helpers.samples import noise
 
 
 @pytest.fixture
-def built(crnr: Crnr, pictures: Path) -> Path:
+def built(crnr: Runner, pictures: Path) -> Path:
     """The folder of `pictures`, with gallery.h5 in it, as the current folder."""
-    assert crnr("build", "gallery").exit_code == 0
+    assert crnr("build", "gallery").exit == 0
     return pictures
 
 
-def test_version(crnr: Crnr) -> None:
+def test_version(crnr: Runner) -> None:
     result = crnr("--version")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, f"crnr {__version__}\n", "")
+    assert (result.exit, result.out, result.err) == (0, f"crnr {__version__}\n", "")
 
 
 @pytest.mark.parametrize("command", ["build", "classify", "evaluate", "info"])
-def test_help_ends_in_an_example(crnr: Crnr, command: str) -> None:
+def test_help_ends_in_an_example(crnr: Runner, command: str) -> None:
     result = crnr(command, "--help")
-    assert result.exit_code == 0
-    assert f"Example: {'find' if command == 'classify' else f'crnr {command}'}" in result.stdout
+    assert result.exit == 0
+    assert f"Example: {'find' if command == 'classify' else f'crnr {command}'}" in result.out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -62,52 +54,52 @@ def test_a_command_stands_by_itself_in_its_process(command: str) -> None:
     assert done.stdout.endswith(f"{[name for name in COMMANDS if name in loaded]}\n")
 
 
-def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Crnr, built: Path) -> None:
+def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Runner, built: Path) -> None:
     before = (built / "gallery.h5").read_bytes()
     result = crnr("build", "gallery", "--mu", "1e-300", "--factor", "low-rank", "-q")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: crnr gives no finite answer in float32 with mu 1e-300, ")
+    assert (result.exit, result.out) == (2, "")
+    assert result.err.startswith("error: crnr gives no finite answer in float32 with mu 1e-300, ")
     assert (built / "gallery.h5").read_bytes() == before
 
 
-def test_build_says_what_it_made(crnr: Crnr, pictures: Path) -> None:
+def test_build_says_what_it_made(crnr: Runner, pictures: Path) -> None:
     result = crnr("build", "gallery")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr.startswith("gallery.h5: 3 classes, 9 samples, dimension 64, crnr, dense; ")
+    assert (result.exit, result.out) == (0, "")
+    assert result.err.startswith("gallery.h5: 3 classes, 9 samples, dimension 64, crnr, dense; ")
     assert sorted(path.name for path in pictures.iterdir()) == ["gallery", "gallery.h5", "queries"]
 
 
-def test_classify_writes_every_query_once_with_its_truth(crnr: Crnr, built: Path) -> None:
+def test_classify_writes_every_query_once_with_its_truth(crnr: Runner, built: Path) -> None:
     result = crnr("classify", "queries", "-o", "out.csv")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "9 of 9 inputs labelled: out.csv\n"
+    assert (result.exit, result.out) == (0, "")
+    assert result.err == "9 of 9 inputs labelled: out.csv\n"
     found = rows((built / "out.csv").read_text())
     expected = [(f"queries/{name}/{k}.png", name) for name in ("cat", "dog", "owl") for k in range(3)]
     assert [(row["path"], row["truth"]) for row in found] == expected
     assert all(row["label"] == row["truth"] and row["status"] == "ok" for row in found)
 
 
-def test_stdout_holds_the_same_csv_as_a_file(crnr: Crnr, built: Path) -> None:
+def test_stdout_holds_the_same_csv_as_a_file(crnr: Runner, built: Path) -> None:
     crnr("classify", "queries", "-o", "out.csv")
     result = crnr("classify", "queries")
-    assert result.stdout == (built / "out.csv").read_text()
-    assert result.stderr == "9 of 9 inputs labelled\n"
+    assert result.out == (built / "out.csv").read_text()
+    assert result.err == "9 of 9 inputs labelled\n"
 
 
-def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Crnr, built: Path) -> None:
+def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Path) -> None:
     crnr("classify", "queries", "-o", "out.csv")
-    from_csv = json.loads(crnr("evaluate", "out.csv", "--json").stdout)
-    from_queries = json.loads(crnr("evaluate", "queries", "--json").stdout)
-    from_stdin = json.loads(crnr("evaluate", "-", "--json", stdin=(built / "out.csv").read_bytes()).stdout)
+    from_csv = json.loads(crnr("evaluate", "out.csv", "--json").out)
+    from_queries = json.loads(crnr("evaluate", "queries", "--json").out)
+    from_stdin = json.loads(crnr("evaluate", "-", "--json", stdin=(built / "out.csv").read_bytes()).out)
     assert from_csv == from_queries == from_stdin
     assert (from_csv["n"], from_csv["accuracy"]) == (9, 1.0)
 
 
-def test_evaluate_shows_scores_and_says_what_rows_are(crnr: Crnr, built: Path) -> None:
+def test_evaluate_shows_scores_and_says_what_rows_are(crnr: Runner, built: Path) -> None:
     result = crnr("evaluate", "queries")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 classified" in result.stdout
-    assert "confusion: rows are truth, columns are labels" in result.stdout
+    assert (result.exit, result.err) == (0, "")
+    assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 classified" in result.out
+    assert "confusion: rows are truth, columns are labels" in result.out
 
 
 def write_predictions(path: Path, lines: list[tuple[str, str, str, str]]) -> None:
@@ -127,18 +119,18 @@ MIXED = [
 ]
 
 
-def test_failures_and_rows_without_truth_are_counted_apart(crnr: Crnr, tmp_path: Path) -> None:
+def test_failures_and_rows_without_truth_are_counted_apart(crnr: Runner, tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", MIXED)
-    record = json.loads(crnr("evaluate", "out.csv", "--json").stdout)
+    record = json.loads(crnr("evaluate", "out.csv", "--json").out)
     assert (record["n"], record["accuracy"]) == (4, 0.5)
     assert (record["n_with_failures"], record["accuracy_with_failures"]) == (5, 0.4)
     assert (record["without_truth"], record["failed"]) == (1, {"truncated": 1})
-    shown = crnr("evaluate", "out.csv").stdout
+    shown = crnr("evaluate", "out.csv").out
     assert "accuracy, failures counted as wrong  0.4000" in shown
     assert "without an answer                    1                                1 truncated" in shown
 
 
-def test_mistakes_and_confusion_go_to_files(crnr: Crnr, tmp_path: Path) -> None:
+def test_mistakes_and_confusion_go_to_files(crnr: Runner, tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", MIXED)
     crnr("evaluate", "out.csv", "--errors", "wrong.csv", "--confusion", "matrix.csv")
     assert (tmp_path / "wrong.csv").read_text() == (
@@ -161,15 +153,15 @@ def test_mistakes_and_confusion_go_to_files(crnr: Crnr, tmp_path: Path) -> None:
     ],
 )
 def test_a_missed_gate_is_exit_4(
-    crnr: Crnr, tmp_path: Path, options: list[str], code: int, words: str
+    crnr: Runner, tmp_path: Path, options: list[str], code: int, words: str
 ) -> None:
     write_predictions(tmp_path / "out.csv", MIXED)
     result = crnr("evaluate", "out.csv", *options)
-    assert (result.exit_code, result.stderr) == (code, words)
-    assert "macro" in result.stdout
+    assert (result.exit, result.err) == (code, words)
+    assert "macro" in result.out
 
 
-def test_a_csv_of_another_program(crnr: Crnr, tmp_path: Path) -> None:
+def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
     """With a byte order mark, as spreadsheets write it, or without paths: no row is passed over."""
     text = "truth,label,status\na,a,ok\na,,not_image\na,,not_image\n"
     marked = "\ufeffpath,truth,label,status\n1.png,a,a,ok\n2.png,a,,not_image\n3.png,a,,not_image\n"
@@ -179,8 +171,8 @@ def test_a_csv_of_another_program(crnr: Crnr, tmp_path: Path) -> None:
             crnr("evaluate", "out.csv", "--min-accuracy", "0.9"),
             crnr("evaluate", "-", "--min-accuracy", "0.9", stdin=content.encode()),
         ):
-            assert result.exit_code == 4
-            assert result.stderr == "accuracy, failures counted as wrong, 0.3333 is below 0.9\n"
+            assert result.exit == 4
+            assert result.err == "accuracy, failures counted as wrong, 0.3333 is below 0.9\n"
 
 
 @pytest.mark.parametrize(
@@ -194,186 +186,171 @@ def test_a_csv_of_another_program(crnr: Crnr, tmp_path: Path) -> None:
     ],
     ids=lambda option: option[0],
 )
-def test_a_csv_has_its_answers(crnr: Crnr, tmp_path: Path, option: list[str]) -> None:
+def test_a_csv_has_its_answers(crnr: Runner, tmp_path: Path, option: list[str]) -> None:
     write_predictions(tmp_path / "out.csv", MIXED)
     result = crnr("evaluate", "out.csv", *option)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
+    assert (result.exit, result.out) == (2, "")
+    assert result.err == (
         f"error: {option[0]} is for queries that are classified now, and out.csv has its answers\n"
     )
 
 
-def test_info_cuts_nothing(crnr: Crnr, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_cuts_nothing(crnr: Runner, pictures: Path) -> None:
     name = f"{'long' * 30}.h5"
     crnr("build", "gallery", "-o", name)
-    monkeypatch.setenv("COLUMNS", "60")
-    assert name in "".join(crnr("info", name).stdout.split())
+    assert name in "".join(crnr("info", name, columns=60).out.split())
 
 
-def test_margins_of_another_program(crnr: Crnr, tmp_path: Path) -> None:
+def test_margins_of_another_program(crnr: Runner, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     for margins in (("-1", "-2"), ("nan", "0.5"), ("inf", "nan")):
         lines = [f"{i}.png,a,{'ab'[i]},{margin}" for i, margin in enumerate(margins)]
         (tmp_path / "out.csv").write_text("\n".join(["path,truth,label,margin", *lines]))
-        assert crnr("evaluate", "out.csv", "--html", "page.html").exit_code == 0
+        assert crnr("evaluate", "out.csv", "--html", "page.html").exit == 0
         page = (tmp_path / "page.html").read_text()
         assert "NaN" not in page
         assert "Infinity" not in page
 
 
-def test_more_names_than_a_matrix_can_hold(crnr: Crnr, tmp_path: Path) -> None:
+def test_more_names_than_a_matrix_can_hold(crnr: Runner, tmp_path: Path) -> None:
     lines = "".join(f"t{i},l{i}\n" for i in range(500_000))
     (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
     result = crnr("evaluate", "out.csv")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: out.csv: the confusion of 1000000 classes needs 24000.0 GB, ")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: out.csv: the confusion of 1000000 classes needs 24000.0 GB, ")
 
 
 @pytest.mark.parametrize("iterations", ["0", "99999999999999999999"])
-def test_iterations_that_nobody_waits_for(crnr: Crnr, pictures: Path, iterations: str) -> None:
+def test_iterations_that_nobody_waits_for(crnr: Runner, pictures: Path, iterations: str) -> None:
     result = crnr("build", "gallery", "--iterations", iterations)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
+    assert (result.exit, result.out) == (2, "")
+    assert result.err == (
         f"error: crnr: iterations must be a whole number from 1 to 1000000000, not {iterations}\n"
     )
 
 
-def test_undefined_is_shown_as_such(crnr: Crnr, tmp_path: Path) -> None:
+def test_undefined_is_shown_as_such(crnr: Runner, tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", [("cat", "dog", "0.1", "ok")])
-    assert "n/a" in crnr("evaluate", "out.csv").stdout
+    assert "n/a" in crnr("evaluate", "out.csv").out
 
 
-def test_a_matrix_wider_than_the_screen_gives_way_to_the_most_confused(
-    crnr: Crnr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def test_a_matrix_wider_than_the_screen_gives_way_to_the_most_confused(crnr: Runner, tmp_path: Path) -> None:
     names = [f"class {i:02}" for i in range(30)]
     write_predictions(
         tmp_path / "out.csv", [(name, names[i // 2], "0.1", "ok") for i, name in enumerate(names)]
     )
-    shown = crnr("evaluate", "out.csv").stdout
+    shown = crnr("evaluate", "out.csv", columns=80).out
     assert "--confusion FILE" in shown
     assert "taken for" in shown
     assert "rows are truth" not in shown
 
 
-def test_evaluate_without_any_truth_says_what_to_do(crnr: Crnr, tmp_path: Path) -> None:
+def test_evaluate_without_any_truth_says_what_to_do(crnr: Runner, tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", [("", "dog", "0.1", "ok")])
     result = crnr("evaluate", "out.csv")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(
-        "error: out.csv: no row has a true class to compare with; put the queries"
-    )
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: out.csv: no row has a true class to compare with; put the queries")
 
 
-def test_info_describes_the_gallery(crnr: Crnr, built: Path) -> None:
-    record = json.loads(crnr("info", "--json").stdout)
+def test_info_describes_the_gallery(crnr: Runner, built: Path) -> None:
+    record = json.loads(crnr("info", "--json").out)
     assert record["classes"] == {"cat": 3, "dog": 3, "owl": 3}
     assert (record["method"], record["size"], record["dimension"]) == ("crnr", [8, 8], 64)
     assert record["parameters"]["lam"] == 0.01
-    shown = crnr("info").stdout
+    shown = crnr("info").out
     assert "8x8" in shown
     assert "owl" in shown
 
 
-def test_large_pictures_are_brought_to_32x32_and_this_is_said(crnr: Crnr, tmp_path: Path) -> None:
+def test_large_pictures_are_brought_to_32x32_and_this_is_said(crnr: Runner, tmp_path: Path) -> None:
     for i, name in enumerate(("a", "b")):
         (tmp_path / "g" / name).mkdir(parents=True)
         noise(i, (70, 50)).save(tmp_path / "g" / name / "x.png")
     result = crnr("build", "g")
-    assert result.exit_code == 0
-    assert "note: pictures are larger than 64x64: all brought to 32x32; --size" in result.stderr
-    assert json.loads(crnr("build", "g", "--size", "10x5", "--color", "--json").stdout)["dimension"] == 150
+    assert result.exit == 0
+    assert "note: pictures are larger than 64x64: all brought to 32x32; --size" in result.err
+    assert json.loads(crnr("build", "g", "--size", "10x5", "--color", "--json").out)["dimension"] == 150
 
 
-def test_features_with_pca_through_the_command_line(crnr: Crnr, tmp_path: Path) -> None:
+def test_features_with_pca_through_the_command_line(crnr: Runner, tmp_path: Path) -> None:
     features = SAMPLE_DATA / "features.h5"
-    build = crnr(
-        "build", features, "--features-key", "gallery/features", "--labels-key", "gallery/labels",
-        "--pca", "30", "--lam", "1e-3", "--dtype", "float64", "--factor", "low-rank",
-    )  # fmt: skip
-    assert (build.exit_code, build.stdout) == (0, "")
-    assert "dimension 30, crnr, low-rank" in build.stderr
+    keys = ("--features-key", "gallery/features", "--labels-key", "gallery/labels")
+    options = ("--pca", "30", "--lam", "1e-3", "--dtype", "float64", "--factor", "low-rank")
+    build = crnr("build", features, *keys, *options)
+    assert (build.exit, build.out) == (0, "")
+    assert "dimension 30, crnr, low-rank" in build.err
     query = ("--features-key", "queries/features", "--labels-key", "queries/labels")
     result = crnr("classify", features, *query, "-o", "out.csv")
-    assert result.exit_code == 0
+    assert result.exit == 0
     found = rows((tmp_path / "out.csv").read_text())
     assert len(found) == 100
     assert found[0]["path"] == f"{features}#0"
-    assert json.loads(crnr("evaluate", "out.csv", "--json").stdout)["n"] == 100
+    assert json.loads(crnr("evaluate", "out.csv", "--json").out)["n"] == 100
 
 
-def test_pictures_and_their_features_give_the_same_answers(crnr: Crnr, tmp_path: Path) -> None:
+def test_pictures_and_their_features_give_the_same_answers(crnr: Runner, tmp_path: Path) -> None:
     crnr("build", SAMPLE_DATA / "gallery", "-o", "p.h5")
     features = SAMPLE_DATA / "features.h5"
-    crnr(
-        "build",
-        features,
-        "-o",
-        "f.h5",
-        "--features-key",
-        "gallery/features",
-        "--labels-key",
-        "gallery/labels",
-    )
-    by_pictures = rows(crnr("classify", SAMPLE_DATA / "queries", "-g", "p.h5").stdout)
-    by_features = rows(crnr("classify", features, "-g", "f.h5", "--features-key", "queries/features").stdout)
+    keys = ("--features-key", "gallery/features", "--labels-key", "gallery/labels")
+    crnr("build", features, "-o", "f.h5", *keys)
+    by_pictures = rows(crnr("classify", SAMPLE_DATA / "queries", "-g", "p.h5").out)
+    by_features = rows(crnr("classify", features, "-g", "f.h5", "--features-key", "queries/features").out)
     assert [row["label"] for row in by_pictures] == [row["label"] for row in by_features]
     assert [row["residual"] for row in by_pictures] == [row["residual"] for row in by_features]
 
 
-def test_a_list_on_stdin_is_classified_in_its_order(crnr: Crnr, built: Path) -> None:
+def test_a_list_on_stdin_is_classified_in_its_order(crnr: Runner, built: Path) -> None:
     result = crnr("classify", "-", stdin="queries/owl/1.png\nqueries/cat/0.png\nnowhere.png\n")
-    assert result.exit_code == 3
-    assert [(row["path"], row["truth"], row["status"]) for row in rows(result.stdout)] == [
+    assert result.exit == 3
+    assert [(row["path"], row["truth"], row["status"]) for row in rows(result.out)] == [
         ("queries/owl/1.png", "owl", "ok"),
         ("queries/cat/0.png", "cat", "ok"),
         ("nowhere.png", "", "vanished"),
     ]
-    assert result.stderr == (
+    assert result.err == (
         "2 of 3 inputs labelled\nno answer: nowhere.png: vanished, no such file\n"
         "without an answer: 1 vanished (see the column status)\n"
     )
 
 
-def test_names_with_newlines_go_by_nul(crnr: Crnr, built: Path) -> None:
+def test_names_with_newlines_go_by_nul(crnr: Runner, built: Path) -> None:
     odd = "queries/cat/new\nline.png"
     Path(odd).write_bytes(Path("queries/cat/0.png").read_bytes())
     result = crnr("classify", "-", "-0", stdin=f"{odd}\0queries/dog/0.png\0")
-    assert result.exit_code == 0
-    assert [row["path"] for row in rows(result.stdout)] == [odd, "queries/dog/0.png"]
+    assert result.exit == 0
+    assert [row["path"] for row in rows(result.out)] == [odd, "queries/dog/0.png"]
 
 
-def test_a_bad_query_costs_its_row_and_exit_3(crnr: Crnr, built: Path) -> None:
+def test_a_bad_query_costs_its_row_and_exit_3(crnr: Runner, built: Path) -> None:
     Image.new("L", (8, 8)).save("queries/cat/black.png")
     Path("queries/cat/cut.png").write_bytes(Path("queries/cat/0.png").read_bytes()[:60])
     Path("queries/README.txt").write_text("about these pictures")
     result = crnr("classify", "queries", "-o", "out.csv")
-    assert (result.exit_code, result.stdout) == (3, "")
+    assert (result.exit, result.out) == (3, "")
     found = {row["path"]: row for row in rows((built / "out.csv").read_text())}
     assert len(found) == 12
     assert found["queries/cat/black.png"]["status"] == "zero_norm"
     assert found["queries/cat/cut.png"]["status"] == "truncated"
     assert found["queries/README.txt"]["status"] == "not_image"
     assert found["queries/cat/black.png"]["label"] == ""
-    assert crnr("classify", "queries", "--allow-skipped").exit_code == 0
+    assert crnr("classify", "queries", "--allow-skipped").exit == 0
 
 
-def test_a_readme_among_the_pictures_alone_is_exit_0(crnr: Crnr, built: Path) -> None:
+def test_a_readme_among_the_pictures_alone_is_exit_0(crnr: Runner, built: Path) -> None:
     Path("queries/README.txt").write_text("about these pictures")
     Path("gallery/cat/README.txt").write_text("about these pictures")
-    assert crnr("classify", "queries").exit_code == 0
+    assert crnr("classify", "queries").exit == 0
     result = crnr("build", "gallery")
-    assert result.exit_code == 0
-    assert "left out: gallery/cat/README.txt: not a picture of a known format" in result.stderr
+    assert result.exit == 0
+    assert "left out: gallery/cat/README.txt: not a picture of a known format" in result.err
 
 
-def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Crnr, pictures: Path) -> None:
+def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pictures: Path) -> None:
     Image.new("L", (8, 8)).save("gallery/cat/black.png")
     result = crnr("build", "gallery")
-    assert result.exit_code == 3
-    assert "left out: gallery/cat/black.png: nothing to compare: all values are zero" in result.stderr
-    assert "9 samples" in result.stderr
+    assert result.exit == 3
+    assert "left out: gallery/cat/black.png: nothing to compare: all values are zero" in result.err
+    assert "9 samples" in result.err
 
 
 @pytest.mark.parametrize(
@@ -408,17 +385,17 @@ def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Crnr, pictur
     ],
 )
 def test_an_error_is_one_line_and_leaves_nothing(
-    crnr: Crnr, pictures: Path, arguments: list[str], code: int, message: str
+    crnr: Runner, pictures: Path, arguments: list[str], code: int, message: str
 ) -> None:
     h5py.File("foreign.h5", "w").close()
     Path("empty").mkdir()
     np.savez("nan.npz", features=[[1.0, 2.0], [np.nan, 1.0], [3.0, 1.0]], labels=["a", "a", "b"])
     before = sorted(pictures.rglob("*"))
     result = crnr(*arguments)
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert message in result.stderr
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
+    assert (result.exit, result.out) == (code, "")
+    assert message in result.err
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
     assert sorted(pictures.rglob("*")) == before
 
 
@@ -439,101 +416,99 @@ def test_an_error_is_one_line_and_leaves_nothing(
     ids=lambda value: value[1] if isinstance(value, list) else "",
 )
 def test_an_option_that_does_not_apply_is_refused(
-    crnr: Crnr, pictures: Path, command: str, arguments: list[str], message: str
+    crnr: Runner, pictures: Path, command: str, arguments: list[str], message: str
 ) -> None:
     np.savez("g.npz", features=np.eye(4), labels=["a", "a", "b", "b"])
     before = sorted(pictures.rglob("*"))
     result = crnr(command, *arguments)
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
+    assert (result.exit, result.out, result.err) == (2, "", f"error: {message}\n")
     assert sorted(pictures.rglob("*")) == before
 
 
 @pytest.mark.parametrize("command", ["compare", "tune"])
 @pytest.mark.parametrize("names", ["", "nn,", " ,nn"])
-def test_names_of_methods_may_not_be_empty(crnr: Crnr, pictures: Path, command: str, names: str) -> None:
+def test_names_of_methods_may_not_be_empty(crnr: Runner, pictures: Path, command: str, names: str) -> None:
     result = crnr(command, "gallery", "--methods", names)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert f"--methods {names!r}: write names with commas between, such as crnr,nrc" in result.stderr
+    assert (result.exit, result.out) == (2, "")
+    assert f"--methods {names!r}: write names with commas between, such as crnr,nrc" in result.err
 
 
 @pytest.mark.parametrize("size", ["0", "8x", "8x8x8", "-4", "big"])
-def test_a_size_that_is_none_is_refused(crnr: Crnr, pictures: Path, size: str) -> None:
+def test_a_size_that_is_none_is_refused(crnr: Runner, pictures: Path, size: str) -> None:
     result = crnr("build", "gallery", f"--size={size}")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert f"{size!r} is not a size; write 32 or 32x24" in result.stderr
+    assert (result.exit, result.out) == (2, "")
+    assert f"{size!r} is not a size; write 32 or 32x24" in result.err
     assert not Path("gallery.h5").exists()
 
 
-def test_keys_of_a_test_source_go_with_one(crnr: Crnr, pictures: Path) -> None:
+def test_keys_of_a_test_source_go_with_one(crnr: Runner, pictures: Path) -> None:
     for option in ("--test-features-key", "--test-labels-key"):
         result = crnr("compare", "gallery", option, "x")
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert "--test-features-key and --test-labels-key go with --test" in result.stderr
+        assert (result.exit, result.out) == (2, "")
+        assert "--test-features-key and --test-labels-key go with --test" in result.err
 
 
-def test_queries_of_another_dimension_are_refused_with_both_numbers(crnr: Crnr, tmp_path: Path) -> None:
+def test_queries_of_another_dimension_are_refused_with_both_numbers(crnr: Runner, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez("g.npz", features=rng.random((4, 5)), labels=["a", "a", "b", "b"])
     np.savez("q.npz", features=rng.random((2, 6)))
-    assert crnr("build", "g.npz").exit_code == 0
+    assert crnr("build", "g.npz").exit == 0
     result = crnr("classify", "q.npz", "-o", "out.csv")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == (
         "error: q.npz: 6 features a sample, and the gallery was built from 5; "
         "use the same features for both\n"
     )
     assert not Path("out.csv").exists()
 
 
-def test_a_query_with_nan_costs_its_row(crnr: Crnr, tmp_path: Path) -> None:
+def test_a_query_with_nan_costs_its_row(crnr: Runner, tmp_path: Path) -> None:
     np.savez("g.npz", features=np.random.default_rng(0).random((4, 5)), labels=["a", "a", "b", "b"])
     np.savez("q.npz", features=[[1, 2, 3, 4, 5], [np.nan, 2, 3, 4, 5], [0, 0, 0, 0, 0]])
     crnr("build", "g.npz")
     result = crnr("classify", "q.npz")
-    assert result.exit_code == 3
-    assert [row["status"] for row in rows(result.stdout)] == ["ok", "non_finite", "zero_norm"]
+    assert result.exit == 3
+    assert [row["status"] for row in rows(result.out)] == ["ok", "non_finite", "zero_norm"]
 
 
-def test_names_that_rich_would_read_as_markup_are_shown_whole(crnr: Crnr, tmp_path: Path) -> None:
+def test_names_that_rich_would_read_as_markup_are_shown_whole(crnr: Runner, tmp_path: Path) -> None:
     result = crnr("build", "[ar]/[red]x")
-    assert result.stderr == "error: [ar]/[red]x: no such file or folder\n"
+    assert result.err == "error: [ar]/[red]x: no such file or folder\n"
 
 
-def test_lookalike_classes_are_refused_by_both_names(crnr: Crnr, pictures: Path) -> None:
+def test_lookalike_classes_are_refused_by_both_names(crnr: Runner, pictures: Path) -> None:
     Path("gallery/cat").rename("gallery/Owl")
     result = crnr("build", "gallery")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
-        "error: classes 'Owl' and 'owl' differ only in case or Unicode form; rename one\n"
-    )
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == ("error: classes 'Owl' and 'owl' differ only in case or Unicode form; rename one\n")
 
 
-def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Crnr, pictures: Path) -> None:
+def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, pictures: Path) -> None:
     result = crnr("build", "gallery/cat", "-o", "one.h5")
-    assert result.exit_code == 1  # no class folders below cat
+    assert result.exit == 1  # no class folders below cat
     Path("one").mkdir()
     Path("gallery/cat").rename("one/cat")
     result = crnr("build", "one", "-o", "one.h5")
-    assert result.exit_code == 0
-    assert "note: only one class, cat: classify will refuse this gallery" in result.stderr
+    assert result.exit == 0
+    assert "note: only one class, cat: classify will refuse this gallery" in result.err
     result = crnr("classify", "queries", "-g", "one.h5")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "error: the gallery has one class, cat: every answer would be the same\n"
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: the gallery has one class, cat: every answer would be the same\n"
 
 
 def test_the_gallery_is_found_by_environment(
-    crnr: Crnr, pictures: Path, monkeypatch: pytest.MonkeyPatch
+    crnr: Runner, pictures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRNR_GALLERY", "other.h5")
-    assert crnr("build", "gallery").exit_code == 0
+    assert crnr("build", "gallery").exit == 0
     assert Path("other.h5").exists()
-    assert crnr("classify", "queries").exit_code == 0
+    assert crnr("classify", "queries").exit == 0
 
 
-def test_an_output_inside_the_queries_is_refused(crnr: Crnr, built: Path) -> None:
+def test_an_output_inside_the_queries_is_refused(crnr: Runner, built: Path) -> None:
     result = crnr("classify", "queries", "-o", "queries/out.csv")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "lies inside the queries" in result.stderr
+    assert (result.exit, result.out) == (1, "")
+    assert "lies inside the queries" in result.err
 
 
 @pytest.mark.parametrize(
@@ -550,14 +525,14 @@ def test_an_output_inside_the_queries_is_refused(crnr: Crnr, built: Path) -> Non
         "classify query.png -o gallery.h5",
     ],
 )
-def test_no_output_is_written_over_an_input(crnr: Crnr, built: Path, command: str) -> None:
+def test_no_output_is_written_over_an_input(crnr: Runner, built: Path, command: str) -> None:
     crnr("classify", "queries", "-o", "out.csv")
     noise(0).save("query.png")
     np.savez("features.npz", features=np.random.default_rng(0).random((8, 4)), labels=list("aaaabbbb"))
     before = {path: path.read_bytes() for path in built.glob("*.*")}
     result = crnr(*command.split())
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.endswith("is an input of this run; write to another file\n")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.endswith("is an input of this run; write to another file\n")
     assert {path: path.read_bytes() for path in built.glob("*.*")} == before
 
 
@@ -586,18 +561,17 @@ def test_tables_whose_reader_leaves_are_quiet_too(built: Path, command: str) -> 
     assert done.stderr == b""
 
 
-def test_a_narrow_screen_cuts_no_figure(crnr: Crnr, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    assert "…" not in crnr("compare", "gallery", "--test", "queries", "--methods", "crnr,nn").stdout
-    assert "(95 % 0.7009 to 1.0000)" in crnr("evaluate", "queries").stdout
+def test_a_narrow_screen_cuts_no_figure(crnr: Runner, built: Path) -> None:
+    assert "…" not in crnr("compare", "gallery", "--test", "queries", "--methods", "crnr,nn", columns=40).out
+    assert "(95 % 0.7009 to 1.0000)" in crnr("evaluate", "queries", columns=40).out
 
 
-def test_compare_with_a_test_of_other_classes_is_refused(crnr: Crnr, built: Path) -> None:
+def test_compare_with_a_test_of_other_classes_is_refused(crnr: Runner, built: Path) -> None:
     Path("other/bee").mkdir(parents=True)
     noise(1).save("other/bee/x.png")
     result = crnr("compare", "gallery", "--test", "other", "--methods", "nn")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: other: none of its classes is one of the gallery's; put the")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: other: none of its classes is one of the gallery's; put the")
 
 
 def test_a_full_disk_behind_stdout_is_said(built: Path) -> None:
@@ -606,7 +580,7 @@ def test_a_full_disk_behind_stdout_is_said(built: Path) -> None:
     assert done.stderr == b"error: cannot write to stdout (No space left on device)\n"
 
 
-def test_cron_gives_the_same_bytes_as_a_terminal(crnr: Crnr, built: Path) -> None:
+def test_cron_gives_the_same_bytes_as_a_terminal(crnr: Runner, built: Path) -> None:
     crnr("classify", "queries", "-o", "terminal.csv")
     done = in_shell("crnr classify queries -o cron.csv 2>log < /dev/null", built, LANG="C")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -614,7 +588,7 @@ def test_cron_gives_the_same_bytes_as_a_terminal(crnr: Crnr, built: Path) -> Non
     assert (built / "log").read_text() == "9 of 9 inputs labelled: cron.csv\n"
 
 
-def test_names_cannot_command_a_terminal(crnr: Crnr, tmp_path: Path) -> None:
+def test_names_cannot_command_a_terminal(crnr: Runner, tmp_path: Path) -> None:
     """Not by escape sequences, not by faking a line of ours, and not by Rich's own markup."""
     hostile = "\x1b]0;title\x07\nerror: none"
     for i, name in enumerate((hostile, "[bold]b")):
@@ -630,13 +604,13 @@ def test_names_cannot_command_a_terminal(crnr: Crnr, tmp_path: Path) -> None:
         crnr("evaluate", "out.csv"),
         crnr("explain", f"g/{hostile}/0.png"),
     ]
-    assert [run.exit_code for run in runs] == [0, 0, 1, 0, 0, 0]
+    assert [run.exit for run in runs] == [0, 0, 1, 0, 0, 0]
     for run in runs:
-        said = run.stdout + run.stderr
+        said = run.out + run.err
         assert r"\x1b]0;title\x07\nerror: none" in said
         assert [character for character in said if character in "\x1b\x07\x9b"] == []
         assert "\nerror: none" not in said
     for run in runs[3:]:
-        assert "[bold]b" in run.stdout
+        assert "[bold]b" in run.out
     written = rows((tmp_path / "out.csv").read_text())
     assert {row["label"] for row in written if row["status"] == "ok"} == {hostile, "[bold]b"}

@@ -22,15 +22,15 @@ from crnr_cli.progress import silent
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.folders import PictureFile, Pictures, open_source
 from helpers.cluster import CLUSTER, assert_same_rows
-from helpers.runner import Crnr
+from helpers.runner import Runner
 
 pytestmark = CLUSTER
 
 
 @pytest.fixture
-def many(crnr: Crnr, pictures: Path) -> list[str]:
+def many(crnr: Runner, pictures: Path) -> list[str]:
     """A gallery, and the names of 3600 queries in 8 batches: the same 9 files again and again."""
-    assert crnr("build", "gallery").exit_code == 0
+    assert crnr("build", "gallery").exit == 0
     return [str(path) for path in sorted(Path("queries").rglob("*.png"))] * 400
 
 
@@ -78,12 +78,12 @@ def test_a_stopped_run_goes_on(address: str, many: list[str]) -> None:
     assert Path("x.csv").read_bytes() == Path("one.csv").read_bytes()
 
 
-def test_features_are_sent_by_their_row_numbers(address: str, crnr: Crnr, tmp_path: Path) -> None:
+def test_features_are_sent_by_their_row_numbers(address: str, crnr: Runner, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     np.savez("g.npz", features=random.normal(size=(20, 5)), labels=np.arange(20) % 4)
     for name, count in (("a", 1300), ("b", 700)):
         np.savez(f"{name}.npz", features=random.normal(size=(count, 5)), labels=np.arange(count) % 4)
-    assert crnr("build", "g.npz").exit_code == 0
+    assert crnr("build", "g.npz").exit == 0
     gallery, source = load_gallery(GALLERY), open_source(["a.npz", "b.npz"], Keys())
     with connected(address) as cluster:
         for first in (0, 2, 4):
@@ -95,14 +95,14 @@ def test_features_are_sent_by_their_row_numbers(address: str, crnr: Crnr, tmp_pa
                 np.testing.assert_allclose(mine.residuals, theirs.residuals, atol=1e-6)
 
 
-def test_the_command(address: str, crnr: Crnr, pictures: Path) -> None:
-    assert crnr("build", "gallery").exit_code == 0
+def test_the_command(address: str, crnr: Runner, pictures: Path) -> None:
+    assert crnr("build", "gallery").exit == 0
     Path("queries/cat/bad.png").write_bytes(b"")
     alone = crnr("classify", "queries", "--reject", "0.1")
     spread = crnr("classify", "queries", "--reject", "0.1", "--dask", address)
-    assert (alone.exit_code, spread.exit_code) == (3, 3)
-    assert spread.stdout == alone.stdout
-    assert re.match(r"2 workers", spread.stderr)
+    assert (alone.exit, spread.exit) == (3, 3)
+    assert spread.out == alone.out
+    assert re.match(r"2 workers", spread.err)
 
 
 def _error_of(cluster: Cluster, gallery: Gallery, source: Any, path: Path = GALLERY) -> str:
@@ -129,10 +129,10 @@ def test_a_worker_without_the_file_system_is_told(address: str, many: list[str],
 
 
 def test_a_worker_with_another_gallery_or_version_is_told(
-    address: str, crnr: Crnr, many: list[str], monkeypatch: pytest.MonkeyPatch
+    address: str, crnr: Runner, many: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = load_gallery(GALLERY)
-    assert crnr("build", "gallery", "--lam", "0.5").exit_code == 0
+    assert crnr("build", "gallery", "--lam", "0.5").exit == 0
     queries = Pictures([PictureFile(many[0], ("cat",))])
     with connected(address) as cluster:
         assert "sees another gallery at" in _error_of(cluster, old, queries)

@@ -27,13 +27,13 @@ from crnr_cli.jobs.tune import TuneOptions, TuneReport, tune
 from crnr_cli.methods import METHODS
 from crnr_cli.progress import Progress
 from helpers.cluster import CLUSTER, count_calls
-from helpers.runner import Crnr
+from helpers.runner import Runner
 
 pytestmark = CLUSTER
 
 
 @pytest.fixture
-def features(crnr: Crnr) -> str:
+def features(crnr: Runner) -> str:
     """Classes that overlap, so that settings and methods differ."""
     random = np.random.default_rng(0)
     labels = np.arange(120) % 6
@@ -124,45 +124,45 @@ def test_what_is_shared_is_not_sent_with_every_item(address: str) -> None:
     assert 1 <= restarts <= 4
 
 
-def test_the_budget_ends_what_is_handed_out(address: str, crnr: Crnr, features: str) -> None:
+def test_the_budget_ends_what_is_handed_out(address: str, crnr: Runner, features: str) -> None:
     """Of each power, what was on its way when the time was up, and no more."""
     found = crnr("tune", features, "--budget", "0", "--dask", address, "--json", "-q")
     alone = crnr("tune", features, "--budget", "0", "--json", "-q")
-    assert (found.exit_code, found.stderr, alone.exit_code) == (0, "", 0)
-    mine, theirs = json.loads(found.stdout), json.loads(alone.stdout)
+    assert (found.exit, found.err, alone.exit) == (0, "", 0)
+    mine, theirs = json.loads(found.out), json.loads(alone.out)
     assert (mine["trials"], mine["untried"]) == (theirs["trials"], theirs["untried"])
     assert mine["untried"] == 2 * 27 * 6
 
 
-def test_compare_by_command(address: str, crnr: Crnr, features: str) -> None:
+def test_compare_by_command(address: str, crnr: Runner, features: str) -> None:
     command = ("compare", features, "--test", features, "--methods", "nn,crc,svm", "--json")
     alone, spread = crnr(*command), crnr(*command, "--dask", address)
-    assert (alone.exit_code, spread.exit_code) == (0, 0)
-    assert spread.stderr.startswith("2 workers; dashboard: ")
-    mine, theirs = json.loads(spread.stdout), json.loads(alone.stdout)
+    assert (alone.exit, spread.exit) == (0, 0)
+    assert spread.err.startswith("2 workers; dashboard: ")
+    mine, theirs = json.loads(spread.out), json.loads(alone.out)
     for record in (*mine["methods"], *theirs["methods"]):
         del record["build_seconds"], record["query_ms"]
     assert mine == theirs
 
 
-def test_options_that_are_wrong_on_any_machine(address: str, crnr: Crnr, features: str) -> None:
+def test_options_that_are_wrong_on_any_machine(address: str, crnr: Runner, features: str) -> None:
     alone = crnr("compare", features, "--pca", "99")
     spread = crnr("compare", features, "--pca", "99", "--dask", address, "--quiet")
-    assert (spread.exit_code, spread.stdout, spread.stderr) == (2, "", alone.stderr)
-    assert "--pca 99: " in alone.stderr
+    assert (spread.exit, spread.out, spread.err) == (2, "", alone.err)
+    assert "--pca 99: " in alone.err
 
 
-def test_no_cluster_there(crnr: Crnr, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "SECONDS_TO_CONNECT", 1)
     for command in ("classify", "tune", "compare"):
         refused = crnr(command, features, "--dask", "tcp://127.0.0.1:1")
-        assert (refused.exit_code, refused.stdout) == (1, "")
-        assert refused.stderr.startswith(
+        assert (refused.exit, refused.out) == (1, "")
+        assert refused.err.startswith(
             "error: --dask tcp://127.0.0.1:1: no scheduler with a worker answers there"
         )
         refused = crnr(command, features, "--dask", "local:x")
-        assert (refused.exit_code, refused.stdout) == (2, "")
-        assert refused.stderr == "error: --dask local:x: write local:N for N processes, as in local:4\n"
+        assert (refused.exit, refused.out) == (2, "")
+        assert refused.err == "error: --dask local:x: write local:N for N processes, as in local:4\n"
 
 
 def test_another_version_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

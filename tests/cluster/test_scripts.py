@@ -13,7 +13,7 @@ import pytest
 
 from helpers.cluster import assert_same_rows
 from helpers.paths import ROOT
-from helpers.runner import Crnr
+from helpers.runner import Runner
 
 pytestmark = pytest.mark.slow
 
@@ -46,8 +46,8 @@ def _check_joined() -> None:
     assert_same_rows(Path("out.csv").read_text(), whole, sorted(map(str, Path("queries").rglob("*.png"))))
 
 
-def test_the_slurm_array(crnr: Crnr, pictures: Path) -> None:
-    assert crnr("build", "gallery").exit_code == 0
+def test_the_slurm_array(crnr: Runner, pictures: Path) -> None:
+    assert crnr("build", "gallery").exit == 0
     _bash(_scripts()["| xargs"].split("ls part")[0])  # the list, and its parts
     for task in range(4):
         _bash(_scripts()["SLURM_ARRAY_TASK_ID"], SLURM_ARRAY_TASK_ID=str(task), SLURM_CPUS_PER_TASK="1")
@@ -55,9 +55,9 @@ def test_the_slurm_array(crnr: Crnr, pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["parallel", "xargs"])
-def test_one_process_a_part(crnr: Crnr, pictures: Path, tool: str) -> None:
+def test_one_process_a_part(crnr: Runner, pictures: Path, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
-    assert crnr("build", "gallery").exit_code == 0
+    assert crnr("build", "gallery").exit == 0
     _bash(_scripts()[f"| {tool}"])
     _check_joined()

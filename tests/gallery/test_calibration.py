@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.calibration import Calibration, calibrate
@@ -19,9 +16,8 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.results.decision import standout
-from helpers.shell import app
+from helpers.runner import Runner, rows
 
-runner = CliRunner()
 N_CLASSES, DIMENSION = 4, 30
 
 
@@ -44,18 +40,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         np.savez(paths[name], features=features, labels=np.array([f"c{k}" for k in labels]))
     paths["h5"], paths["calibrated"] = folder / "g.h5", folder / "gc.h5"
     for output, options in ((paths["h5"], []), (paths["calibrated"], ["--calibrate"])):
-        result = runner.invoke(app, ["build", str(paths["gallery"]), "-o", str(output), "-q", *options])
-        assert result.exit_code == 0, result.stderr
+        result = Runner(folder)("build", paths["gallery"], "-o", output, "-q", *options)
+        assert result.exit == 0, result.err
     return paths
 
 
 def classified(
-    files: dict[str, Path], queries: str, *options: str, gallery: str = "h5"
+    crnr: Runner, files: dict[str, Path], queries: str, *options: str, gallery: str = "h5"
 ) -> list[dict[str, str]]:
-    command = ["classify", str(files[queries]), "-g", str(files[gallery]), "-q", *options]
-    result = runner.invoke(app, command)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return list(csv.DictReader(io.StringIO(result.stdout)))
+    result = crnr("classify", files[queries], "-g", files[gallery], "-q", *options)
+    assert (result.exit, result.err) == (0, "")
+    return rows(result.out)
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=60), st.floats(0, 1))
@@ -110,18 +105,18 @@ def test_one_sample_a_class_cannot_be_calibrated():
         calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr())
 
 
-def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(files):
-    known = classified(files, "queries", "--reject", "0.05")
+def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(crnr: Runner, files):
+    known = classified(crnr, files, "queries", "--reject", "0.05")
     rejected = [row for row in known if row["label"] == "unknown"]
     # 5 % of 400 are 20; three standard deviations of such a count are 13.
     assert 7 <= len(rejected) <= 33
-    strangers = classified(files, "strangers", "--reject", "0.05")
+    strangers = classified(crnr, files, "strangers", "--reject", "0.05")
     assert sum(row["label"] == "unknown" for row in strangers) > 60
 
 
-def test_a_rejected_row_keeps_its_best_guess(files):
-    plain = classified(files, "queries")
-    rejecting = classified(files, "queries", "--reject", "0.2")
+def test_a_rejected_row_keeps_its_best_guess(crnr: Runner, files):
+    plain = classified(crnr, files, "queries")
+    rejecting = classified(crnr, files, "queries", "--reject", "0.2")
     assert {row["status"] for row in plain} == {"ok"}
     for before, after in zip(plain, rejecting, strict=True):
         if after["label"] == "unknown":
@@ -131,59 +126,59 @@ def test_a_rejected_row_keeps_its_best_guess(files):
     assert sum(row["label"] == "unknown" for row in rejecting) > 40
 
 
-def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(files):
-    stored = classified(files, "queries", "--reject", "0.05", gallery="calibrated")
-    assert stored == classified(files, "queries", "--reject", "0.05")
-    about = json.loads(runner.invoke(app, ["info", str(files["calibrated"]), "--json"]).stdout)
+def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(crnr: Runner, files):
+    stored = classified(crnr, files, "queries", "--reject", "0.05", gallery="calibrated")
+    assert stored == classified(crnr, files, "queries", "--reject", "0.05")
+    about = json.loads(crnr("info", files["calibrated"], "--json").out)
     assert about["calibration"] == (
         "400 gallery samples, answered with 1/20 of the gallery left out at a time"
     )
-    assert json.loads(runner.invoke(app, ["info", str(files["h5"]), "--json"]).stdout)["calibration"] is None
+    assert json.loads(crnr("info", files["h5"], "--json").out)["calibration"] is None
 
 
-def test_classify_says_when_it_rejects(files):
+def test_classify_says_when_it_rejects(crnr: Runner, files):
     command = ["classify", str(files["strangers"]), "-g", str(files["calibrated"]), "--reject", "0.05"]
-    result = runner.invoke(app, command)
-    assert result.exit_code == 0
+    result = crnr(*command)
+    assert result.exit == 0
     least = load_gallery(files["calibrated"]).calibration.least_standout(0.05)
-    rejected = result.stdout.count(",unknown,")
-    assert result.stderr == (
+    rejected = result.out.count(",unknown,")
+    assert result.err == (
         f"{rejected} of 100 inputs are unknown: the best class stands out by less than {least:.4g}, "
         "as do 5 % of 400 gallery samples, answered with 1/20 of the gallery left out at a time\n"
         f"{100 - rejected} of 100 inputs labelled\n"
     )
 
 
-def test_evaluate_counts_the_rejected_apart(files, tmp_path):
+def test_evaluate_counts_the_rejected_apart(crnr: Runner, files, tmp_path):
     (table := tmp_path / "out.csv").write_text(
         "path,truth,label,residual,runner_up,margin,status\n"
         "1,a,a,0.1,b,0.5,ok\n2,a,unknown,0.1,a,0.1,rejected\n3,b,unknown,0.1,a,0.1,rejected\n"
         "4,b,a,0.1,b,0.5,ok\n5,,unknown,0.1,a,0.0,rejected\n6,b,,,,,truncated\n"
     )
-    record = json.loads(runner.invoke(app, ["evaluate", str(table), "--json"]).stdout)
+    record = json.loads(crnr("evaluate", table, "--json").out)
     assert (record["n"], record["correct"], record["n_with_failures"]) == (2, 1, 3)
     assert (record["rejected"], record["rejected_guess_right"]) == (3, 1)
     assert record["failed"] == {"truncated": 1}
     assert [score["name"] for score in record["classes"]] == ["a", "b"]
-    shown = runner.invoke(app, ["evaluate", str(table)], env={"COLUMNS": "120"}).stdout
+    shown = crnr("evaluate", table, columns=120).out
     assert "not scored; the best guess was right for 1" in shown
     page = tmp_path / "r.html"
-    assert runner.invoke(app, ["evaluate", str(table), "--html", str(page), "-q"]).exit_code == 0
+    assert crnr("evaluate", table, "--html", page, "-q").exit == 0
     assert "Rejected as unknown" in page.read_text()
 
 
-def test_evaluate_rejects_too(files):
+def test_evaluate_rejects_too(crnr: Runner, files):
     command = ["evaluate", str(files["queries"]), "-g", str(files["h5"]), "--json", "-q"]
-    record = json.loads(runner.invoke(app, [*command, "--reject", "0.2"]).stdout)
+    record = json.loads(crnr(*command, "--reject", "0.2").out)
     assert record["rejected"] > 40
     assert record["n"] + record["rejected"] == 400
 
 
 @pytest.mark.parametrize("name", ["unknown", "Unknown"])
-def test_the_name_is_kept_for_the_rejected(tmp_path, name):
+def test_the_name_is_kept_for_the_rejected(crnr: Runner, tmp_path, name):
     np.savez(path := tmp_path / "f.npz", features=np.eye(4), labels=np.array([name, name, "b", "b"]))
-    result = runner.invoke(app, ["build", str(path), "-o", str(tmp_path / "g.h5")])
-    assert (result.exit_code, result.stdout) == (1, "")
+    result = crnr("build", path, "-o", tmp_path / "g.h5")
+    assert (result.exit, result.out) == (1, "")
     words = f"class '{name}': this name is kept for what is none of the classes; rename it"
-    assert result.stderr == f"error: {words}\n"
+    assert result.err == f"error: {words}\n"
     assert not (tmp_path / "g.h5").exists()

@@ -13,12 +13,13 @@ import pytest
 from crnr_cli.errors import GalleryError
 from crnr_cli.gallery.file import load_gallery
 from helpers.paths import DATA
-from helpers.shell import Shell, make_features, make_pictures, read_rows
+from helpers.runner import Runner, read_rows
+from helpers.samples import make_features, make_pictures
 
 V1 = DATA / "gallery-v1.h5"
 
 
-def test_version_1_opens_for_ever(shell: Shell) -> None:
+def test_version_1_opens_for_ever(crnr: Runner) -> None:
     """The file was written by crnr 0.1.0 from the rows below, and must never be written again."""
     rows = np.array([[4.0, 0, 3], [2, 0, 0], [0, 5, 12]])
     gallery = load_gallery(V1)
@@ -29,12 +30,12 @@ def test_version_1_opens_for_ever(shell: Shell) -> None:
     np.testing.assert_allclose(gallery.samples.vectors, unit, rtol=1e-15)
     assert gallery.hashes == [hashlib.sha256(rows[i].tobytes()).hexdigest() for i in (0, 2, 1)]
     np.savez("queries.npz", features=rows[1:])
-    outcome = shell.crnr("classify", "queries.npz", "-g", str(V1), "-o", "out.csv")
+    outcome = crnr("classify", "queries.npz", "-g", str(V1), "-o", "out.csv")
     assert (outcome.exit, outcome.out, outcome.err) == (0, "", "2 of 2 inputs labelled: out.csv\n")
     assert [row["label"] for row in read_rows(Path("out.csv"))] == ["tea", "caf\u00e9"]
 
 
-def test_the_checksum_is_the_documented_one(shell: Shell) -> None:
+def test_the_checksum_is_the_documented_one(crnr: Runner) -> None:
     """Computed here from docs/gallery-format.md alone."""
     digest = hashlib.sha256()
 
@@ -57,9 +58,9 @@ def test_the_checksum_is_the_documented_one(shell: Shell) -> None:
         assert file.attrs["sha256"] == digest.hexdigest().encode()
 
 
-def test_stamps_may_be_absent(shell: Shell) -> None:
-    make_pictures(shell.here / "gallery")
-    shell.crnr("build", "gallery")
+def test_stamps_may_be_absent(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    crnr("build", "gallery")
     stamps = load_gallery(Path("gallery.h5")).stamps
     first = Path("gallery/ant/0.png").stat()
     assert (stamps[0].size, stamps[0].mtime_ns) == (first.st_size, first.st_mtime_ns)
@@ -124,9 +125,9 @@ ALTERATIONS = {
 
 
 @pytest.mark.parametrize("alter", ALTERATIONS.values(), ids=ALTERATIONS.keys())
-def test_an_inconsistent_gallery_with_a_right_checksum_is_refused(shell: Shell, alter: object) -> None:
-    make_features(shell.here / "gallery.npz")
-    shell.crnr("build", "gallery.npz", "--factor", "dense")
+def test_an_inconsistent_gallery_with_a_right_checksum_is_refused(crnr: Runner, alter: object) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "--factor", "dense")
     with h5py.File("gallery.h5", "r+") as file:
         alter(file)  # type: ignore[operator]
     rehash(Path("gallery.h5"))
@@ -134,10 +135,10 @@ def test_an_inconsistent_gallery_with_a_right_checksum_is_refused(shell: Shell, 
         load_gallery(Path("gallery.h5"))
 
 
-def test_vectors_of_whole_numbers_are_refused(shell: Shell) -> None:
+def test_vectors_of_whole_numbers_are_refused(crnr: Runner) -> None:
     """By themselves: the state of procrc would give an answer for them."""
-    make_features(shell.here / "gallery.npz")
-    shell.crnr("build", "gallery.npz", "--method", "procrc")
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "--method", "procrc")
     with h5py.File("gallery.h5", "r+") as file:
         shape = file["samples/vectors"].shape
         del file["samples/vectors"]
@@ -147,7 +148,7 @@ def test_vectors_of_whole_numbers_are_refused(shell: Shell) -> None:
         load_gallery(Path("gallery.h5"))
 
 
-def test_an_attribute_that_is_no_single_value_is_refused(shell: Shell) -> None:
+def test_an_attribute_that_is_no_single_value_is_refused(crnr: Runner) -> None:
     shutil.copy(V1, "gallery.h5")
     with h5py.File("gallery.h5", "r+") as file:
         file.attrs["more"] = np.zeros(1000)
@@ -157,7 +158,7 @@ def test_an_attribute_that_is_no_single_value_is_refused(shell: Shell) -> None:
         load_gallery(Path("gallery.h5"))
 
 
-def test_a_name_that_is_not_text_is_refused(shell: Shell) -> None:
+def test_a_name_that_is_not_text_is_refused(crnr: Runner) -> None:
     shutil.copy(V1, "gallery.h5")
     with h5py.File("gallery.h5", "r+") as file:
         h5py.h5g.create(file.id, b"caf\xe9")
@@ -165,7 +166,7 @@ def test_a_name_that_is_not_text_is_refused(shell: Shell) -> None:
         load_gallery(Path("gallery.h5"))
 
 
-def test_a_type_that_is_not_numbers_or_bytes_is_refused(shell: Shell) -> None:
+def test_a_type_that_is_not_numbers_or_bytes_is_refused(crnr: Runner) -> None:
     shutil.copy(V1, "gallery.h5")
     with h5py.File("gallery.h5", "r+") as file:
         file["state/extra"] = "variable"
@@ -173,7 +174,7 @@ def test_a_type_that_is_not_numbers_or_bytes_is_refused(shell: Shell) -> None:
         load_gallery(Path("gallery.h5"))
 
 
-def test_more_data_than_the_file_holds_is_refused(shell: Shell) -> None:
+def test_more_data_than_the_file_holds_is_refused(crnr: Runner) -> None:
     shutil.copy(V1, "gallery.h5")
     with h5py.File("gallery.h5", "r+") as file:
         file.create_dataset("state/extra", (10**6,), "f8")  # declared, and never written

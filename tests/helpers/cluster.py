@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import os
-from io import StringIO
 
 import numpy as np
 import pytest
+
+from helpers.runner import rows
 
 # For tests with the fixture `address`: Dask's own threads and sockets may outlive a test by a moment.
 CLUSTER = [
@@ -19,7 +19,7 @@ CLUSTER = [
 
 def assert_same_rows(text: str, expected_text: str, paths: list[str]) -> None:
     """Every query once, in order; labels equal, residuals to 1e-6: rounding varies with the batch."""
-    found, expected = (list(csv.DictReader(StringIO(some))) for some in (text, expected_text))
+    found, expected = (rows(some) for some in (text, expected_text))
     assert [row["path"] for row in found] == [row["path"] for row in expected] == paths
     assert [row["label"] for row in found] == [row["label"] for row in expected]
     for name in ("residual", "residual:cat", "residual:dog", "residual:owl"):

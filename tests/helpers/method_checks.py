@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
@@ -17,7 +16,7 @@ from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.recipe.recipe import Recipe
-from helpers.shell import app
+from helpers.runner import Runner, rows
 
 # An iterative method is run to the end, so that it can be held to (nearly) what a closed form is held to.
 STRICT: dict[str, dict[str, object]] = {"src": {"tol": 1e-13, "iterations": 20_000}}
@@ -247,20 +246,20 @@ def check_commands(name: str) -> None:
     labels = np.repeat(list("abcd"), SIZES)
     queries[3] = 0
     with tempfile.TemporaryDirectory() as folder:
-        gallery, made_of, asked = (str(Path(folder) / f) for f in ("g.h5", "gallery.npz", "queries.npz"))
-        np.savez(made_of, features=samples.vectors, labels=labels)
-        np.savez(asked, features=queries, labels=[list("abcd")[i] for i in truths])
-        built = CliRunner().invoke(app, ["build", made_of, "--method", name, "-o", gallery, "-q"])
-        assert (built.exit_code, built.stdout, built.stderr) == (0, "", "")
-        answered = CliRunner().invoke(app, ["classify", asked, "-g", gallery, "-q"])
-        assert (answered.exit_code, answered.stderr) == (3, "")
-        rows = [line.split(",") for line in answered.stdout.splitlines()[1:]]
-        assert [row[6] for row in rows] == ["zero_norm" if i == 3 else "ok" for i in range(len(rows))]
-        assert all(0 <= float(row[5]) <= 1 for row in rows if row[6] == "ok")
-        assert all(row[1] == row[2] for row in rows if row[6] == "ok")
-        scored = CliRunner().invoke(app, ["evaluate", asked, "-g", gallery, "--json"])
-        assert (scored.exit_code, scored.stderr) == (0, "")
-        assert '"accuracy": 1.0' in scored.stdout
+        crnr = Runner(Path(folder))
+        np.savez(crnr.here / "gallery.npz", features=samples.vectors, labels=labels)
+        np.savez(crnr.here / "queries.npz", features=queries, labels=[list("abcd")[i] for i in truths])
+        built = crnr("build", "gallery.npz", "--method", name, "-q")
+        assert (built.exit, built.out, built.err) == (0, "", "")
+        answered = crnr("classify", "queries.npz", "-q")
+        assert (answered.exit, answered.err) == (3, "")
+        found = rows(answered.out)
+        assert [row["status"] for row in found] == ["zero_norm" if i == 3 else "ok" for i in range(12)]
+        good = [row for row in found if row["status"] == "ok"]
+        assert all(0 <= float(row["margin"]) <= 1 and row["truth"] == row["label"] for row in good)
+        scored = crnr("evaluate", "queries.npz", "--json")
+        assert (scored.exit, scored.err) == (0, "")
+        assert '"accuracy": 1.0' in scored.out
 
 
 CHECKS: list[Callable[[str], None]] = [

@@ -15,7 +15,8 @@ from crnr_cli.errors import UsageError
 from crnr_cli.jobs import classify as job
 from crnr_cli.jobs.classify import ClassifyReport, QueryOptions
 from crnr_cli.sources.base import Keys
-from helpers.shell import Shell, make_features, make_pictures
+from helpers.runner import Runner
+from helpers.samples import make_features, make_pictures
 
 
 class Stop(Exception):  # noqa: N818, it is a wish and not an error
@@ -33,19 +34,19 @@ def classify(source: str, *, resume: bool = False, stop_at: int | None = None) -
 
 @pytest.mark.parametrize("kind", ["pictures", "features"])
 def test_classify_resumed_gives_the_bytes_of_a_run_in_one_go(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, kind: str
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(job, "batch_size", lambda n_samples: 4)
     if kind == "pictures":
         gallery, queries = "gallery", "queries"
-        make_pictures(shell.here / gallery)
-        make_pictures(shell.here / queries, first=10)
-        (shell.here / queries / "bee" / "10.png").write_bytes(b"")
+        make_pictures(crnr.here / gallery)
+        make_pictures(crnr.here / queries, first=10)
+        (crnr.here / queries / "bee" / "10.png").write_bytes(b"")
     else:
         gallery, queries = "gallery.npz", "queries.npz"
-        make_features(shell.here / gallery)
-        make_features(shell.here / queries, per_class=4, seed=1)
-    shell.crnr("build", gallery)
+        make_features(crnr.here / gallery)
+        make_features(crnr.here / queries, per_class=4, seed=1)
+    crnr("build", gallery)
     whole = classify(queries)
     clean = Path("out.csv").read_bytes()
     for stop_at in (4, 8, 12):
@@ -59,10 +60,10 @@ def test_classify_resumed_gives_the_bytes_of_a_run_in_one_go(
         assert report.skipped == whole.skipped == (kind == "pictures")
 
 
-def test_resume_wants_a_file(shell: Shell) -> None:
-    make_features(shell.here / "gallery.npz")
-    shell.crnr("build", "gallery.npz")
-    outcome = shell.crnr("classify", "gallery.npz", "--resume")
+def test_resume_wants_a_file(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    outcome = crnr("classify", "gallery.npz", "--resume")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == "error: --resume needs an output file; name it with --output\n"
     with pytest.raises(UsageError):
@@ -71,10 +72,10 @@ def test_resume_wants_a_file(shell: Shell) -> None:
         )
 
 
-def test_a_device_is_written_to_directly(shell: Shell) -> None:
-    make_features(shell.here / "gallery.npz")
-    shell.crnr("build", "gallery.npz")
-    outcome = shell.crnr("classify", "gallery.npz", "-o", "/dev/null")
+def test_a_device_is_written_to_directly(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    outcome = crnr("classify", "gallery.npz", "-o", "/dev/null")
     assert (outcome.exit, outcome.out, outcome.err) == (0, "", "15 of 15 inputs labelled: /dev/null\n")
 
 
@@ -96,10 +97,10 @@ main()
 """
 
 
-def start_slowly(shell: Shell, seconds: float, *args: str) -> subprocess.Popen[bytes]:
+def start_slowly(crnr: Runner, seconds: float, *args: str) -> subprocess.Popen[bytes]:
     """crnr with a third batch that takes so long; returns when it has begun."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(seconds), *args], cwd=shell.here, stderr=subprocess.PIPE
+        [sys.executable, "-c", SLOW, str(seconds), *args], cwd=crnr.here, stderr=subprocess.PIPE
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -113,24 +114,24 @@ def start_slowly(shell: Shell, seconds: float, *args: str) -> subprocess.Popen[b
 )
 @pytest.mark.parametrize(("seconds", "batches"), [(0.5, 3), (60, 2)])
 def test_a_signal_lets_the_batch_finish_if_it_can(
-    shell: Shell, number: signal.Signals, words: str, seconds: float, batches: int
+    crnr: Runner, number: signal.Signals, words: str, seconds: float, batches: int
 ) -> None:
-    make_features(shell.here / "gallery.npz")
-    shell.crnr("build", "gallery.npz")
-    process = start_slowly(shell, seconds, "classify", "gallery.npz", "-o", "out.csv")
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    process = start_slowly(crnr, seconds, "classify", "gallery.npz", "-o", "out.csv")
     process.send_signal(number)
     _, err = process.communicate(timeout=30)  # not the 60 s of the batch
     assert process.returncode == 128 + number
     assert err.decode() == f"{words}; the same command with --resume goes on from there\n"
-    assert not (shell.here / "out.csv").exists()
-    assert (shell.here / "out.csv.part").read_bytes().count(b"\n") == 1 + batches
-    assert len((shell.here / "out.csv.part.journal").read_bytes().splitlines()) == 1 + batches
+    assert not (crnr.here / "out.csv").exists()
+    assert (crnr.here / "out.csv.part").read_bytes().count(b"\n") == 1 + batches
+    assert len((crnr.here / "out.csv.part.journal").read_bytes().splitlines()) == 1 + batches
 
 
-def test_a_second_signal_stops_at_once(shell: Shell) -> None:
-    make_features(shell.here / "gallery.npz")
-    shell.crnr("build", "gallery.npz")
-    process = start_slowly(shell, 60, "classify", "gallery.npz", "-o", "out.csv")
+def test_a_second_signal_stops_at_once(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    process = start_slowly(crnr, 60, "classify", "gallery.npz", "-o", "out.csv")
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)  # two signals at once may be taken for one
     process.send_signal(signal.SIGINT)
@@ -138,10 +139,10 @@ def test_a_second_signal_stops_at_once(shell: Shell) -> None:
     process.communicate()
 
 
-def test_an_ignored_signal_stays_ignored(shell: Shell) -> None:
+def test_an_ignored_signal_stays_ignored(crnr: Runner) -> None:
     """A shell's background job has SIGINT ignored: Ctrl-C is for the job in front."""
-    make_features(shell.here / "gallery.npz")
-    process = shell.start(
+    make_features(crnr.here / "gallery.npz")
+    process = crnr.start(
         "build", "gallery.npz", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
     )
     while process.poll() is None:
@@ -149,4 +150,4 @@ def test_an_ignored_signal_stays_ignored(shell: Shell) -> None:
         time.sleep(0.02)
     process.communicate()
     assert process.returncode == 0
-    assert (shell.here / "gallery.h5").exists()
+    assert (crnr.here / "gallery.h5").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from scipy.stats import binomtest
-from typer.testing import CliRunner, Result
 
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.jobs import compare as compare_job
@@ -21,7 +19,7 @@ from crnr_cli.jobs.compare import CompareOptions, compare, held_out
 from crnr_cli.methods import METHODS, make_method
 from crnr_cli.results.scores import mcnemar, wilson
 from helpers.method_checks import problem
-from helpers.shell import app
+from helpers.runner import Runner, read_rows
 
 CLASSES = np.array(["a", "b", "c", "d"])
 SIZES = (15, 12, 18, 14)
@@ -35,10 +33,6 @@ def data(tmp_path: Path) -> tuple[Path, Path]:
     np.savez(gallery, features=samples.vectors, labels=np.repeat(CLASSES, SIZES))
     np.savez(test, features=queries, labels=CLASSES[truths])
     return gallery, test
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
 
 
 @given(st.integers(0, 99), st.integers(0, 99))
@@ -62,19 +56,19 @@ def test_every_class_keeps_a_sample_and_gives_its_share(sizes, share, seed):
     assert np.bincount(class_index[held], minlength=len(sizes)).tolist() == taken
 
 
-def test_accuracies_are_those_of_build_and_evaluate(data, tmp_path):
+def test_accuracies_are_those_of_build_and_evaluate(crnr: Runner, data, tmp_path):
     gallery, test = data
-    result = run(gallery, "--test", test, "--pca", 6, "--set", "crc.lam=0.05", "--json", "-q")
-    assert (result.exit_code, result.stderr) == (0, "")
-    record = json.loads(result.stdout)
+    result = crnr("compare", gallery, "--test", test, "--pca", 6, "--set", "crc.lam=0.05", "--json", "-q")
+    assert (result.exit, result.err) == (0, "")
+    record = json.loads(result.out)
     assert (record["n_gallery"], record["n_tested"], record["dimension"]) == (sum(SIZES), 60, 6)
     assert {row["method"] for row in record["methods"]} == set(METHODS)
     for row in record["methods"]:
         built = str(tmp_path / "g.h5")
         lam = ["--lam", "0.05"] if row["method"] == "crc" else []
         options = ["--pca", "6", "--method", row["method"], *lam]
-        CliRunner().invoke(app, ["build", str(gallery), *options, "-o", built, "-q"])
-        scored = json.loads(CliRunner().invoke(app, ["evaluate", str(test), "-g", built, "--json"]).stdout)
+        crnr("build", gallery, *options, "-o", built, "-q")
+        scored = json.loads(crnr("evaluate", test, "-g", built, "--json").out)
         assert row["accuracy"] == scored["accuracy"]
         assert row["macro_f1"] == pytest.approx(scored["macro"]["f1"], rel=1e-12)
         assert row["interval"] == pytest.approx(scored["interval"], rel=1e-12)
@@ -164,23 +158,22 @@ def test_progress_goes_over_methods_and_draws(data):
     assert told[-5:] == [("comparing", done, 4) for done in range(5)]
 
 
-def test_table(data):
-    result = run(data[0], "--methods", "nn, crnr", "--draws", 2, "--holdout", 0.25)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "best" in result.stdout
+def test_table(crnr: Runner, data):
+    result = crnr("compare", data[0], "--methods", "nn, crnr", "--draws", 2, "--holdout", 0.25, columns=80)
+    assert (result.exit, result.err) == (0, "")
+    assert "best" in result.out
     for word in ("method", "accuracy", "95 %", "macro F1", "build s", "ms a query", "crnr", "nn"):
-        assert word in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
+        assert word in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
 
 
-def test_csv(data, tmp_path):
+def test_csv(crnr: Runner, data, tmp_path):
     path = tmp_path / "out.csv"
-    result = run(data[0], "--test", data[1], "--methods", "nn,crnr", "--csv", path, "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["method"] for row in rows} == {"nn", "crnr"}
-    for row, record in zip(rows, json.loads(result.stdout)["methods"], strict=True):
+    result = crnr("compare", data[0], "--test", data[1], "--methods", "nn,crnr", "--csv", path, "--json")
+    assert (result.exit, result.err) == (0, "")
+    written = read_rows(path)
+    assert {row["method"] for row in written} == {"nn", "crnr"}
+    for row, record in zip(written, json.loads(result.out)["methods"], strict=True):
         assert row["method"] == record["method"]
         assert [float(row[key]) for key in ("accuracy", "macro_f1")] == [
             record[key] for key in ("accuracy", "macro_f1")
@@ -189,16 +182,16 @@ def test_csv(data, tmp_path):
         assert row["p_value"] == ("" if record["p_value"] is None else str(record["p_value"]))
 
 
-def test_test_keys_are_its_own(tmp_path, data):
+def test_test_keys_are_its_own(crnr: Runner, tmp_path, data):
     train, test = (np.load(path) for path in data)
     both = tmp_path / "both.npz"
     np.savez(both, F=train["features"], L=train["labels"], tf=test["features"], tl=test["labels"])
     keys = ["--features-key", "F", "--labels-key", "L"]
     test_keys = ["--test-features-key", "tf", "--test-labels-key", "tl"]
-    result = run(both, *keys, "--test", both, *test_keys, "--methods", "nn", "--json")
-    record = json.loads(result.stdout)
+    result = crnr("compare", both, *keys, "--test", both, *test_keys, "--methods", "nn", "--json")
+    record = json.loads(result.out)
     assert (record["n_gallery"], record["n_tested"]) == (sum(SIZES), 60)
-    same = json.loads(run(both, *keys, "--test", both, "--methods", "nn", "--json").stdout)
+    same = json.loads(crnr("compare", both, *keys, "--test", both, "--methods", "nn", "--json").out)
     assert (same["n_tested"], same["methods"][0]["accuracy"]) == (sum(SIZES), 1.0)
 
 
@@ -208,31 +201,31 @@ def no_scikit_learn(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_scikit_learn")
-def test_without_scikit_learn_its_methods_are_left_out(data):
-    result = run(data[0], "--draws", 1, "--json")
-    assert result.exit_code == 0
-    names = {row["method"] for row in json.loads(result.stdout)["methods"]}
+def test_without_scikit_learn_its_methods_are_left_out(crnr: Runner, data):
+    result = crnr("compare", data[0], "--draws", 1, "--json")
+    assert result.exit == 0
+    names = {row["method"] for row in json.loads(result.out)["methods"]}
     assert names == set(METHODS) - {"svm", "softmax"}
     remedy = "needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
-    assert result.stderr == f"note: left out: svm {remedy}\nnote: left out: softmax {remedy}\n"
+    assert result.err == f"note: left out: svm {remedy}\nnote: left out: softmax {remedy}\n"
 
 
 @pytest.mark.usefixtures("no_scikit_learn")
-def test_without_scikit_learn_its_methods_cannot_be_asked_for(data):
-    result = run(data[0], "--methods", "crnr,svm")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: svm needs scikit-learn; ")
+def test_without_scikit_learn_its_methods_cannot_be_asked_for(crnr: Runner, data):
+    result = crnr("compare", data[0], "--methods", "crnr,svm")
+    assert (result.exit, result.out) == (2, "")
+    assert result.err.startswith("error: svm needs scikit-learn; ")
 
 
-def test_a_method_that_fails_on_the_data_leaves_the_others(data, monkeypatch):
+def test_a_method_that_fails_on_the_data_leaves_the_others(crnr: Runner, data, monkeypatch):
     def fail(self, samples):
         raise DataError("crc cannot")
 
     monkeypatch.setattr(METHODS["crc"], "fit", fail)
-    result = run(data[0], "--methods", "nn,crc", "--json")
-    assert (result.exit_code, result.stderr) == (0, "note: left out: crc cannot\n")
-    assert [row["method"] for row in json.loads(result.stdout)["methods"]] == ["nn"]
-    assert run(data[0], "--methods", "crc").stderr == (
+    result = crnr("compare", data[0], "--methods", "nn,crc", "--json")
+    assert (result.exit, result.err) == (0, "note: left out: crc cannot\n")
+    assert [row["method"] for row in json.loads(result.out)["methods"]] == ["nn"]
+    assert crnr("compare", data[0], "--methods", "crc").err == (
         "error: no method could be fitted: left out: crc cannot\n"
     )
 
@@ -253,42 +246,42 @@ def test_a_method_that_fails_on_the_data_leaves_the_others(data, monkeypatch):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_use_is_refused_in_words(data, arguments, code, message):
-    result = run(data[0], *arguments)
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert result.stderr.startswith(message)
+def test_wrong_use_is_refused_in_words(crnr: Runner, data, arguments, code, message):
+    result = crnr("compare", data[0], *arguments)
+    assert (result.exit, result.out) == (code, "")
+    assert result.err.startswith(message)
 
 
-def test_holdout_and_test_exclude_each_other(data):
-    result = run(data[0], "--test", data[1], "--draws", 3)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "--draws is for a comparison without --test" in result.stderr
+def test_holdout_and_test_exclude_each_other(crnr: Runner, data):
+    result = crnr("compare", data[0], "--test", data[1], "--draws", 3)
+    assert (result.exit, result.out) == (2, "")
+    assert "--draws is for a comparison without --test" in result.err
 
 
-def test_one_class_is_refused(tmp_path):
+def test_one_class_is_refused(crnr: Runner, tmp_path):
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=["a"] * 4)
-    result = run(tmp_path / "x.npz")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "error: only one class, a: there is nothing to compare\n"
+    result = crnr("compare", tmp_path / "x.npz")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: only one class, a: there is nothing to compare\n"
 
 
-def test_other_dimensions_are_refused(data, tmp_path):
+def test_other_dimensions_are_refused(crnr: Runner, data, tmp_path):
     np.savez(tmp_path / "x.npz", features=np.eye(5), labels=list("abcda"))
-    result = run(data[0], "--test", tmp_path / "x.npz")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "5 features a sample, and the gallery was built from 12" in result.stderr
+    result = crnr("compare", data[0], "--test", tmp_path / "x.npz")
+    assert (result.exit, result.out) == (1, "")
+    assert "5 features a sample, and the gallery was built from 12" in result.err
 
 
-def test_classes_the_gallery_does_not_have_are_named(data, tmp_path):
+def test_classes_the_gallery_does_not_have_are_named(crnr: Runner, data, tmp_path):
     test = np.load(data[1])
     labels = np.where(np.arange(60) < 10, "z", test["labels"])
     np.savez(tmp_path / "x.npz", features=test["features"], labels=labels)
-    result = run(data[0], "--test", tmp_path / "x.npz", "--methods", "nn", "--json")
-    assert (result.exit_code, result.stderr) == (0, "note: not in the gallery, so never right: z\n")
-    assert json.loads(result.stdout)["methods"][0]["accuracy"] <= 50 / 60
+    result = crnr("compare", data[0], "--test", tmp_path / "x.npz", "--methods", "nn", "--json")
+    assert (result.exit, result.err) == (0, "note: not in the gallery, so never right: z\n")
+    assert json.loads(result.out)["methods"][0]["accuracy"] <= 50 / 60
 
 
-def test_pictures(tmp_path):
+def test_pictures(crnr: Runner, tmp_path):
     """Folders for both; a broken test picture is named, and the exit code tells."""
     rng = np.random.default_rng(0)
     for part in ("gallery", "test"):
@@ -299,23 +292,17 @@ def test_pictures(tmp_path):
                 pixels[black] = 0
                 Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / part / name / f"{i}.png")
     (tmp_path / "test" / "top" / "broken.png").write_bytes(b"")
-    result = run(
-        tmp_path / "gallery", "--test", tmp_path / "test", "--pca", 3, "--methods", "nn,crnr", "--json"
-    )
-    assert result.exit_code == 3
-    assert result.stderr == f"left out: {tmp_path}/test/top/broken.png: the file is empty\n"
-    record = json.loads(result.stdout)
+    command = ("compare", "gallery", "--test", "test")
+    result = crnr(*command, "--pca", 3, "--methods", "nn,crnr", "--json")
+    assert result.exit == 3
+    assert result.err == "left out: test/top/broken.png: the file is empty\n"
+    record = json.loads(result.out)
     assert (record["n_gallery"], record["n_tested"]) == (8, 8)
     assert [row["accuracy"] for row in record["methods"]] == [1.0, 1.0]
-    assert (
-        run(
-            tmp_path / "gallery", "--test", tmp_path / "test", "--methods", "nn", "-q", "--allow-skipped"
-        ).exit_code
-        == 0
-    )
+    assert crnr(*command, "--methods", "nn", "-q", "--allow-skipped").exit == 0
 
 
-def test_a_batch_of_unreadable_pictures_and_pca(tmp_path):
+def test_a_batch_of_unreadable_pictures_and_pca(crnr: Runner, tmp_path):
     """With no picture to read there is no width to project, and every row still gets its status."""
     rng = np.random.default_rng(0)
     for name in ("a", "b"):
@@ -326,8 +313,8 @@ def test_a_batch_of_unreadable_pictures_and_pca(tmp_path):
     (tmp_path / "queries").mkdir()
     (tmp_path / "queries" / "x.png").write_bytes(b"")
     gallery = str(tmp_path / "g.h5")
-    built = CliRunner().invoke(app, ["build", str(tmp_path / "gallery"), "--pca", "2", "-o", gallery, "-q"])
-    assert (built.exit_code, built.stderr) == (0, "")
-    result = CliRunner().invoke(app, ["classify", str(tmp_path / "queries"), "-g", gallery, "-q"])
-    assert (result.exit_code, result.stderr) == (3, "")
-    assert result.stdout.splitlines()[1].split(",")[6] == "empty_file"
+    built = crnr("build", tmp_path / "gallery", "--pca", "2", "-o", gallery, "-q")
+    assert (built.exit, built.err) == (0, "")
+    result = crnr("classify", tmp_path / "queries", "-g", gallery, "-q")
+    assert (result.exit, result.err) == (3, "")
+    assert result.out.splitlines()[1].split(",")[6] == "empty_file"

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from crnr_cli.cli.explain import BAR
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import make_method
 from crnr_cli.system import optional as extras
 from helpers.paths import SAMPLE_DATA
-from helpers.shell import app
+from helpers.runner import Runner, rows
 
-runner = CliRunner()
 QUERY = str(SAMPLE_DATA / "queries/9/4558.png")
 
 
 @pytest.fixture(scope="module")
 def gallery(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("explain") / "g.h5"
-    result = runner.invoke(app, ["build", str(SAMPLE_DATA / "gallery"), "-o", str(path), "-q"])
-    assert result.exit_code == 0, result.stderr
-    return str(path)
+    """A gallery of the sample data."""
+    folder = tmp_path_factory.mktemp("explain")
+    result = Runner(folder)("build", SAMPLE_DATA / "gallery", "-o", "g.h5", "-q")
+    assert result.exit == 0, result.err
+    return str(folder / "g.h5")
 
 
-def explained(*arguments: str) -> dict:
-    result = runner.invoke(app, ["explain", *arguments, "--json"])
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+def explained(crnr: Runner, *arguments: str) -> dict:
+    result = crnr("explain", *arguments, "--json")
+    assert result.exit == 0, result.err
+    return json.loads(result.out)
 
 
-def test_the_answer_is_that_of_classify(gallery):
-    record = explained(QUERY, "-g", gallery)
+def test_the_answer_is_that_of_classify(crnr: Runner, gallery):
+    record = explained(crnr, QUERY, "-g", gallery)
     answer = record["explanations"][0]
-    row = next(
-        csv.DictReader(io.StringIO(runner.invoke(app, ["classify", QUERY, "-g", gallery, "-q"]).stdout))
-    )
+    row = rows(crnr("classify", QUERY, "-g", gallery, "-q").out)[0]
     assert record["truth"] == row["truth"] == "9"
     assert (answer["label"], answer["runner_up"]) == (row["label"], row["runner_up"])
     assert answer["margin"] == pytest.approx(float(row["margin"]), rel=1e-4)
@@ -50,9 +45,9 @@ def test_the_answer_is_that_of_classify(gallery):
         assert residual == pytest.approx(float(row[f"residual:{name}"]), rel=1e-5)
 
 
-def test_the_weights_leave_the_residuals(gallery):
+def test_the_weights_leave_the_residuals(crnr: Runner, gallery):
     """The code that is shown is the one that the residuals are taken from."""
-    answer = explained(QUERY, "-g", gallery)["explanations"][0]
+    answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
     loaded = load_gallery(Path(gallery))
     pixels = np.asarray(Image.open(QUERY), dtype=float).ravel()
     query = (pixels / np.linalg.norm(pixels)).astype("float32")
@@ -67,8 +62,8 @@ def test_the_weights_leave_the_residuals(gallery):
         assert answer["weight_shares"][name] == pytest.approx(share, rel=1e-5)
 
 
-def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(gallery):
-    first, other = explained(QUERY, "-g", gallery, "--against", "nrc")["explanations"]
+def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runner, gallery):
+    first, other = explained(crnr, QUERY, "-g", gallery, "--against", "nrc")["explanations"]
     assert (first["method"], other["method"]) == ("crnr", "nrc")
     assert other["parameters"]["mu"] == first["parameters"]["mu"]
     loaded = load_gallery(Path(gallery))
@@ -79,26 +74,24 @@ def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(gallery):
     np.testing.assert_allclose(list(other["residuals"].values()), expected, rtol=1e-5)
 
 
-def test_the_terminal_shows_bars_samples_and_what_separates(gallery):
-    result = runner.invoke(app, ["explain", QUERY, "-g", gallery])
-    assert (result.exit_code, result.stderr) == (0, "")
-    answer = explained(QUERY, "-g", gallery)["explanations"][0]
+def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, gallery):
+    result = crnr("explain", QUERY, "-g", gallery)
+    assert (result.exit, result.err) == (0, "")
+    answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
     label, second = answer["label"], answer["runner_up"]
-    assert "█" in result.stdout
-    assert f"{label} leaves {answer['residuals'][label]:.4f}" in result.stdout
-    assert f"{second} leaves {answer['residuals'][second]:.4f}" in result.stdout
+    assert "█" in result.out
+    assert f"{label} leaves {answer['residuals'][label]:.4f}" in result.out
+    assert f"{second} leaves {answer['residuals'][second]:.4f}" in result.out
     for sample in answer["strongest"]:
-        assert "/".join(sample["name"].split("/")[-2:]) in result.stdout
+        assert "/".join(sample["name"].split("/")[-2:]) in result.out
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "html"])
-def test_the_drawing_is_written(gallery, tmp_path, suffix):
+def test_the_drawing_is_written(crnr: Runner, gallery, tmp_path, suffix):
     output = tmp_path / f"why.{suffix}"
-    result = runner.invoke(
-        app, ["explain", QUERY, "-g", gallery, "--against", "nrc", "-o", str(output), "--json"]
-    )
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr == f"{output}: written\n"
+    result = crnr("explain", QUERY, "-g", gallery, "--against", "nrc", "-o", output, "--json")
+    assert result.exit == 0, result.err
+    assert result.err == f"{output}: written\n"
     if suffix == "png":
         with Image.open(output) as picture:
             assert picture.size[0] > picture.size[1] > 800
@@ -109,16 +102,16 @@ def test_the_drawing_is_written(gallery, tmp_path, suffix):
         assert suffix == "svg" or text.count("data:image/png") == 8  # the query and seven samples
 
 
-def test_names_are_drawn_as_they_are(tmp_path):
+def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path):
     """No formula of matplotlib, no tag of HTML, and a sign that no font has."""
     names = np.array(["a$\\frac{$", "<b>b</b>", "\U0001f33b flower"])
     np.savez(features := tmp_path / "f.npz", features=np.eye(6) + 0.1, labels=np.repeat(names, 2))
     gallery = tmp_path / "g.h5"
-    assert runner.invoke(app, ["build", str(features), "-o", str(gallery)]).exit_code == 0
+    assert crnr("build", features, "-o", gallery).exit == 0
     for suffix in ("svg", "png", "html"):
         output = tmp_path / f"why.{suffix}"
-        result = runner.invoke(app, ["explain", f"{features}#3", "-g", str(gallery), "-o", str(output)])
-        assert result.exit_code == 0, result.output
+        result = crnr("explain", f"{features}#3", "-g", gallery, "-o", output)
+        assert result.exit == 0, result.err
     assert "<b>b</b>" not in output.read_text()
     assert "&lt;b&gt;b&lt;/b&gt;" in output.read_text()
 
@@ -131,61 +124,59 @@ def test_names_are_drawn_as_they_are(tmp_path):
         ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
     ],
 )
-def test_a_query_that_is_not_one_is_refused(tmp_path, query, code, words):
+def test_a_query_that_is_not_one_is_refused(crnr: Runner, tmp_path, query, code, words):
     rng = np.random.default_rng(0)
     np.savez(features := tmp_path / "f.npz", features=rng.random((100, 4)), labels=np.arange(100) % 3)
     gallery = tmp_path / "g.h5"
-    assert runner.invoke(app, ["build", str(features), "-o", str(gallery)]).exit_code == 0
-    result = runner.invoke(app, ["explain", query.format(features=features), "-g", str(gallery)])
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert result.stderr == words.format(features=features)
+    assert crnr("build", features, "-o", gallery).exit == 0
+    result = crnr("explain", query.format(features=features), "-g", gallery)
+    assert (result.exit, result.out) == (code, "")
+    assert result.err == words.format(features=features)
 
 
-def test_a_picture_that_cannot_be_read_is_named(gallery, tmp_path):
+def test_a_picture_that_cannot_be_read_is_named(crnr: Runner, gallery, tmp_path):
     (bad := tmp_path / "bad.png").write_bytes(b"no picture")
-    result = runner.invoke(app, ["explain", str(bad), "-g", gallery])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"error: {bad}: not a picture of a known format\n"
+    result = crnr("explain", bad, "-g", gallery)
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == f"error: {bad}: not a picture of a known format\n"
 
 
-def test_a_drawing_of_no_known_form_is_refused(gallery):
-    result = runner.invoke(app, ["explain", QUERY, "-g", gallery, "-o", "why.doc"])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "error: why.doc: an explanation's name must end in .png, .svg, .pdf or .html\n"
+def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery):
+    result = crnr("explain", QUERY, "-g", gallery, "-o", "why.doc")
+    assert (result.exit, result.out) == (2, "")
+    assert result.err == "error: why.doc: an explanation's name must end in .png, .svg, .pdf or .html\n"
 
 
-def test_without_the_extra_one_line_says_how_to_get_it(gallery, monkeypatch):
+def test_without_the_extra_one_line_says_how_to_get_it(crnr: Runner, gallery, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    result = runner.invoke(app, ["explain", QUERY, "-g", gallery, "-o", "why.png"])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "error: --output needs matplotlib and jinja2: pip install 'crnr-cli[report]'\n"
+    result = crnr("explain", QUERY, "-g", gallery, "-o", "why.png")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: --output needs matplotlib and jinja2: pip install 'crnr-cli[report]'\n"
 
 
 @pytest.mark.parametrize("other", ["nn", "crc", "svm"])
-def test_every_kind_of_method_can_be_compared_with(gallery, tmp_path, other):
+def test_every_kind_of_method_can_be_compared_with(crnr: Runner, gallery, tmp_path, other):
     """Without a code, with another decision, and with scores in the place of residuals."""
     output = tmp_path / "why.png"
-    record = explained(QUERY, "-g", gallery, "--against", other, "-o", str(output))
+    record = explained(crnr, QUERY, "-g", gallery, "--against", other, "-o", str(output))
     assert (record["explanations"][1]["weight_shares"] is None) == (other != "crc")
     assert 0 <= record["explanations"][1]["margin"] <= 1
     assert output.exists()
-    shown = runner.invoke(app, ["explain", QUERY, "-g", gallery, "--against", other])
-    assert (shown.exit_code, shown.stderr) == (0, "")
-    assert f" by {other}, margin" in shown.stdout.replace("\n", " ")
+    shown = crnr("explain", QUERY, "-g", gallery, "--against", other)
+    assert (shown.exit, shown.err) == (0, "")
+    assert f" by {other}, margin" in shown.out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("method", ["svm", "softmax"])
-def test_scores_are_shown_as_scores_and_the_most_wins(tmp_path, method):
+def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path, method):
     scored = str(tmp_path / "scored.h5")
-    built = runner.invoke(
-        app, ["build", str(SAMPLE_DATA / "gallery"), "--method", method, "-o", scored, "-q"]
-    )
-    assert built.exit_code == 0, built.stderr
+    built = crnr("build", SAMPLE_DATA / "gallery", "--method", method, "-o", scored, "-q")
+    assert built.exit == 0, built.err
     page, drawing = tmp_path / "why.html", tmp_path / "why.svg"
-    answer = explained(QUERY, "-g", scored, "-o", str(page))["explanations"][0]
+    answer = explained(crnr, QUERY, "-g", scored, "-o", str(page))["explanations"][0]
     scores = {name: -residual for name, residual in answer["residuals"].items()}
     first, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)
-    shown = runner.invoke(app, ["explain", QUERY, "-g", scored, "-o", str(drawing)]).stdout
+    shown = crnr("explain", QUERY, "-g", scored, "-o", drawing).out
     assert f"{first} scores {scores[first]:.4f};\n{second} scores {scores[second]:.4f}." in shown
     assert "score (most wins)" in shown
     bars = {line.split()[0]: line.count("█") for line in shown.splitlines() if "█" in line}
@@ -201,7 +192,7 @@ def test_scores_are_shown_as_scores_and_the_most_wins(tmp_path, method):
         assert "<!-- residual -->" not in text
 
 
-def test_of_many_classes_the_best_are_shown_and_the_true_one(tmp_path):
+def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_path):
     """40 classes, and a query whose true class is the worst of them."""
     rng = np.random.default_rng(0)
     names = [f"class {i:02}" for i in range(40)]
@@ -209,25 +200,25 @@ def test_of_many_classes_the_best_are_shown_and_the_true_one(tmp_path):
     query = np.linspace(2, 1, 40) + 0.001 * rng.random(40)
     np.savez(tmp_path / "q.npz", features=query[np.newaxis], labels=names[-1:])
     gallery, picture = str(tmp_path / "g.h5"), tmp_path / "why.svg"
-    runner.invoke(app, ["build", str(tmp_path / "g.npz"), "-o", gallery, "-q"])
-    shown = runner.invoke(app, ["explain", str(tmp_path / "q.npz"), "-g", gallery, "-o", str(picture)])
-    assert shown.exit_code == 0, shown.stderr
-    table = shown.stdout.partition("carries the code")[0]
+    crnr("build", tmp_path / "g.npz", "-o", gallery, "-q")
+    shown = crnr("explain", tmp_path / "q.npz", "-g", gallery, "-o", picture)
+    assert shown.exit == 0, shown.err
+    table = shown.out.partition("carries the code")[0]
     assert [name for name in names if f" {name} " in table] == [*names[:12], names[-1]]
     assert "27 more classes leave more" in table
     drawn = picture.read_text()
     assert [name for name in names if f"<!-- {name} -->" in drawn] == names[:2]  # there is no room for more
 
 
-def test_a_row_far_down_is_the_row_that_is_explained(tmp_path):
+def test_a_row_far_down_is_the_row_that_is_explained(crnr: Runner, tmp_path):
     """Beyond the first batch that is read."""
     np.savez(tmp_path / "g.npz", features=np.eye(3), labels=["a", "b", "c"])
     features = np.tile([3.0, 1, 0], (1030, 1))
     features[1027] = [0, 1, 3]
     np.savez(tmp_path / "q.npz", features=features)
-    runner.invoke(app, ["build", str(tmp_path / "g.npz"), "-o", str(tmp_path / "g.h5"), "-q"])
+    crnr("build", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "-q")
     labels = [
-        explained(f"{tmp_path}/q.npz#{row}", "-g", str(tmp_path / "g.h5"))["explanations"][0]["label"]
+        explained(crnr, f"{tmp_path}/q.npz#{row}", "-g", str(tmp_path / "g.h5"))["explanations"][0]["label"]
         for row in (1026, 1027, 1028)
     ]
     assert labels == ["a", "c", "a"]

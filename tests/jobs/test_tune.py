@@ -8,7 +8,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
@@ -17,9 +16,9 @@ from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.system import memory
 from crnr_cli.system import optional as extras
-from helpers.shell import app, make_pictures
+from helpers.runner import Runner
+from helpers.samples import make_pictures
 
-runner = CliRunner()
 PAPER = Setting(Crnr(), 1.0, None)
 
 
@@ -96,14 +95,14 @@ def heavy_tails(tmp_path: Path) -> Path:
     return path
 
 
-def test_tune_finds_a_power_and_builds_with_it(heavy_tails, tmp_path, monkeypatch):
+def test_tune_finds_a_power_and_builds_with_it(crnr: Runner, heavy_tails, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "LAMS", (0.0, 0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1, 0.3))
     gallery, plot = tmp_path / "g.h5", tmp_path / "p.png"
     command = ["tune", str(heavy_tails), "-o", str(gallery), "--plot", str(plot), "--methods", "nrc"]
-    result = runner.invoke(app, [*command, "--json"])
-    assert result.exit_code == 0, result.stderr
-    record = json.loads(result.stdout)
+    result = crnr(*command, "--json")
+    assert result.exit == 0, result.err
+    record = json.loads(result.out)
     assert record["chosen"]["power"] == 0.5
     assert (record["n"], record["folds"], record["untried"]) == (60, 5, 0)
     assert len(record["trials"]) == 2 * (3 * 2 + 2) * 6
@@ -116,39 +115,39 @@ def test_tune_finds_a_power_and_builds_with_it(heavy_tails, tmp_path, monkeypatc
         name: record["chosen"][name] for name in ("lam", "mu", "iterations")
     }
     assert plot.read_bytes().startswith(b"\x89PNG")
-    assert f"{gallery}: built with --method crnr" in result.stderr
+    assert f"{gallery}: built with --method crnr" in result.err
 
 
-def test_tune_shows_a_table_with_the_papers_setting(heavy_tails, monkeypatch):
+def test_tune_shows_a_table_with_the_papers_setting(crnr: Runner, heavy_tails, monkeypatch):
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
-    result = runner.invoke(app, ["tune", str(heavy_tails), "--pca", "0,10", "--samples", "rows"])
-    assert result.exit_code == 0
-    assert "60 samples, each labelled by the others in 5 folds; best of 48 settings" in result.stdout
-    assert "paper's" in result.stdout
-    assert f"to build with it: crnr build {heavy_tails} --samples rows --method crnr" in result.stderr
+    result = crnr("tune", heavy_tails, "--pca", "0,10", "--samples", "rows")
+    assert result.exit == 0
+    assert "60 samples, each labelled by the others in 5 folds; best of 48 settings" in result.out
+    assert "paper's" in result.out
+    assert f"to build with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
 
 
-def test_a_budget_of_nothing_tries_the_papers_setting_alone(heavy_tails):
-    result = runner.invoke(app, ["tune", str(heavy_tails), "--budget", "0", "--json", "--quiet"])
-    assert (result.exit_code, result.stderr) == (0, "")
-    record = json.loads(result.stdout)
+def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_tails):
+    result = crnr("tune", heavy_tails, "--budget", "0", "--json", "--quiet")
+    assert (result.exit, result.err) == (0, "")
+    record = json.loads(result.out)
     # One pass, so all counts of iterations, for each of the two powers.
     assert {(trial["lam"], trial["mu"]) for trial in record["trials"]} == {(0.01, 0.1)}
     assert len(record["trials"]) == 12
     assert record["untried"] == 2 * 27 * 6
-    told = runner.invoke(app, ["tune", str(heavy_tails), "--budget", "0"]).stderr
+    told = crnr("tune", heavy_tails, "--budget", "0").err
     assert f"note: the budget ended with {2 * 27 * 6} settings untried\n" in told
 
 
-def test_a_picture_that_is_left_out_makes_the_exit_code_3(tmp_path):
+def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path):
     make_pictures(tmp_path / "g", per_class=3)
     (tmp_path / "g" / "ant" / "empty.png").write_bytes(b"")
     command = ["tune", str(tmp_path / "g"), "--budget", "0", "-o", str(tmp_path / "g.h5")]
-    result = runner.invoke(app, command)
-    assert result.exit_code == 3
-    assert f"left out: {tmp_path}/g/ant/empty.png: the file is empty\n" in result.stderr
-    assert runner.invoke(app, [*command, "--allow-skipped"]).exit_code == 0
+    result = crnr(*command)
+    assert result.exit == 3
+    assert f"left out: {tmp_path}/g/ant/empty.png: the file is empty\n" in result.err
+    assert crnr(*command, "--allow-skipped").exit == 0
 
 
 @pytest.mark.parametrize(
@@ -158,10 +157,10 @@ def test_a_picture_that_is_left_out_makes_the_exit_code_3(tmp_path):
         ("aaaa", "only one class: there is nothing to tell apart, and nothing to tune"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(tmp_path, labels, message):
+def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path, labels, message):
     np.savez(path := tmp_path / "f.npz", features=np.eye(4), labels=np.array(list(labels)))
-    result = runner.invoke(app, ["tune", str(path)])
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"error: {message}\n")
+    result = crnr("tune", path)
+    assert (result.exit, result.out, result.err) == (1, "", f"error: {message}\n")
 
 
 @pytest.mark.parametrize(
@@ -174,33 +173,33 @@ def test_what_cannot_be_tuned_is_refused(tmp_path, labels, message):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_options_that_say_nothing_are_refused(heavy_tails, option, words):
-    result = runner.invoke(app, ["tune", str(heavy_tails), *option], env={"COLUMNS": "200"})
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert words in result.stderr
+def test_options_that_say_nothing_are_refused(crnr: Runner, heavy_tails, option, words):
+    result = crnr("tune", heavy_tails, *option)
+    assert (result.exit, result.out) == (2, "")
+    assert words in result.err
 
 
-def test_without_matplotlib_one_line_says_how_to_get_it(heavy_tails, monkeypatch):
+def test_without_matplotlib_one_line_says_how_to_get_it(crnr: Runner, heavy_tails, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    result = runner.invoke(app, ["tune", str(heavy_tails), "--plot", "x.png"])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "error: --plot needs matplotlib: pip install 'crnr-cli[report]'\n"
+    result = crnr("tune", heavy_tails, "--plot", "x.png")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: --plot needs matplotlib: pip install 'crnr-cli[report]'\n"
 
 
-def test_what_does_not_fit_in_memory_is_refused(heavy_tails, monkeypatch):
+def test_what_does_not_fit_in_memory_is_refused(crnr: Runner, heavy_tails, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 10_000)  # enough to read them
-    result = runner.invoke(app, ["tune", str(heavy_tails)])
-    assert (result.exit_code, result.stdout) == (1, "")
+    result = crnr("tune", heavy_tails)
+    assert (result.exit, result.out) == (1, "")
     needs = "tuning on 60 samples of 40 numbers needs 166.7 kB, 10.0 kB free"
-    assert result.stderr == f"error: {needs}; use a smaller --size or fewer samples\n"
+    assert result.err == f"error: {needs}; use a smaller --size or fewer samples\n"
 
 
-def test_any_method_of_the_registry_can_be_tried_within_a_budget(heavy_tails, monkeypatch):
+def test_any_method_of_the_registry_can_be_tried_within_a_budget(crnr: Runner, heavy_tails, monkeypatch):
     """What is asked for by name is tried right after the paper's setting, and shown."""
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
-    result = runner.invoke(app, ["tune", str(heavy_tails), "--methods", "nn,svm,crc", "--power", "1"])
-    assert result.exit_code == 0, result.stderr
+    result = crnr("tune", heavy_tails, "--methods", "nn,svm,crc", "--power", "1")
+    assert result.exit == 0, result.err
     for name in ("nn", "svm", "crc"):
-        assert sum(name in line.split()[:2] for line in result.stdout.splitlines()) == 1
+        assert sum(name in line.split()[:2] for line in result.out.splitlines()) == 1
     assert [method.name for method in job._methods(["nn", "svm"])[:3]] == ["crnr", "nn", "svm"]

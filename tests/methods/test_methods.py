@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
-from typer.testing import CliRunner
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
@@ -18,7 +17,7 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import margins
 from helpers.method_checks import CHECKS, SIZES, problem
 from helpers.paths import DATA
-from helpers.shell import app
+from helpers.runner import Runner
 
 # Fewer samples than dimensions, and more.
 WIDTHS = pytest.mark.parametrize("d", [24, 9], ids=["n<d", "n>d"])
@@ -212,14 +211,12 @@ def no_scikit_learn(monkeypatch):
 
 @pytest.mark.usefixtures("no_scikit_learn")
 @pytest.mark.parametrize("name", ["svm", "softmax"])
-def test_build_says_how_to_install_scikit_learn(name, tmp_path):
+def test_build_says_how_to_install_scikit_learn(crnr: Runner, name, tmp_path):
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=list("aabb"))
-    result = CliRunner().invoke(
-        app, ["build", str(tmp_path / "x.npz"), "--method", name, "-o", str(tmp_path / "g.h5")]
-    )
-    assert (result.exit_code, result.stdout) == (2, "")
+    result = crnr("build", tmp_path / "x.npz", "--method", name, "-o", tmp_path / "g.h5")
+    assert (result.exit, result.out) == (2, "")
     assert (
-        result.stderr
+        result.err
         == f"error: {name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'\n"
     )
     assert not (tmp_path / "g.h5").exists()
@@ -247,33 +244,31 @@ def test_one_class_can_be_fitted(name):
     assert np.isfinite(run(name, samples, queries)).all()
 
 
-def test_every_method_is_named_in_the_help_of_build():
-    result = CliRunner().invoke(app, ["build", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
-    assert result.exit_code == 0
+def test_every_method_is_named_in_the_help_of_build(crnr: Runner):
+    result = crnr("build", "--help")
+    assert result.exit == 0
     first, last = list(METHODS)[:-1], list(METHODS)[-1]
-    assert f"{', '.join(first)} or {last}." in " ".join(result.stdout.split())
+    assert f"{', '.join(first)} or {last}." in " ".join(result.out.split())
 
 
-def test_a_parameter_of_another_method_is_refused(tmp_path):
+def test_a_parameter_of_another_method_is_refused(crnr: Runner, tmp_path):
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=list("aabb"))
     source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
-    result = CliRunner().invoke(app, ["build", source, "--method", "crc", "--gamma", "1", "-o", output])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "error: crc has no parameter gamma; it has lam\n"
+    result = crnr("build", source, "--method", "crc", "--gamma", "1", "-o", output)
+    assert (result.exit, result.out) == (2, "")
+    assert result.err == "error: crc has no parameter gamma; it has lam\n"
 
 
 @pytest.mark.parametrize(
     ("option", "name"),
     [("--lam", "src"), ("--gamma", "procrc"), ("--weight", "croc"), ("--c", "svm"), ("--tol", "src")],
 )
-def test_build_passes_a_parameter_to_its_method(option, name, tmp_path):
+def test_build_passes_a_parameter_to_its_method(crnr: Runner, option, name, tmp_path):
     np.savez(tmp_path / "x.npz", features=np.eye(4) + 0.1, labels=list("aabb"))
     source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
-    made = CliRunner().invoke(
-        app, ["build", source, "--method", name, option, "0.25", "-o", output, "--json", "-q"]
-    )
-    assert (made.exit_code, made.stderr) == (0, "")
-    assert f'"{option.removeprefix("--")}": 0.25' in made.stdout
+    made = crnr("build", source, "--method", name, option, "0.25", "-o", output, "--json", "-q")
+    assert (made.exit, made.err) == (0, "")
+    assert f'"{option.removeprefix("--")}": 0.25' in made.out
 
 
 def test_parameters_are_read_by_their_type():

@@ -16,7 +16,7 @@ from crnr_cli.errors import SampleError
 from crnr_cli.pictures import decode as images
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import Form, Pixels
-from helpers.shell import picture
+from helpers.samples import picture
 
 AS_IT_IS = Form(None)
 

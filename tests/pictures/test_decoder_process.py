@@ -13,7 +13,7 @@ from PIL import Image
 
 from crnr_cli.pictures import decoder_process
 from crnr_cli.pictures.pixels import Form
-from helpers.shell import picture
+from helpers.samples import picture
 
 
 def test_a_decoder_process_answers_with_headers_and_then_the_pixels(

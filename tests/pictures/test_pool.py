@@ -14,7 +14,7 @@ from crnr_cli.pictures import pool as decoding
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import Form, Pixels
 from crnr_cli.pictures.pool import decode
-from helpers.shell import noise, picture
+from helpers.samples import noise, picture
 
 
 def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+"""Thumbnails for pages: small copies of pictures, and pictures inside a page."""
+
 from __future__ import annotations
 
 import base64
@@ -8,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from crnr_cli.pictures.thumbnails import SIDE, data_uri, thumbnails
-from helpers.shell import picture
+from helpers.samples import picture
 
 
 def test_small_pictures_are_shown_as_they_are_and_the_rest_is_left_out(tmp_path: Path) -> None:

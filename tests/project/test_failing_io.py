@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from helpers.paths import TESTS
-from helpers.shell import Shell, make_features
+from helpers.runner import Runner
+from helpers.samples import make_features
 
 HERE = TESTS / "project" / "failing_io"
 KILLED = 0
@@ -98,9 +99,9 @@ SCENARIOS = {
 
 
 @pytest.fixture
-def start(shell: Shell, server: Server, request: pytest.FixtureRequest) -> Path:
+def start(crnr: Runner, server: Server, request: pytest.FixtureRequest) -> Path:
     """A folder as a run finds it, with older outputs."""
-    start = shell.here / "start"
+    start = crnr.here / "start"
     start.mkdir()
     make_features(start / "first.npz", per_class=4)
     make_features(start / "more.npz", per_class=5, seed=1)

@@ -20,15 +20,15 @@ from scipy.io import savemat
 
 from helpers.mutations import mutated
 from helpers.paths import TESTS
-from helpers.shell import Shell, make_features, make_pictures, picture, read_rows
+from helpers.runner import Runner, read_rows
+from helpers.samples import make_features, make_pictures, picture
 
 FORMATS = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
 
 
 def make_gallery(path: Path) -> None:
     make_features(path.parent / "source.npz")
-    command = [sys.executable, "-m", "crnr_cli", "build", "source.npz", "-o", path.name]
-    subprocess.run(command, cwd=path.parent, check=True, capture_output=True)
+    assert Runner(path.parent)("build", "source.npz", "-o", path.name, "-q").exit == 0
 
 
 def make_hdf5(path: Path, labels: object = np.array([b"a", b"b", b"c"] * 4), **storage: object) -> None:
@@ -133,17 +133,17 @@ mutations.main()
     assert words in done.stderr
 
 
-def test_damaged_pictures_cost_a_row_each(shell: Shell) -> None:
+def test_damaged_pictures_cost_a_row_each(crnr: Runner) -> None:
     """All the way: through the decoders and into the CSV."""
-    make_pictures(shell.here / "gallery")
-    shell.crnr("build", "gallery", "-q")
+    make_pictures(crnr.here / "gallery")
+    crnr("build", "gallery", "-q")
     Path("queries").mkdir()
     for suffix in FORMATS:
         picture(0, 1, (40, 30)).save(f"whole.{suffix}")
         whole = Path(f"whole.{suffix}").read_bytes()
         for seed in range(30):
             Path(f"queries/{seed}.{suffix}").write_bytes(mutated(whole, seed)[0])
-    outcome = shell.crnr("classify", "queries", "-o", "out.csv", "-q")
+    outcome = crnr("classify", "queries", "-o", "out.csv", "-q")
     assert (outcome.exit, outcome.out, outcome.err) == (3, "", "")
     rows = read_rows(Path("out.csv"))
     assert [row["path"] for row in rows] == sorted(f"queries/{name}" for name in os.listdir("queries"))  # noqa: PTH208
@@ -154,10 +154,10 @@ def test_damaged_pictures_cost_a_row_each(shell: Shell) -> None:
         assert np.isfinite(values).all()
 
 
-def test_a_decoder_has_a_limit_of_memory(shell: Shell) -> None:
+def test_a_decoder_has_a_limit_of_memory(crnr: Runner) -> None:
     """A picture that decodes to more than --max-pixels allows for costs its row, and not the machine."""
-    make_pictures(shell.here / "gallery")
-    shell.crnr("build", "gallery", "-q")
+    make_pictures(crnr.here / "gallery")
+    crnr("build", "gallery", "-q")
     code = (
         "import sys\n"
         "from crnr_cli.pictures import decoder_process as d\n"
@@ -192,25 +192,25 @@ def make_large_piece(file: h5py.File) -> None:
         (lambda f: f.create_dataset("features", (3, 3), h5py.vlen_dtype(int)), "is of type object"),
         (lambda f: f.create_dataset("features", (3, 3), np.dtype([("a", int)])), "is of type [("),
     ],
-)  # fmt: skip
-def test_hdf5_that_declares_what_it_should_not(shell: Shell, make: object, words: str) -> None:
+)
+def test_hdf5_that_declares_what_it_should_not(crnr: Runner, make: object, words: str) -> None:
     with h5py.File("x.h5", "w") as file:
         make(file)  # type: ignore[operator]
         file["labels"] = [1, 2, 3]
-    outcome = shell.crnr("build", "x.h5")
+    outcome = crnr("build", "x.h5")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err.startswith("error: x.h5: ")
     assert words in outcome.err
-    assert shell.files() == {"x.h5"}
+    assert crnr.files() == {"x.h5"}
 
 
-def test_an_npz_that_declares_more_than_it_holds(shell: Shell) -> None:
+def test_an_npz_that_declares_more_than_it_holds(crnr: Runner) -> None:
     """With the right checksums, as somebody who means harm would make it."""
     array = io.BytesIO()
     np.save(array, np.ones((4, 4)))
     with zipfile.ZipFile("x.npz", "w") as archive:
         archive.writestr("features.npy", array.getvalue().replace(b"(4, 4)", b"(9, 9)"))
-    outcome = shell.crnr("build", "x.npz")
+    outcome = crnr("build", "x.npz")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         "error: x.npz: not a readable npz file (features.npy does not hold what it declares, shape (9, 9))\n"
@@ -218,13 +218,13 @@ def test_an_npz_that_declares_more_than_it_holds(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("rows", [4, 40_000])  # the second is not read whole until its values are wanted
-def test_an_npz_with_a_wrong_checksum_is_refused(shell: Shell, rows: int) -> None:
+def test_an_npz_with_a_wrong_checksum_is_refused(crnr: Runner, rows: int) -> None:
     values = np.arange(4.0 * rows).reshape(rows, 4)
     np.savez("x.npz", features=values, labels=[i % 2 for i in range(rows)])
     data = bytearray(Path("x.npz").read_bytes())
     data[data.index(values.tobytes()[-64:])] ^= 1
     Path("x.npz").write_bytes(data)
-    outcome = shell.crnr("build", "x.npz")
+    outcome = crnr("build", "x.npz")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err.startswith("error: x.npz: ")
     assert outcome.err.endswith("(Bad CRC-32 for file 'features.npy')\n")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from crnr_cli.recipe.network_settings import Extraction, ExtractorOptions
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.folders import open_source
 from helpers.onnx_models import Shape, flat_model, map_model, save_model
-from helpers.runner import Crnr
+from helpers.runner import Runner, rows
 
 
 def photo(seed: int, size: tuple[int, int] = (90, 60)) -> Image.Image:
@@ -140,103 +138,103 @@ def test_pictures_of_more_bits_are_brought_to_eight(tmp_path: Path) -> None:
     assert np.ptp(found) > 200
 
 
-def test_build_then_classify_and_evaluate_without_another_word(crnr: Crnr, photos: Path) -> None:
+def test_build_then_classify_and_evaluate_without_another_word(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     built = crnr("build", "photos", "--extractor", "m.onnx", "--json")
-    assert built.exit_code == 0, built.stderr
-    assert "pictures prepared as imagenet is; --extractor-preset chooses another way" in built.stderr
-    about = json.loads(built.stdout)
+    assert built.exit == 0, built.err
+    assert "pictures prepared as imagenet is; --extractor-preset chooses another way" in built.err
+    about = json.loads(built.out)
     assert (about["n_inputs"], about["extractor"]["model"]) == (192, str(photos / "m.onnx"))
     answered = crnr("classify", "queries")
-    assert answered.exit_code == 0, answered.stderr
-    rows = list(csv.DictReader(StringIO(answered.stdout)))
-    assert [row["label"] for row in rows] == [row["truth"] for row in rows] == list("aaabbb")
-    assert crnr("evaluate", "queries", "--min-accuracy", "1").exit_code == 0
-    assert "m.onnx" in crnr("info").stdout
+    assert answered.exit == 0, answered.err
+    found = rows(answered.out)
+    assert [row["label"] for row in found] == [row["truth"] for row in found] == list("aaabbb")
+    assert crnr("evaluate", "queries", "--min-accuracy", "1").exit == 0
+    assert "m.onnx" in crnr("info").out
 
 
-def test_compare_uses_it_too(crnr: Crnr, photos: Path) -> None:
+def test_compare_uses_it_too(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     compared = crnr(
         *("compare", "photos", "--test", "queries", "--extractor", "m.onnx", "--methods", "crnr,nn", "--json")
     )
-    assert compared.exit_code == 0, compared.stderr
-    record = json.loads(compared.stdout)
+    assert compared.exit == 0, compared.err
+    record = json.loads(compared.out)
     assert record["dimension"] == 192
     assert [method["accuracy"] for method in record["methods"]] == [1, 1]
 
 
-def test_a_blank_picture_has_no_answer(crnr: Crnr, photos: Path) -> None:
+def test_a_blank_picture_has_no_answer(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx").exit_code == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
     Image.new("RGB", (50, 50), "red").save("red.png")
     answered = crnr("classify", "red.png", "queries/a/0.png")
-    assert answered.exit_code == 3
-    statuses = [row["status"] for row in csv.DictReader(StringIO(answered.stdout))]
+    assert answered.exit == 3
+    statuses = [row["status"] for row in rows(answered.out)]
     assert statuses == ["zero_norm", "ok"]
 
 
-def test_the_model_is_found_where_one_says(crnr: Crnr, photos: Path) -> None:
+def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
-    assert crnr("build", "photos", "--extractor", "m.onnx", "-o", "g/gallery.h5").exit_code == 0
-    first = crnr("classify", "queries", "-g", "g/gallery.h5").stdout
+    assert crnr("build", "photos", "--extractor", "m.onnx", "-o", "g/gallery.h5").exit == 0
+    first = crnr("classify", "queries", "-g", "g/gallery.h5").out
     model.rename(photos / "moved.onnx")
     lost = crnr("classify", "queries", "-g", "g/gallery.h5")
-    assert (lost.exit_code, lost.stdout) == (1, "")
-    assert lost.stderr == (
+    assert (lost.exit, lost.out) == (1, "")
+    assert lost.err == (
         f"error: the gallery's extractor is not at {model} nor at g/m.onnx; name it with --extractor\n"
     )
-    assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").stdout == first
+    assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").out == first
     explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--extractor", "moved.onnx")
-    assert explained.exit_code == 0
+    assert explained.exit == 0
 
 
-def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Crnr, photos: Path) -> None:
+def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx").exit_code == 0
-    first = crnr("classify", "queries").stdout
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    first = crnr("classify", "queries").out
     for place, command in (
         ("one.onnx", ["add", "gallery.h5", "queries"]),
         ("two.onnx", ["build", "photos", "--update"]),
     ):
         model = model.rename(photos / place)
         Path("photos/a/0.png").touch()
-        assert crnr(*command).stderr.startswith("error: the gallery's extractor is not at ")
-        assert crnr(*command, "--extractor", place).exit_code == 0
-        assert crnr("classify", "queries").exit_code == 0
-    assert crnr("classify", "queries").stdout == first  # what was added is gone again
+        assert crnr(*command).err.startswith("error: the gallery's extractor is not at ")
+        assert crnr(*command, "--extractor", place).exit == 0
+        assert crnr("classify", "queries").exit == 0
+    assert crnr("classify", "queries").out == first  # what was added is gone again
 
 
-def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Crnr, photos: Path) -> None:
+def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx").exit_code == 0
-    first = crnr("classify", "queries").stdout
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    first = crnr("classify", "queries").out
     model.unlink()
-    lost = crnr("classify", "queries").stderr
+    lost = crnr("classify", "queries").err
     assert lost == f"error: the gallery's extractor is not at {model}; name it with --extractor\n"
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
     Path("gallery.h5").rename("g/gallery.h5")
     model.rename("g/m.onnx")
-    assert crnr("classify", "queries", "-g", "g/gallery.h5").stdout == first
+    assert crnr("classify", "queries", "-g", "g/gallery.h5").out == first
 
 
-def test_another_model_is_refused(crnr: Crnr, photos: Path) -> None:
+def test_another_model_is_refused(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx").exit_code == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
     flat_model(photos / "m.onnx", ["n", 3, 8, 9])
     refused = crnr("classify", "queries")
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(f"error: {photos}/m.onnx: not the model that the gallery was built with")
-    assert refused.stderr.count("\n") == 1
+    assert (refused.exit, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: {photos}/m.onnx: not the model that the gallery was built with")
+    assert refused.err.count("\n") == 1
 
 
-def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Crnr, pictures: Path) -> None:
-    assert crnr("build", "gallery").exit_code == 0
+def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Runner, pictures: Path) -> None:
+    assert crnr("build", "gallery").exit == 0
     refused = crnr("classify", "queries", "--extractor", "m.onnx")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == "error: --extractor: gallery.h5 was built without one\n"
+    assert (refused.exit, refused.out) == (2, "")
+    assert refused.err == "error: --extractor: gallery.h5 was built without one\n"
 
 
 def _models(folder: Path) -> dict[str, Path]:
@@ -323,12 +321,12 @@ def _models(folder: Path) -> dict[str, Path]:
     ],
 )
 def test_a_model_that_does_not_fit_gets_a_clear_answer(
-    crnr: Crnr, photos: Path, model: str, said: list[str], code: int, words: str
+    crnr: Runner, photos: Path, model: str, said: list[str], code: int, words: str
 ) -> None:
     path = _models(photos)[model]
     refused = crnr("build", "photos", "--extractor", path, *said)
-    assert (refused.exit_code, refused.stdout) == (code, "")
-    assert refused.stderr == f"error: {path}: {words}\n"
+    assert (refused.exit, refused.out) == (code, "")
+    assert refused.err == f"error: {path}: {words}\n"
     assert not Path("gallery.h5").exists()
 
 
@@ -345,40 +343,40 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
         (["--color"], "--color goes without --extractor"),
     ],
 )
-def test_settings_that_do_not_fit(crnr: Crnr, photos: Path, said: list[str], words: str) -> None:
+def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     refused = crnr("build", "photos", "--extractor", "m.onnx", *said)
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr.startswith(f"error: {words}")
+    assert (refused.exit, refused.out) == (2, "")
+    assert refused.err.startswith(f"error: {words}")
 
 
-def test_numbers_that_are_none_are_refused(crnr: Crnr, photos: Path) -> None:
+def test_numbers_that_are_none_are_refused(crnr: Runner, photos: Path) -> None:
     refused = crnr("build", "photos", "--extractor", "m.onnx", "--mean", "1,two,3")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "--mean 1,two,3: write a number, or three with commas" in refused.stderr
+    assert (refused.exit, refused.out) == (2, "")
+    assert "--mean 1,two,3: write a number, or three with commas" in refused.err
 
 
-def test_a_file_that_is_no_model(crnr: Crnr, photos: Path) -> None:
+def test_a_file_that_is_no_model(crnr: Runner, photos: Path) -> None:
     Path("m.onnx").write_text("hello")
     refused = crnr("build", "photos", "--extractor", "m.onnx")
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("error: m.onnx: not a model that onnxruntime can open (")
+    assert (refused.exit, refused.out) == (1, "")
+    assert refused.err.startswith("error: m.onnx: not a model that onnxruntime can open (")
     missing = crnr("build", "photos", "--extractor", "x.onnx")
-    assert missing.stderr == "error: x.onnx: no such file; --extractor names an ONNX model\n"
+    assert missing.err == "error: x.onnx: no such file; --extractor names an ONNX model\n"
     alone = crnr("build", "photos", "--crop", "1")
-    assert alone.exit_code == 2
-    assert "goes with --extractor MODEL.onnx" in alone.stderr
+    assert alone.exit == 2
+    assert "goes with --extractor MODEL.onnx" in alone.err
 
 
-def test_photographs_without_an_extractor_end_with_a_hint(crnr: Crnr, photos: Path, pictures: Path) -> None:
+def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, pictures: Path) -> None:
     hint = "note: raw pixels are weak on photographs"
-    assert hint in crnr("build", "photos").stderr
-    assert hint not in crnr("build", "gallery").stderr
+    assert hint in crnr("build", "photos").err
+    assert hint not in crnr("build", "gallery").err
 
 
-def test_the_description_survives_the_gallery(crnr: Crnr, photos: Path) -> None:
+def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx", "--crop", "0.7").exit_code == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx", "--crop", "0.7").exit == 0
     how = load_gallery(Path("gallery.h5")).recipe.extraction
     assert how is not None
     made = make_extraction(ExtractorOptions(photos / "m.onnx", crop=0.7), 1)
@@ -388,12 +386,12 @@ def test_the_description_survives_the_gallery(crnr: Crnr, photos: Path) -> None:
     assert Extractor(how, 1).vectors([]).shape == (0, 192)
 
 
-def test_tune_and_explain_use_it_too(crnr: Crnr, photos: Path) -> None:
+def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     tuned = crnr("tune", "photos", "--extractor", "m.onnx", "--folds", "2", "-o", "tuned.h5", "--json")
-    assert tuned.exit_code == 0, tuned.stderr
+    assert tuned.exit == 0, tuned.err
     about = load_gallery(Path("tuned.h5")).recipe
     assert about.extraction is not None
     explained = crnr("explain", "queries/a/1.png", "-g", "tuned.h5", "--json")
-    assert explained.exit_code == 0, explained.stderr
-    assert json.loads(explained.stdout)["truth"] == "a"
+    assert explained.exit == 0, explained.err
+    assert json.loads(explained.out)["truth"] == "a"

@@ -8,15 +8,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.recipe.pca import principal_axes
 from crnr_cli.recipe.recipe import Recipe
-from helpers.shell import app
-
-runner = CliRunner()
+from helpers.runner import Runner
 
 
 def test_power_is_taken_of_absolute_values_and_keeps_signs():
@@ -46,15 +43,15 @@ def test_power_that_is_none_is_refused(power):
         Recipe("features", 2, power=power)
 
 
-def test_build_stores_the_power_and_classify_applies_it(tmp_path: Path):
+def test_build_stores_the_power_and_classify_applies_it(crnr: Runner, tmp_path: Path):
     rng = np.random.default_rng(1)
     features, gallery = tmp_path / "f.h5", tmp_path / "g.h5"
     raw = rng.gamma(1.0, size=(12, 5))
     with h5py.File(features, "w") as file:
         file["features"], file["labels"] = raw, np.repeat([0, 1, 2], 4)
-    result = runner.invoke(app, ["build", str(features), "-o", str(gallery), "--power", "0.5", "--json"])
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["power"] == 0.5
+    result = crnr("build", features, "-o", gallery, "--power", "0.5", "--json")
+    assert result.exit == 0, result.err
+    assert json.loads(result.out)["power"] == 0.5
     loaded = load_gallery(gallery)
     assert loaded.recipe.power == 0.5
     expected = np.sqrt(raw) / np.linalg.norm(np.sqrt(raw), axis=1, keepdims=True)
@@ -62,13 +59,13 @@ def test_build_stores_the_power_and_classify_applies_it(tmp_path: Path):
     # The same as features that were raised beforehand, for the queries too.
     with h5py.File(raised := tmp_path / "raised.h5", "w") as file:
         file["features"], file["labels"] = np.sqrt(raw), np.repeat([0, 1, 2], 4)
-    assert runner.invoke(app, ["build", str(raised), "-o", str(tmp_path / "r.h5")]).exit_code == 0
-    by_power = _residuals(runner.invoke(app, ["classify", str(features), "-g", str(gallery)]).stdout)
-    by_hand = _residuals(runner.invoke(app, ["classify", str(raised), "-g", str(tmp_path / "r.h5")]).stdout)
+    assert crnr("build", raised, "-o", tmp_path / "r.h5").exit == 0
+    by_power = _residuals(crnr("classify", features, "-g", gallery).out)
+    by_hand = _residuals(crnr("classify", raised, "-g", tmp_path / "r.h5").out)
     np.testing.assert_allclose(by_power, by_hand, atol=1e-6)
-    refused = runner.invoke(app, ["build", str(features), "-o", str(gallery), "--power", "0"])
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == "error: power must be above 0, not 0\n"
+    refused = crnr("build", features, "-o", gallery, "--power", "0")
+    assert (refused.exit, refused.out) == (2, "")
+    assert refused.err == "error: power must be above 0, not 0\n"
 
 
 def _residuals(table: str) -> np.ndarray:

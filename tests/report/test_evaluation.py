@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score, recall_score
-from typer.testing import CliRunner
 
 from crnr_cli.report.evaluation import PICTURES, histogram, matrix_cells, pictured
 from crnr_cli.report.names import common_folder
@@ -23,9 +22,8 @@ from crnr_cli.results.scores import macro_intervals, score
 from crnr_cli.system import optional as extras
 from helpers.browser import chromium, set_width
 from helpers.paths import SAMPLE_DATA
-from helpers.shell import app
+from helpers.runner import Runner
 
-runner = CliRunner()
 EVIL = "<script>alert(1)</script>"
 EVIL_PATH = "</script><img src=x onerror=alert(2)>.png"
 
@@ -42,9 +40,9 @@ def write_csv(path: Path, rows: list[tuple[str, str, str, float]]) -> Path:
     return path
 
 
-def evaluate_to_page(source: Path, page: Path, *options: str) -> str:
-    result = runner.invoke(app, ["evaluate", str(source), "--html", str(page), "-q", *options])
-    assert result.exit_code == 0, result.stderr
+def evaluate_to_page(crnr: Runner, source: Path, page: Path, *options: str) -> str:
+    result = crnr("evaluate", source, "--html", page, "-q", *options)
+    assert result.exit == 0, result.err
     return page.read_text(encoding="utf-8")
 
 
@@ -98,9 +96,9 @@ def test_the_folder_that_all_paths_share(paths, folder):
     assert common_folder(paths) == folder
 
 
-def test_the_page_is_one_file_that_only_runs_its_own_script(tmp_path):
+def test_the_page_is_one_file_that_only_runs_its_own_script(crnr: Runner, tmp_path):
     rows = [("q/1.png", "a", "b", 0.2), ("q/2.png", "b", "b", 0.2)]
-    page = evaluate_to_page(write_csv(tmp_path / "p.csv", rows), tmp_path / "r.html")
+    page = evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), tmp_path / "r.html")
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
     assert "http" not in re.sub(r"<meta http-equiv", "", page)
     script = re.findall(r"<script>(.*?)</script>", page, re.S)
@@ -110,44 +108,43 @@ def test_the_page_is_one_file_that_only_runs_its_own_script(tmp_path):
     assert "default-src 'none'" in page
 
 
-def test_every_name_and_path_is_escaped(tmp_path):
+def test_every_name_and_path_is_escaped(crnr: Runner, tmp_path):
     rows = [(EVIL_PATH, EVIL, '"><b onclick=x>', 0.2), ("caf\udce9.png", "a", "a", 0.3)]
     path = tmp_path / "p.csv"
     with path.open("w", newline="", errors="surrogateescape") as file:
         writer = csv.writer(file)
         writer.writerow(["path", "truth", "label", "margin", "status"])
         writer.writerows([*row, "ok"] for row in rows)
-    page = evaluate_to_page(path, tmp_path / "r.html")
+    page = evaluate_to_page(crnr, path, tmp_path / "r.html")
     assert EVIL not in page
     assert "<img src=x" not in page
     assert "<b onclick" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
-def test_a_report_without_jinja_says_how_to_get_it(tmp_path, monkeypatch):
+def test_a_report_without_jinja_says_how_to_get_it(crnr: Runner, tmp_path, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
-    result = runner.invoke(app, ["evaluate", str(path), "--html", str(tmp_path / "r.html")])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "error: --html needs jinja2: pip install 'crnr-cli[report]'\n"
+    result = crnr("evaluate", path, "--html", tmp_path / "r.html")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: --html needs jinja2: pip install 'crnr-cli[report]'\n"
 
 
-def test_a_page_that_cannot_be_written_is_refused_before_any_work(tmp_path):
+def test_a_page_that_cannot_be_written_is_refused_before_any_work(crnr: Runner, tmp_path):
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
-    result = runner.invoke(app, ["evaluate", str(path), "--html", str(tmp_path / "no" / "r.html")])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "there is no directory" in result.stderr
+    result = crnr("evaluate", path, "--html", tmp_path / "no" / "r.html")
+    assert (result.exit, result.out) == (1, "")
+    assert "there is no directory" in result.err
 
 
 @pytest.fixture(scope="module")
 def digits_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report on the sample data, with its pictures and its gallery."""
-    folder = tmp_path_factory.mktemp("digits")
-    gallery, page = folder / "g.h5", folder / "r.html"
-    built = runner.invoke(app, ["build", str(SAMPLE_DATA / "gallery"), "-o", str(gallery), "-q"])
-    assert built.exit_code == 0, built.stderr
-    evaluate_to_page(SAMPLE_DATA / "queries", page, "-g", str(gallery))
-    return page
+    crnr = Runner(tmp_path_factory.mktemp("digits"))
+    built = crnr("build", SAMPLE_DATA / "gallery", "-q")
+    assert built.exit == 0, built.err
+    evaluate_to_page(crnr, SAMPLE_DATA / "queries", crnr.here / "r.html")
+    return crnr.here / "r.html"
 
 
 def test_pictures_and_the_gallery_are_in_the_page(digits_page):
@@ -258,10 +255,10 @@ def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser, digits_page
     assert no_complaint(browser)
 
 
-def test_a_class_named_as_a_script_does_nothing(browser, tmp_path):
+def test_a_class_named_as_a_script_does_nothing(crnr: Runner, browser, tmp_path):
     rows = [(EVIL_PATH, EVIL, "b", 0.3), ("q.png", EVIL, EVIL, 0.2), ("b.png", "b", EVIL, 0.2)]
     page = tmp_path / "r.html"
-    evaluate_to_page(write_csv(tmp_path / "p.csv", rows), page)
+    evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), page)
     opened(browser, page)  # an alert would make every command after it fail
     browser.find_element("css selector", ".pairs button").click()
     detail = browser.find_element("id", "detail")
@@ -272,12 +269,12 @@ def test_a_class_named_as_a_script_does_nothing(browser, tmp_path):
     assert no_complaint(browser)
 
 
-def test_two_hundred_classes_fit_a_phone(browser, tmp_path):
+def test_two_hundred_classes_fit_a_phone(crnr: Runner, browser, tmp_path):
     rng = np.random.default_rng(0)
     names = [f"species {i}" for i in range(200)]
     rows = [(f"q/{i}.png", names[i % 200], names[rng.integers(200)], 0.1) for i in range(600)]
     page = tmp_path / "r.html"
-    evaluate_to_page(write_csv(tmp_path / "p.csv", rows), page)
+    evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), page)
     opened(browser, page, 390)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     grid = browser.find_element("id", "grid")
@@ -286,28 +283,28 @@ def test_two_hundred_classes_fit_a_phone(browser, tmp_path):
     assert no_complaint(browser)
 
 
-def test_a_run_without_one_answer_still_has_a_page(browser, tmp_path):
+def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser, tmp_path):
     (table := tmp_path / "p.csv").write_text(
         "path,truth,label,status\nq/1.png,a,,truncated\nq/2.png,b,unknown,rejected\n"
     )
     page = tmp_path / "r.html"
-    evaluate_to_page(table, page)
+    evaluate_to_page(crnr, table, page)
     opened(browser, page)
     assert browser.find_element("css selector", "h1").text == "0 of 0 labelled right"
     assert "truncated" in browser.find_element("css selector", "main").text
     assert no_complaint(browser)
 
 
-def test_a_gallery_that_is_damaged_or_another_adds_nothing(tmp_path):
+def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_path):
     """The scores are those of the CSV, whatever lies beside it."""
     source = write_csv(tmp_path / "out.csv", [("q/1", "a", "a", 0.5), ("q/2", "b", "a", 0.1)])
     gallery = tmp_path / "g.h5"
-    alone = evaluate_to_page(source, tmp_path / "r.html", "-g", str(gallery))
+    alone = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))
     gallery.write_text("not a gallery")
-    assert evaluate_to_page(source, tmp_path / "r.html", "-g", str(gallery)) == alone
+    assert evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery)) == alone
     for names, facts in ((["x", "y"], False), (["a", "b"], True)):
         np.savez(tmp_path / "g.npz", features=np.eye(2), labels=names)
-        runner.invoke(app, ["build", str(tmp_path / "g.npz"), "-o", str(gallery), "-q"])
-        page = evaluate_to_page(source, tmp_path / "r.html", "-g", str(gallery))
+        crnr("build", tmp_path / "g.npz", "-o", gallery, "-q")
+        page = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))
         assert (page != alone) == facts
         assert ("How the gallery was made" in page) == facts

@@ -54,6 +54,8 @@ def test_the_last_step_is_the_answer_when_steps_run_out():
     assert code.gap.min() > 1e-9
 
 
+# Short of its tolerance scikit-learn's objective is only higher, and the test still holds.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-4, 1.0), st.integers(0, 60))
 def test_gap_bounds_the_excess_of_any_code(seed, lam, nonzero):

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 from scipy.sparse import csc_array
-from typer.testing import CliRunner
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.tables import FeatureFile
-from helpers.shell import app
+from helpers.runner import Runner
 
 VALUES = np.arange(12.0).reshape(4, 3)  # 4 samples of 3 numbers
 LABELS = [2, 1, 2, 10]
@@ -282,7 +281,7 @@ def test_a_shape_larger_than_the_file_is_refused_before_it_is_read(tmp_path):
         FeatureFile.open(path, Keys(samples="rows"))
 
 
-def test_commands_read_mat_files(tmp_path):
+def test_commands_read_mat_files(crnr: Runner, tmp_path):
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(3, 20))
     classes = np.repeat([1, 2, 3], 8)
@@ -298,19 +297,19 @@ def test_commands_read_mat_files(tmp_path):
     )
     gallery = str(tmp_path / "g.h5")
     keys = ["--features-key", "train", "--labels-key", "trainlabels"]
-    built = CliRunner().invoke(app, ["build", str(path), *keys, "--pca", "5", "-o", gallery, "-q"])
-    assert (built.exit_code, built.stdout, built.stderr) == (0, "", "")
+    built = crnr("build", path, *keys, "--pca", "5", "-o", gallery, "-q")
+    assert (built.exit, built.out, built.err) == (0, "", "")
     keys = ["--features-key", "test", "--labels-key", "testlabels"]
-    scored = CliRunner().invoke(app, ["evaluate", str(path), *keys, "-g", gallery, "--json"])
-    assert (scored.exit_code, scored.stderr) == (0, "")
-    assert '"accuracy": 1.0' in scored.stdout
+    scored = crnr("evaluate", path, *keys, "-g", gallery, "--json")
+    assert (scored.exit, scored.err) == (0, "")
+    assert '"accuracy": 1.0' in scored.out
     unlabelled = ["classify", str(path), "--features-key", "test", "-g", gallery, "-q"]
-    asked = CliRunner().invoke(app, unlabelled)
-    assert (asked.exit_code, asked.stdout) == (1, "")
-    assert asked.stderr == (
+    asked = crnr(*unlabelled)
+    assert (asked.exit, asked.out) == (1, "")
+    assert asked.err == (
         f"error: {path}: features of 20 rows and 3 columns and no labels; "
         "say which are the samples with --samples rows|columns\n"
     )
-    answered = CliRunner().invoke(app, [*unlabelled, "--samples", "columns"])
-    assert (answered.exit_code, answered.stderr) == (0, "")
-    assert [line.split(",")[2] for line in answered.stdout.splitlines()] == ["label", "1", "2", "3"]
+    answered = crnr(*unlabelled, "--samples", "columns")
+    assert (answered.exit, answered.err) == (0, "")
+    assert [line.split(",")[2] for line in answered.out.splitlines()] == ["label", "1", "2", "3"]

@@ -14,7 +14,7 @@ from crnr_cli.sources import npz as npz_reader
 from crnr_cli.sources import tables
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.tables import FeatureFile
-from helpers.shell import Shell
+from helpers.runner import Runner
 
 
 def npz(tmp_path: Path, **arrays: object) -> Path:
@@ -101,7 +101,7 @@ def test_a_dataset_that_points_elsewhere_is_refused(tmp_path: Path) -> None:
         FeatureFile.open(tmp_path / "x.h5", Keys())
 
 
-def test_labels_of_all_kinds_are_text(shell: Shell) -> None:
+def test_labels_of_all_kinds_are_text(crnr: Runner) -> None:
     expected = {
         "int": ([1, 2], ["1", "2"]),
         "whole": ([1.0, 2.0], ["1", "2"]),
@@ -122,7 +122,7 @@ def test_labels_of_all_kinds_are_text(shell: Shell) -> None:
         FeatureFile.open(Path("half.npz"), Keys())
 
 
-def test_features_that_change_while_they_are_read(shell: Shell) -> None:
+def test_features_that_change_while_they_are_read(crnr: Runner) -> None:
     """HDF5 gives zeros for rows that were cut off."""
     with h5py.File("x.h5", "w") as file:
         file["features"] = np.ones((5000, 40))
@@ -134,14 +134,14 @@ def test_features_that_change_while_they_are_read(shell: Shell) -> None:
         features.rows(10, 5000)
 
 
-def test_names_come_from_the_file_if_it_has_them(shell: Shell) -> None:
+def test_names_come_from_the_file_if_it_has_them(crnr: Runner) -> None:
     np.savez("a.npz", features=np.eye(2), paths=["x.png", "y.png"])
     assert FeatureFile.open(Path("a.npz"), Keys()).names == ["x.png", "y.png"]
     np.savez("a.npz", features=np.eye(2), paths=["x.png"])
     assert FeatureFile.open(Path("a.npz"), Keys()).names == ["a.npz#0", "a.npz#1"]
 
 
-def test_rows_that_cannot_be_read(shell: Shell) -> None:
+def test_rows_that_cannot_be_read(crnr: Runner) -> None:
     """A compressed piece that is damaged is found when it is unpacked."""
     with h5py.File("x.h5", "w") as file:
         data = np.random.default_rng(0).random((8, 4))
@@ -157,7 +157,7 @@ def test_rows_that_cannot_be_read(shell: Shell) -> None:
         opened.rows(4, 8)
 
 
-def test_labels_that_cannot_be_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_that_cannot_be_read(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
             raise OSError("no luck")
@@ -166,12 +166,12 @@ def test_labels_that_cannot_be_read(shell: Shell, monkeypatch: pytest.MonkeyPatc
         tables._texts(Path("x.h5"), Broken())
 
 
-def test_a_file_of_features_that_vanished(shell: Shell) -> None:
+def test_a_file_of_features_that_vanished(crnr: Runner) -> None:
     with pytest.raises(DataError, match=r"^x.npz: cannot read it \(No such file or directory\)$"):
         FeatureFile.open(Path("x.npz"), Keys())
 
 
-def test_an_npz_that_swells_beyond_reason(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_npz_that_swells_beyond_reason(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed("x.npz", features=np.zeros((1000, 100)))
     assert FeatureFile.open(Path("x.npz"), Keys()).values.shape == (1000, 100)
     monkeypatch.setattr(npz_reader, "_BEST_RATIO", 10)
@@ -179,7 +179,7 @@ def test_an_npz_that_swells_beyond_reason(shell: Shell, monkeypatch: pytest.Monk
         FeatureFile.open(Path("x.npz"), Keys())
 
 
-def test_an_empty_label_is_refused(shell: Shell) -> None:
+def test_an_empty_label_is_refused(crnr: Runner) -> None:
     np.savez("x.npz", features=np.eye(2), labels=["a", ""])
-    outcome = shell.crnr("build", "x.npz")
+    outcome = crnr("build", "x.npz")
     assert (outcome.exit, outcome.out, outcome.err) == (1, "", "error: x.npz#1: its label is empty\n")

@@ -12,7 +12,7 @@ import pytest
 
 from crnr_cli.jobs import classify as job
 from crnr_cli.system import cores
-from helpers.runner import Crnr
+from helpers.runner import Runner
 
 
 def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,29 +78,29 @@ def test_an_error_in_work_side_by_side_is_that_of_its_item() -> None:
 
 
 def test_the_answers_are_the_same_bytes_on_any_number_of_cores(
-    crnr: Crnr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crnr: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(6), 50)
     np.savez("gallery.npz", features=rng.standard_normal((300, 40)) + labels[:, None], labels=labels)
     np.savez("queries.npz", features=rng.standard_normal((700, 40)))
-    assert crnr("build", "gallery.npz", "-q").exit_code == 0
+    assert crnr("build", "gallery.npz", "-q").exit == 0
     used = []
     monkeypatch.setattr(
         job, "side_by_side", lambda *work: used.append(work[2]) or cores.side_by_side(*work), raising=True
     )
     written = set()
     for jobs in (1, 2, 5):
-        assert crnr("classify", "queries.npz", "-o", "out.csv", "-q", "--jobs", jobs).exit_code == 0
+        assert crnr("classify", "queries.npz", "-o", "out.csv", "-q", "--jobs", jobs).exit == 0
         written.add((tmp_path / "out.csv").read_bytes())
     assert used == [1, 2, 5]
     assert len(written) == 1
 
 
 def test_fewer_batches_at_once_where_memory_is_short(
-    crnr: Crnr, monkeypatch: pytest.MonkeyPatch, pictures: Path
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, pictures: Path
 ) -> None:
-    assert crnr("build", "gallery", "-q").exit_code == 0
+    assert crnr("build", "gallery", "-q").exit == 0
     used = []
     monkeypatch.setattr(
         job, "side_by_side", lambda *work: used.append(work[2]) or cores.side_by_side(*work), raising=True
@@ -108,5 +108,5 @@ def test_fewer_batches_at_once_where_memory_is_short(
     a_batch = 5 * 256 * 9 * 4  # arrays of 256 queries and 9 samples in float32
     for free, expected in ((None, 5), (100 * a_batch, 5), (5 * a_batch, 2), (0, 1)):
         monkeypatch.setattr(job, "free_bytes", lambda free=free: free)
-        assert crnr("classify", "queries", "-o", "out.csv", "-q", "--jobs", 5).exit_code == 0
+        assert crnr("classify", "queries", "-o", "out.csv", "-q", "--jobs", 5).exit == 0
         assert used.pop() == expected
