@@ -131,3 +131,8 @@ def test_an_output_that_is_an_input(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is an input of this run; write to another file"):
         check_output(tmp_path / "x", ["-", str(tmp_path / "y")])
     check_output(tmp_path / "x", ["-", str(tmp_path / "z")])
+
+
+def test_disk_errors_have_names() -> None:
+    """The errors that a user can fix are those that the kernel gives for a full or failing disk."""
+    assert {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG} <= files._DISK_ERRORS
