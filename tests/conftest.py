@@ -17,6 +17,7 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers")
 
+from helpers.patches import remove_scikit_learn
 from helpers.runner import Runner
 from helpers.samples import noise
 
@@ -45,6 +46,12 @@ def pictures(tmp_path: Path) -> Path:
             image.save(tmp_path / "gallery" / name / f"{k}.png")
             image.point(lambda value: min(value + 9, 255)).save(tmp_path / "queries" / name / f"{k}.png")
     return tmp_path
+
+
+@pytest.fixture
+def no_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if scikit-learn were not installed."""
+    remove_scikit_learn(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="module")

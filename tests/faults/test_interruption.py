@@ -3,65 +3,31 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from crnr_cli.jobs import classify as classify_job
 from helpers.faults import Case, labelled
+from helpers.patches import set_batch_size
+from helpers.pausing import start_pausing
 from helpers.runner import ended
 
-# crnr with batches of one, which says on stderr when it has begun the third, and waits there.
-PAUSING = """
-import sys, time
-from crnr_cli.jobs import classify as job
-job.batch_size = lambda n_samples: 1
-answer = job.answer
-def pausing(*args, **kwargs):
-    for number, answers in enumerate(answer(*args, **kwargs)):
-        if number == 2:
-            print("begun", file=sys.stderr, flush=True)
-            time.sleep({seconds})
-        yield answers
-job.answer = pausing
-from crnr_cli.cli import main
-main()
-"""
-
-
-def start_pausing(case: Case, seconds: float, *args: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PAUSING.format(seconds=seconds), *args],
-        cwd=case.here,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    assert process.stderr.readline() == b"begun\n"
-    return process
-
-
-RESUME = "classify gallery.npz -o out.csv --resume"
-
-
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classify_job, "batch_size", lambda n_samples: 1)
+START = "classify gallery.npz -o out.csv"
+RESUME = f"{START} --resume"
 
 
 @pytest.mark.fault(35, "SIGINT or SIGTERM in the middle")
 @pytest.mark.usefixtures("features_gallery")
 def test_interrupted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """The current batch is finished if it can be in 2 s; exit 130 or 143; `--resume` goes on from there."""
-    small_batches(monkeypatch)
+    set_batch_size(1, monkeypatch.setattr)
     case("classify", "gallery.npz", "-o", "clean.csv")
     for number, words in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
-        process = start_pausing(case, 0.2, "classify", "gallery.npz", "-o", "out.csv")
+        process = start_pausing(case, 0.2, START)
         process.send_signal(number)
         case.check(
             ended(process),
-            "crnr classify gallery.npz -o out.csv",
+            f"crnr {START}",
             exit=128 + number,
             err=[f"{words}; the same command with --resume goes on from there"],
         )
@@ -81,12 +47,12 @@ def test_interrupted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("features_gallery")
 def test_killed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old file is whole or the new one is; `classify --resume` gives the bytes of a run in one go."""
-    small_batches(monkeypatch)
+    set_batch_size(1, monkeypatch.setattr)
     case("classify", "gallery.npz", "-o", "clean.csv")
     Path("out.csv").write_text("old")
-    process = start_pausing(case, 60, "classify", "gallery.npz", "-o", "out.csv")
+    process = start_pausing(case, 60, START)
     process.kill()
-    case.check(ended(process), "crnr classify gallery.npz -o out.csv", exit=-signal.SIGKILL)
+    case.check(ended(process), f"crnr {START}", exit=-signal.SIGKILL)
     assert Path("out.csv").read_text() == "old"
     with Path("out.csv.part").open("ab") as part:
         part.write(b"gallery.npz#2,ant,a")  # a torn line, as a power loss leaves it
@@ -100,15 +66,15 @@ def test_killed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_at_once(case: Case) -> None:
     """The second refuses, and says why."""
     Path("out.csv").write_text("old")
-    process = start_pausing(case, 60, "classify", "gallery.npz", "-o", "out.csv")
+    process = start_pausing(case, 60, START)
     busy = "error: out.csv: another crnr is writing it; wait for it or name another file"
-    case.run("classify gallery.npz -o out.csv", exit=1, err=[busy])
+    case.run(START, exit=1, err=[busy])
     case.run("build gallery.npz -o out.csv", exit=1, err=[busy])
     assert Path("out.csv").read_text() == "old"
     assert len(Path("out.csv.part").read_bytes().splitlines()) == 3  # of the first run, untouched
     process.kill()
     ended(process)
-    case.run("classify gallery.npz -o out.csv", exit=0, err=[labelled(15, 15)])
+    case.run(START, exit=0, err=[labelled(15, 15)])
     assert case.files() == {"gallery.npz", "gallery.h5", "out.csv"}
 
 
@@ -116,8 +82,8 @@ def test_two_at_once(case: Case) -> None:
 @pytest.mark.usefixtures("features_gallery")
 def test_another_resume(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused, with what differs; the unfinished run is kept."""
-    small_batches(monkeypatch)
-    process = start_pausing(case, 60, "classify", "gallery.npz", "-o", "out.csv")
+    set_batch_size(1, monkeypatch.setattr)
+    process = start_pausing(case, 60, START)
     process.kill()
     ended(process)
     left = {path.name: path.read_bytes() for path in case.here.glob("out*")}

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crnr_cli.pictures import pool as decoding
-from crnr_cli.system import memory
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, without
-from helpers.paths import TESTS
-from helpers.runner import without_root
+from helpers.patches import set_free_bytes, use_decoder
+from helpers.runner import helper_command, without_root
 from helpers.samples import make_pictures, picture
 
 
@@ -55,9 +53,7 @@ def test_a_decoder_that_hangs_or_crashes(case: Case, queries: Path, monkeypatch:
     """Only that picture is lost; the run goes on."""
     for name in ("crash.png", "exit.png", "hang.png", "last.png"):
         picture(0, 1).save(queries / name)
-    bad_decoder = (sys.executable, str(TESTS / "helpers" / "bad_decoder.py"))
-    monkeypatch.setattr(decoding, "COMMAND", bad_decoder)
-    monkeypatch.setattr(decoding, "SECONDS_A_PICTURE", 2)
+    use_decoder(helper_command("helpers.bad_decoder"), monkeypatch.setattr, seconds=2)
     case.run(
         CLASSIFY,
         exit=3,
@@ -85,12 +81,12 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
         (1000, "reading 12 samples of 64 numbers needs 3.1 kB, 1.0 kB free; use a smaller --size or --pca"),
         (5000, "fitting crnr to 12 samples of dimension 64 needs 19.4 kB, 5.0 kB free; " + fewer),
     ):
-        monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
+        set_free_bytes(free, monkeypatch.setattr)
         case.run("build gallery", exit=1, err=[f"error: {words}"])
         assert not Path("gallery.h5").exists()
-    monkeypatch.setattr(memory, "free_bytes", lambda: None)  # unknown: the work is tried
+    set_free_bytes(None, monkeypatch.setattr)  # unknown: the work is tried
     case.build("gallery")
-    monkeypatch.setattr(memory, "free_bytes", lambda: 100)
+    set_free_bytes(100, monkeypatch.setattr)
     needed = f"{Path('gallery.h5').stat().st_size / 1000:.1f} kB"
     case.run(
         "classify gallery/ant",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.faults import CLASSIFY, Case, labelled
+from helpers.patches import set_batch_size
 from helpers.runner import Outcome, Runner, read_rows, without_root
 from helpers.samples import make_features, make_pictures
 
@@ -144,7 +145,7 @@ def test_strict_stops_at_the_first_failure(crnr: Runner, queries: Path) -> None:
 def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(
     crnr: Runner, queries: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crnr_cli.jobs.classify.batch_size", lambda n_samples: 1)
+    set_batch_size(1, monkeypatch.setattr)
     (queries / "0.png").write_bytes(b"")
     assert crnr(*CLASSIFY.split(), "--strict").exit == 1
     outcome = crnr(*CLASSIFY.split(), "--strict", "--resume")

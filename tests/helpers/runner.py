@@ -9,6 +9,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from typing import Any
 from typer.testing import CliRunner
 
 from crnr_cli.cli import application
+from helpers.paths import TESTS
 
 APPLICATION = application()  # made once for all tests: it takes a while
+CRNR = (sys.executable, "-m", "crnr_cli")
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,12 @@ class Runner:
             raise result.exception
         return Outcome.of(result.exit_code, result.stdout_bytes, result.stderr_bytes)
 
-    def start(self, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: object, program: Sequence[str] = CRNR, **options: Any
+    ) -> subprocess.Popen[bytes]:
         """Start a command as a process, with options of Popen: for signals, pipes and permissions."""
-        return self.start_python("-m", "crnr_cli", *arguments, **options)
-
-    def start_python(self, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-        """Start Python here, with the streams of `start`."""
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        command = [sys.executable, *(str(argument) for argument in arguments)]
+        command = [*program, *(str(argument) for argument in arguments)]
         return subprocess.Popen(command, **{"cwd": self.here, **streams, **options})
 
     def process(self, *arguments: object, **options: Any) -> Outcome:
@@ -71,6 +72,15 @@ def ended(process: subprocess.Popen[bytes]) -> Outcome:
     """Wait for a process, but not for ever."""
     out, err = process.communicate(timeout=120)
     return Outcome.of(process.returncode, out, err)
+
+
+def helper_command(module: str) -> tuple[str, ...]:
+    """The program that runs a module of tests/helpers, in any folder."""
+    code = (
+        f"import runpy, sys; sys.path.insert(0, {str(TESTS)!r}); "
+        f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    )
+    return sys.executable, "-c", code
 
 
 def rows(text: str) -> list[dict[str, str]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,8 @@ from crnr_cli.errors import UsageError
 from crnr_cli.jobs import classify as job
 from crnr_cli.jobs.classify import ClassifyReport, QueryOptions
 from crnr_cli.sources.base import Keys
+from helpers.patches import set_batch_size
+from helpers.pausing import start_pausing
 from helpers.runner import Runner
 from helpers.samples import make_features, make_pictures
 
@@ -36,7 +36,7 @@ def classify(source: str, *, resume: bool = False, stop_at: int | None = None) -
 def test_classify_resumed_gives_the_bytes_of_a_run_in_one_go(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(job, "batch_size", lambda n_samples: 4)
+    set_batch_size(4, monkeypatch.setattr)
     if kind == "pictures":
         gallery, queries = "gallery", "queries"
         make_pictures(crnr.here / gallery)
@@ -79,36 +79,6 @@ def test_a_device_is_written_to_directly(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out, outcome.err) == (0, "", "15 of 15 inputs labelled: /dev/null\n")
 
 
-# A run that takes its time: one query a batch, and a pause before each.
-SLOW = """
-import sys, time
-from crnr_cli.jobs import classify as job
-job.batch_size = lambda n_samples: 1
-seconds = float(sys.argv.pop(1))
-answer = job.answer
-def slowly(*args, **kwargs):
-    for number, answers in enumerate(answer(*args, **kwargs)):
-        print(number, file=sys.stderr, flush=True)
-        time.sleep(seconds if number == 2 else 0.01)
-        yield answers
-job.answer = slowly
-from crnr_cli.cli import main
-main()
-"""
-
-
-def start_slowly(crnr: Runner, seconds: float, *args: str) -> subprocess.Popen[bytes]:
-    """crnr with a third batch that takes so long; returns when it has begun."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(seconds), *args], cwd=crnr.here, stderr=subprocess.PIPE
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line == b"2\n":
-            return process
-    raise AssertionError("it never began the third batch")
-
-
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 )
@@ -118,7 +88,7 @@ def test_a_signal_lets_the_batch_finish_if_it_can(
 ) -> None:
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz")
-    process = start_slowly(crnr, seconds, "classify", "gallery.npz", "-o", "out.csv")
+    process = start_pausing(crnr, seconds, "classify gallery.npz -o out.csv")
     process.send_signal(number)
     _, err = process.communicate(timeout=30)  # not the 60 s of the batch
     assert process.returncode == 128 + number
@@ -131,7 +101,7 @@ def test_a_signal_lets_the_batch_finish_if_it_can(
 def test_a_second_signal_stops_at_once(crnr: Runner) -> None:
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz")
-    process = start_slowly(crnr, 60, "classify", "gallery.npz", "-o", "out.csv")
+    process = start_pausing(crnr, 60, "classify gallery.npz -o out.csv")
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)  # two signals at once may be taken for one
     process.send_signal(signal.SIGINT)

@@ -195,11 +195,6 @@ def test_test_keys_are_its_own(crnr: Runner, tmp_path, data):
     assert (same["n_tested"], same["methods"][0]["accuracy"]) == (sum(SIZES), 1.0)
 
 
-@pytest.fixture
-def no_scikit_learn(monkeypatch):
-    monkeypatch.setattr("crnr_cli.methods.trained.find_spec", lambda name: None)
-
-
 @pytest.mark.usefixtures("no_scikit_learn")
 def test_without_scikit_learn_its_methods_are_left_out(crnr: Runner, data):
     result = crnr("compare", data[0], "--draws", 1, "--json")

@@ -12,7 +12,7 @@ from PIL import Image
 from crnr_cli.cli.explain import BAR
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import make_method
-from crnr_cli.system import optional as extras
+from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Runner, rows
 
@@ -148,7 +148,7 @@ def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery):
 
 
 def test_without_the_extra_one_line_says_how_to_get_it(crnr: Runner, gallery, monkeypatch):
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    remove_extras(monkeypatch.setattr)
     result = crnr("explain", QUERY, "-g", gallery, "-o", "why.png")
     assert (result.exit, result.out) == (1, "")
     assert result.err == "error: --output needs matplotlib and jinja2: pip install 'crnr-cli[report]'\n"

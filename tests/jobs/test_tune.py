@@ -14,8 +14,7 @@ from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import Setting, Trial, choose
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.system import memory
-from crnr_cli.system import optional as extras
+from helpers.patches import remove_extras, set_free_bytes
 from helpers.runner import Runner
 from helpers.samples import make_pictures
 
@@ -180,14 +179,14 @@ def test_options_that_say_nothing_are_refused(crnr: Runner, heavy_tails, option,
 
 
 def test_without_matplotlib_one_line_says_how_to_get_it(crnr: Runner, heavy_tails, monkeypatch):
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    remove_extras(monkeypatch.setattr)
     result = crnr("tune", heavy_tails, "--plot", "x.png")
     assert (result.exit, result.out) == (1, "")
     assert result.err == "error: --plot needs matplotlib: pip install 'crnr-cli[report]'\n"
 
 
 def test_what_does_not_fit_in_memory_is_refused(crnr: Runner, heavy_tails, monkeypatch):
-    monkeypatch.setattr(memory, "free_bytes", lambda: 10_000)  # enough to read them
+    set_free_bytes(10_000, monkeypatch.setattr)  # enough to read them
     result = crnr("tune", heavy_tails)
     assert (result.exit, result.out) == (1, "")
     needs = "tuning on 60 samples of 40 numbers needs 166.7 kB, 10.0 kB free"

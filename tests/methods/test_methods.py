@@ -204,11 +204,6 @@ def test_classify_needs_no_scikit_learn(name, monkeypatch):
     np.testing.assert_array_equal(method.residuals(samples, state, queries), expected)
 
 
-@pytest.fixture
-def no_scikit_learn(monkeypatch):
-    monkeypatch.setattr("crnr_cli.methods.trained.find_spec", lambda name: None)
-
-
 @pytest.mark.usefixtures("no_scikit_learn")
 @pytest.mark.parametrize("name", ["svm", "softmax"])
 def test_build_says_how_to_install_scikit_learn(crnr: Runner, name, tmp_path):

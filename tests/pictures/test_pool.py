@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.pictures import pool as decoding
+from crnr_cli.pictures import pool
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import Form, Pixels
 from crnr_cli.pictures.pool import decode
+from helpers.patches import use_decoder, watch_decoders
+from helpers.runner import helper_command
 from helpers.samples import noise, picture
 
 
@@ -23,7 +24,7 @@ def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:
         noise(i).save(tmp_path / f"{i}.png")
         paths.append(str(tmp_path / f"{i}.png"))
     expected = [read_pixels(path, Form(None)) for path in paths]
-    assert list(decoding.decode(paths, Form(None), jobs=2)) == expected
+    assert list(decode(paths, Form(None), jobs=2)) == expected
 
 
 def test_a_decoder_that_is_killed_as_it_starts_is_started_again(
@@ -31,28 +32,20 @@ def test_a_decoder_that_is_killed_as_it_starts_is_started_again(
 ) -> None:
     noise(0).save(tmp_path / "0.png")
     path = str(tmp_path / "0.png")
-    start, started = decoding._start, []
-
-    def start_and_kill() -> subprocess.Popen[bytes]:
-        started.append(start())
-        if len(started) < decoding.ATTEMPTS:
-            started[-1].kill()
-        return started[-1]
-
-    monkeypatch.setattr(decoding, "_start", start_and_kill)
-    assert list(decoding.decode([path], Form(None), jobs=1)) == [read_pixels(path, Form(None))]
-    assert len(started) == decoding.ATTEMPTS
+    started = watch_decoders(monkeypatch.setattr, kill_first=pool.ATTEMPTS - 1)
+    assert list(decode([path], Form(None), jobs=1)) == [read_pixels(path, Form(None))]
+    assert len(started) == pool.ATTEMPTS
 
 
 def test_pixels_without_limit(tmp_path: Path) -> None:
     noise(0).save(tmp_path / "0.png")
-    (answer,) = decoding.decode([str(tmp_path / "0.png")], Form(None, max_pixels=10**18), jobs=1)
+    (answer,) = decode([str(tmp_path / "0.png")], Form(None, max_pixels=10**18), jobs=1)
     assert isinstance(answer, Pixels)
 
 
 def test_a_reader_that_stops_early_leaves_no_process_behind(tmp_path: Path) -> None:
     noise(0).save(tmp_path / "0.png")
-    stream = decoding.decode([str(tmp_path / "0.png")] * 2000, Form(None), jobs=2)
+    stream = decode([str(tmp_path / "0.png")] * 2000, Form(None), jobs=2)
     next(stream)
     stream.close()
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -65,9 +58,8 @@ def test_a_reader_that_stops_early_starts_no_more_decoders(
 ) -> None:
     """Those at work are ended, which is no reason to look for the picture that did it."""
     noise(0).save(tmp_path / "0.png")
-    started, start = [], decoding._start
-    monkeypatch.setattr(decoding, "_start", lambda: started.append(1) or start())
-    stream = decoding.decode([str(tmp_path / "0.png")] * 5000, Form(None), jobs=2)
+    started = watch_decoders(monkeypatch.setattr)
+    stream = decode([str(tmp_path / "0.png")] * 5000, Form(None), jobs=2)
     for _ in range(200):  # by now both are in the middle of their next request
         next(stream)
     stream.close()
@@ -79,32 +71,17 @@ def test_answers_may_come_some_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     """However many answers one reply holds, a request has all of its own, and no decoder is started twice."""
-    code = f"import crnr_cli.pictures.decoder_process as d; d.SECONDS_HELD_BACK = {seconds}; d.main()"
-    monkeypatch.setattr(decoding, "COMMAND", [sys.executable, "-c", code])
-    started, start = [], decoding._start
-    monkeypatch.setattr(decoding, "_start", lambda: started.append(1) or start())
+    use_decoder((*helper_command("helpers.bad_decoder"), str(seconds)), monkeypatch.setattr)
+    started = watch_decoders(monkeypatch.setattr)
     paths = [str(tmp_path / f"{i}.png") for i in range(20)]
     for i, path in enumerate(paths):
         if i % 3:
             noise(i).save(path)
-    answers = list(decoding.decode(paths, Form(None), jobs=1))
+    answers = list(decode(paths, Form(None), jobs=1))
     there = [read_pixels(path, Form(None)) for path in paths if Path(path).exists()]
     assert [answer for answer in answers if isinstance(answer, Pixels)] == there
     assert [isinstance(answer, SampleError) for answer in answers] == [i % 3 == 0 for i in range(20)]
     assert len(started) == 1
-
-
-DEADLY = """
-import os, signal, sys, time
-import crnr_cli.pictures.decoder_process as process
-real = process.answer
-def answer(path, form):
-    if path.endswith("crash.png"): os.kill(os.getpid(), signal.SIGSEGV)
-    if path.endswith("hang.png"): time.sleep(3600)
-    return real(path, form)
-process.answer = answer
-process.main()
-"""
 
 
 @pytest.mark.parametrize(
@@ -113,14 +90,12 @@ process.main()
 def test_a_picture_that_ends_its_decoder_costs_one_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
 ) -> None:
-    (tmp_path / "deadly.py").write_text(DEADLY)
-    monkeypatch.setattr(decoding, "SECONDS_A_PICTURE", 1.0)
-    monkeypatch.setattr(decoding, "COMMAND", [sys.executable, str(tmp_path / "deadly.py")])
+    use_decoder(helper_command("helpers.bad_decoder"), monkeypatch.setattr, seconds=1.0)
     paths = []
     for each in ("a.png", name, "b.png", name, "c.png"):
         noise(0).save(tmp_path / each)
         paths.append(str(tmp_path / each))
-    answers = list(decoding.decode(paths, Form(None), jobs=1))
+    answers = list(decode(paths, Form(None), jobs=1))
     assert [isinstance(answer, Pixels) for answer in answers] == [True, False, True, False, True]
     assert isinstance(answers[1], SampleError)
     assert (answers[1].status, words in answers[1].detail) == ("decode_error", True)
@@ -129,21 +104,14 @@ def test_a_picture_that_ends_its_decoder_costs_one_row(
 def test_many_pictures_come_in_order(tmp_path: Path) -> None:
     """More than are decoded ahead, so that the first are taken while the last still wait."""
     picture(0, 1).save(tmp_path / "x.png")
-    n = decoding.MOST_A_CHUNK * (decoding.CHUNKS_AHEAD + 2)
+    n = pool.MOST_A_CHUNK * (pool.CHUNKS_AHEAD + 2)
     paths = [str(tmp_path / ("x.png" if i % 7 else f"gone{i}")) for i in range(n)]
     answers = list(decode(paths, Form(None), jobs=2))
     assert [isinstance(answer, Pixels) for answer in answers] == [bool(i % 7) for i in range(n)]
 
 
-def test_a_reader_that_stops_early_leaves_no_process(tmp_path: Path) -> None:
-    picture(0, 1).save(tmp_path / "x.png")
-    answers = decode([str(tmp_path / "x.png")] * 1000, Form(None), jobs=1)
-    next(answers)
-    answers.close()
-
-
 def test_a_decoder_that_never_starts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", "pass"))
+    use_decoder((sys.executable, "-c", "pass"), monkeypatch.setattr)
     with pytest.raises(DataError, match="the decoder process does not start"):
         list(decode(["x.png"], Form(None), jobs=1))
 
@@ -157,7 +125,7 @@ def test_a_decoder_that_dies_inside_an_answer_loses_only_that_picture(
         "print('[[9, 9, 1, false, \"\", 81]]')\n"
         "print('short', end='')"
     )
-    monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", code))
+    use_decoder((sys.executable, "-c", code), monkeypatch.setattr)
     (answer,) = decode(["x.png"], Form(None), jobs=1)
     assert isinstance(answer, SampleError)
     assert (answer.status, answer.detail) == ("decode_error", "the decoder ended (exit 0)")

@@ -37,7 +37,7 @@ class Ended:
 class Server:
     def __init__(self, shim: Path) -> None:
         # One thread: a fork has no others. All runs here are alike, so that their bytes are.
-        env = os.environ | {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
+        env = os.environ | {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "server.py")],
             env=env,

@@ -20,7 +20,7 @@ from scipy.io import savemat
 
 from helpers.mutations import mutated
 from helpers.paths import TESTS
-from helpers.runner import Runner, read_rows
+from helpers.runner import Runner, helper_command, read_rows
 from helpers.samples import make_features, make_pictures, picture
 
 FORMATS = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
@@ -87,8 +87,8 @@ def test_a_damaged_file_is_refused_or_is_what_it_was(
     count = math.ceil(request.config.getoption("--mutations") * WEIGHTS[name] / sum(WEIGHTS.values()))
     kind, make = MAKERS[name]
     make(tmp_path / name)
-    command = [sys.executable, "-m", "helpers.mutations", kind, str(tmp_path / name), "0", str(count)]
-    done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True)
+    command = [*helper_command("helpers.mutations"), kind, str(tmp_path / name), "0", str(count)]
+    done = subprocess.run(command, capture_output=True, text=True)
     *seeds, last = done.stdout.splitlines()
     assert done.returncode == 0, f"seed {last}, exit {done.returncode}: {done.stderr[-2000:]}"
     assert len(seeds) == count

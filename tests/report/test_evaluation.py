@@ -19,8 +19,8 @@ from crnr_cli.report.evaluation import PICTURES, histogram, matrix_cells, pictur
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import macro_intervals, score
-from crnr_cli.system import optional as extras
 from helpers.browser import chromium, set_width
+from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Runner
 
@@ -123,7 +123,7 @@ def test_every_name_and_path_is_escaped(crnr: Runner, tmp_path):
 
 
 def test_a_report_without_jinja_says_how_to_get_it(crnr: Runner, tmp_path, monkeypatch):
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    remove_extras(monkeypatch.setattr)
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
     result = crnr("evaluate", path, "--html", tmp_path / "r.html")
     assert (result.exit, result.out) == (1, "")

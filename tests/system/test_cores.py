@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crnr_cli.jobs import classify as job
 from crnr_cli.system import cores
+from helpers.patches import count_batches_at_once, set_free_bytes_of_batches
 from helpers.runner import Runner
 
 
@@ -85,10 +85,7 @@ def test_the_answers_are_the_same_bytes_on_any_number_of_cores(
     np.savez("gallery.npz", features=rng.standard_normal((300, 40)) + labels[:, None], labels=labels)
     np.savez("queries.npz", features=rng.standard_normal((700, 40)))
     assert crnr("build", "gallery.npz", "-q").exit == 0
-    used = []
-    monkeypatch.setattr(
-        job, "side_by_side", lambda *work: used.append(work[2]) or cores.side_by_side(*work), raising=True
-    )
+    used = count_batches_at_once(monkeypatch.setattr)
     written = set()
     for jobs in (1, 2, 5):
         assert crnr("classify", "queries.npz", "-o", "out.csv", "-q", "--jobs", jobs).exit == 0
@@ -101,12 +98,9 @@ def test_fewer_batches_at_once_where_memory_is_short(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, pictures: Path
 ) -> None:
     assert crnr("build", "gallery", "-q").exit == 0
-    used = []
-    monkeypatch.setattr(
-        job, "side_by_side", lambda *work: used.append(work[2]) or cores.side_by_side(*work), raising=True
-    )
+    used = count_batches_at_once(monkeypatch.setattr)
     a_batch = 5 * 256 * 9 * 4  # arrays of 256 queries and 9 samples in float32
     for free, expected in ((None, 5), (100 * a_batch, 5), (5 * a_batch, 2), (0, 1)):
-        monkeypatch.setattr(job, "free_bytes", lambda free=free: free)
+        set_free_bytes_of_batches(free, monkeypatch.setattr)
         assert crnr("classify", "queries", "-o", "out.csv", "-q", "--jobs", 5).exit == 0
         assert used.pop() == expected

@@ -1,6 +1,6 @@
 """Runs crnr again and again, each time in a fork that fails at another call. See ../test_failing_io.py.
 
-A line of JSON on stdin asks for one run; a line of JSON on stdout tells how it ended. To fork saves the
+A line of JSON on stdin asks for one run; a line of JSON on stdout reports how it ended. Forking saves the
 second that Python and NumPy take to start.
 """
 
@@ -13,14 +13,14 @@ import json
 import os
 import sys
 import tempfile
-
-from typer.testing import CliRunner
+from pathlib import Path
 
 import crnr_cli.cli
 import crnr_cli.jobs.build
 import crnr_cli.jobs.evaluate
 import crnr_cli.jobs.update
-from crnr_cli.jobs import classify
+from helpers.patches import set_batch_size
+from helpers.runner import Runner
 
 shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 shim.failing_io_calls.restype = ctypes.c_long
@@ -32,7 +32,7 @@ def run(folder: str, args: list[str], fail_at: int, fail_with: int, errors: int)
     os.dup2(errors, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.argv = ["crnr", *args]
-    classify.batch_size = lambda n_samples: 2  # type: ignore[assignment]
+    set_batch_size(2, setattr)
     shim.failing_io_arm(os.fsencode(folder), fail_at, fail_with)
     code = 70
     try:
@@ -50,7 +50,7 @@ def run(folder: str, args: list[str], fail_at: int, fail_with: int, errors: int)
 def main() -> None:
     shim.failing_io_share()
     # What is imported late is imported now.
-    CliRunner().invoke(crnr_cli.cli.application(), ["info", "nowhere"])
+    Runner(Path.cwd())("info", "nowhere")
     gc.freeze()
     for line in sys.stdin:
         with tempfile.TemporaryFile() as errors:
