@@ -7,25 +7,19 @@ import signal
 
 # Small problems on many test processes: threads of BLAS would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.pop("CRNR_GALLERY", None)  # the user's own
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import settings
-from PIL import Image
-from shell import Shell, app
-from typer.testing import CliRunner, Result
 
-ROOT = Path(__file__).parent.parent
-# For tests with the fixture `address`: Dask's own threads and sockets may outlive a test by a moment.
-CLUSTER = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-SAMPLE_DATA = ROOT / "sample_data"
+pytest.register_assert_rewrite("helpers")
+
+from helpers.patches import remove_scikit_learn
+from helpers.runner import Runner
+from helpers.samples import noise
 
 # A shell that runs us in the background has SIGINT ignored, in us and in all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,29 +28,11 @@ settings.register_profile("crnr", deadline=None)
 settings.load_profile("crnr")
 
 
-class Crnr:
-    """Runs commands in-process: `crnr("build", folder)` gives exit code, stdout and stderr."""
-
-    def __call__(self, *arguments: object, stdin: bytes | str | None = None) -> Result:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception  # a bug, with its traceback
-        return result
-
-
 @pytest.fixture
-def crnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crnr:
-    """Commands run in an empty folder of the test's own, on a wide screen."""
+def crnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """crnr in an empty folder, which is also the current one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("CRNR_GALLERY", raising=False)
-    return Crnr()
-
-
-def picture(seed: int, size: tuple[int, int] = (8, 8)) -> Image.Image:
-    """A grey picture of noise, the same for the same seed."""
-    values = np.random.default_rng(seed).integers(1, 256, (size[1], size[0]), dtype=np.uint8)
-    return Image.fromarray(values)
+    return Runner(tmp_path)
 
 
 @pytest.fixture
@@ -66,10 +42,16 @@ def pictures(tmp_path: Path) -> Path:
         for part in ("gallery", "queries"):
             (tmp_path / part / name).mkdir(parents=True)
         for k in range(3):
-            image = picture(10 * i + k)
+            image = noise(10 * i + k)
             image.save(tmp_path / "gallery" / name / f"{k}.png")
             image.point(lambda value: min(value + 9, 255)).save(tmp_path / "queries" / name / f"{k}.png")
     return tmp_path
+
+
+@pytest.fixture
+def no_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if scikit-learn were not installed."""
+    remove_scikit_learn(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="module")
@@ -88,18 +70,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mutations", type=int, default=2400, metavar="N", help="How many damaged files to open, in all."
     )
     parser.addoption(
-        "--update-docs", action="store_true", help="Write docs/faults.md anew from what the tests see."
+        "--update-docs", action="store_true", help="Write docs/faults.md again from what the tests see."
     )
 
 
 @pytest.fixture
 def full(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--full"))
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """crnr in an empty folder, which is also the current one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CRNR_GALLERY", raising=False)
-    return Shell(tmp_path)

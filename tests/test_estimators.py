@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import pickle
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Crnr
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
@@ -25,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import crnr_cli
 from crnr_cli.estimators import GalleryClassifier
 from crnr_cli.methods import METHODS, Samples
+from helpers.runner import Runner, rows
 
 ESTIMATORS: list[type[GalleryClassifier]] = [
     getattr(crnr_cli, name) for name in crnr_cli.__all__ if name.endswith("Classifier")
@@ -122,17 +120,17 @@ def test_probabilities_only_by_calibration(digits: Any) -> None:
 
 @each
 def test_a_notebook_and_the_command_line_share_a_gallery(
-    estimator: type[GalleryClassifier], digits: Any, crnr: Crnr, tmp_path: Path
+    estimator: type[GalleryClassifier], digits: Any, crnr: Runner, tmp_path: Path
 ) -> None:
     X, y, queries, truths = digits
     fitted = estimator().fit(X, y)
     fitted.save("g.h5")
     np.savez(tmp_path / "q.npz", features=queries, labels=truths)
     answered = crnr("classify", "q.npz", "-g", "g.h5")
-    assert answered.exit_code == 0, answered.stderr
-    rows = list(csv.DictReader(StringIO(answered.stdout)))
-    assert [int(row["label"]) for row in rows] == fitted.predict(queries).tolist()
-    residuals = [[float(row[f"residual:{name}"]) for name in range(10)] for row in rows]
+    assert answered.exit == 0, answered.err
+    found = rows(answered.out)
+    assert [int(row["label"]) for row in found] == fitted.predict(queries).tolist()
+    residuals = [[float(row[f"residual:{name}"]) for name in range(10)] for row in found]
     np.testing.assert_allclose(residuals, fitted.residuals(queries), atol=1e-12)
     opened = estimator.from_gallery("g.h5")
     assert opened.get_params() == fitted.get_params()
@@ -140,11 +138,11 @@ def test_a_notebook_and_the_command_line_share_a_gallery(
     np.testing.assert_array_equal(opened.predict(queries), fitted.predict(queries).astype(str))
 
 
-def test_opens_a_gallery_that_build_made(digits: Any, crnr: Crnr, tmp_path: Path) -> None:
+def test_opens_a_gallery_that_build_made(digits: Any, crnr: Runner, tmp_path: Path) -> None:
     X, y, queries, truths = digits
     np.savez(tmp_path / "g.npz", features=X, labels=y)
     built = crnr("build", "g.npz", "-o", "g.h5", "--lam", "0.1", "--pca", "40", "--dtype", "float64")
-    assert built.exit_code == 0, built.stderr
+    assert built.exit == 0, built.err
     opened = crnr_cli.CRNRClassifier.from_gallery("g.h5")
     assert opened.lam == 0.1
     assert opened.n_features_in_ == 64
@@ -183,12 +181,12 @@ def test_a_missing_scikit_learn_is_named() -> None:
     )
 
 
-def test_numbers_are_the_labels_that_the_command_line_takes_them_for(crnr: Crnr) -> None:
+def test_numbers_are_the_labels_that_the_command_line_takes_them_for(crnr: Runner) -> None:
     y = np.repeat([1.0, 2.0, 3.0], 10)
     X = np.random.default_rng(0).random((30, 5)) + np.eye(5)[y.astype(int)]
     crnr_cli.CRNRClassifier().fit(X, y).save("gallery.h5")
     np.savez("queries.npz", features=X[20:], labels=y[20:])
-    record = json.loads(crnr("evaluate", "queries.npz", "--json").stdout)
+    record = json.loads(crnr("evaluate", "queries.npz", "--json").out)
     assert record["accuracy"] > 0.5
     assert {entry["name"] for entry in record["classes"]} <= {"1", "2", "3"}
 

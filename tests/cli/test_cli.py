@@ -1,0 +1,616 @@
+"""The commands as a user runs them: exit code, stdout and stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from crnr_cli import __version__
+from crnr_cli.cli import COMMANDS
+from helpers.paths import SAMPLE_DATA
+from helpers.runner import Runner, rows
+from helpers.samples import noise
+
+
+@pytest.fixture
+def built(crnr: Runner, pictures: Path) -> Path:
+    """The folder of `pictures`, with gallery.h5 in it, as the current folder."""
+    assert crnr("build", "gallery").exit == 0
+    return pictures
+
+
+def test_version(crnr: Runner) -> None:
+    result = crnr("--version")
+    assert (result.exit, result.out, result.err) == (0, f"crnr {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", ["build", "classify", "evaluate", "info"])
+def test_help_ends_in_an_example(crnr: Runner, command: str) -> None:
+    result = crnr(command, "--help")
+    assert result.exit == 0
+    assert f"Example: {'find' if command == 'classify' else f'crnr {command}'}" in result.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_stands_by_itself_in_its_process(command: str) -> None:
+    """What other commands need is not loaded, but where words are shared: add and remove report as build."""
+    code = (
+        "import sys; from crnr_cli.cli import COMMANDS, main\n"
+        "try: main()\n"
+        "finally: print([name for name in COMMANDS if f'crnr_cli.cli.{name}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, command, "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Usage: -c {command}" in done.stdout
+    loaded = {command, "build"} if command in ("add", "remove") else {command}
+    assert done.stdout.endswith(f"{[name for name in COMMANDS if name in loaded]}\n")
+
+
+def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Runner, built: Path) -> None:
+    before = (built / "gallery.h5").read_bytes()
+    result = crnr("build", "gallery", "--mu", "1e-300", "--factor", "low-rank", "-q")
+    assert (result.exit, result.out) == (2, "")
+    assert result.err.startswith("error: crnr gives no finite answer in float32 with mu 1e-300, ")
+    assert (built / "gallery.h5").read_bytes() == before
+
+
+def test_build_says_what_it_made(crnr: Runner, pictures: Path) -> None:
+    result = crnr("build", "gallery")
+    assert (result.exit, result.out) == (0, "")
+    assert result.err.startswith("gallery.h5: 3 classes, 9 samples, dimension 64, crnr, dense; ")
+    assert sorted(path.name for path in pictures.iterdir()) == ["gallery", "gallery.h5", "queries"]
+
+
+def test_classify_writes_every_query_once_with_its_truth(crnr: Runner, built: Path) -> None:
+    result = crnr("classify", "queries", "-o", "out.csv")
+    assert (result.exit, result.out) == (0, "")
+    assert result.err == "9 of 9 inputs labelled: out.csv\n"
+    found = rows((built / "out.csv").read_text())
+    expected = [(f"queries/{name}/{k}.png", name) for name in ("cat", "dog", "owl") for k in range(3)]
+    assert [(row["path"], row["truth"]) for row in found] == expected
+    assert all(row["label"] == row["truth"] and row["status"] == "ok" for row in found)
+
+
+def test_stdout_holds_the_same_csv_as_a_file(crnr: Runner, built: Path) -> None:
+    crnr("classify", "queries", "-o", "out.csv")
+    result = crnr("classify", "queries")
+    assert result.out == (built / "out.csv").read_text()
+    assert result.err == "9 of 9 inputs labelled\n"
+
+
+def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Path) -> None:
+    crnr("classify", "queries", "-o", "out.csv")
+    from_csv = json.loads(crnr("evaluate", "out.csv", "--json").out)
+    from_queries = json.loads(crnr("evaluate", "queries", "--json").out)
+    from_stdin = json.loads(crnr("evaluate", "-", "--json", stdin=(built / "out.csv").read_bytes()).out)
+    assert from_csv == from_queries == from_stdin
+    assert (from_csv["n"], from_csv["accuracy"]) == (9, 1.0)
+
+
+def test_evaluate_shows_scores_and_says_what_rows_are(crnr: Runner, built: Path) -> None:
+    result = crnr("evaluate", "queries")
+    assert (result.exit, result.err) == (0, "")
+    assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 classified" in result.out
+    assert "confusion: rows are truth, columns are labels" in result.out
+
+
+def write_predictions(path: Path, lines: list[tuple[str, str, str, str]]) -> None:
+    text = "path,truth,label,residual,runner_up,margin,status\n"
+    for i, (truth, label, margin, status) in enumerate(lines):
+        text += f"{i}.png,{truth},{label},,,{margin},{status}\n"
+    path.write_text(text)
+
+
+MIXED = [
+    ("cat", "cat", "0.5", "ok"),
+    ("cat", "dog", "0.2", "ok"),
+    ("dog", "dog", "0.1", "ok"),
+    ("dog", "cat", "0.9", "ok"),
+    ("dog", "", "", "truncated"),
+    ("", "dog", "0.3", "ok"),
+]
+
+
+def test_failures_and_rows_without_truth_are_counted_apart(crnr: Runner, tmp_path: Path) -> None:
+    write_predictions(tmp_path / "out.csv", MIXED)
+    record = json.loads(crnr("evaluate", "out.csv", "--json").out)
+    assert (record["n"], record["accuracy"]) == (4, 0.5)
+    assert (record["n_with_failures"], record["accuracy_with_failures"]) == (5, 0.4)
+    assert (record["without_truth"], record["failed"]) == (1, {"truncated": 1})
+    shown = crnr("evaluate", "out.csv").out
+    assert "accuracy, failures counted as wrong  0.4000" in shown
+    assert "without an answer                    1                                1 truncated" in shown
+
+
+def test_mistakes_and_confusion_go_to_files(crnr: Runner, tmp_path: Path) -> None:
+    write_predictions(tmp_path / "out.csv", MIXED)
+    crnr("evaluate", "out.csv", "--errors", "wrong.csv", "--confusion", "matrix.csv")
+    assert (tmp_path / "wrong.csv").read_text() == (
+        "path,truth,label,margin\n3.png,dog,cat,0.9\n1.png,cat,dog,0.2\n"
+    )
+    assert (tmp_path / "matrix.csv").read_text() == "truth \\ label,cat,dog\ncat,1,1\ndog,1,1\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        pytest.param(["--min-accuracy", "0.4"], 0, "", id="met"),
+        pytest.param(
+            ["--min-accuracy", "0.41"],
+            4,
+            "accuracy, failures counted as wrong, 0.4000 is below 0.41\n",
+            id="accuracy",
+        ),
+        pytest.param(["--min-f1", "0.6"], 4, "macro F1 0.5000 is below 0.6\n", id="f1"),
+    ],
+)
+def test_a_missed_gate_is_exit_4(
+    crnr: Runner, tmp_path: Path, options: list[str], code: int, words: str
+) -> None:
+    write_predictions(tmp_path / "out.csv", MIXED)
+    result = crnr("evaluate", "out.csv", *options)
+    assert (result.exit, result.err) == (code, words)
+    assert "macro" in result.out
+
+
+def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
+    """With a byte order mark, as spreadsheets write it, or without paths: no row is passed over."""
+    text = "truth,label,status\na,a,ok\na,,not_image\na,,not_image\n"
+    marked = "\ufeffpath,truth,label,status\n1.png,a,a,ok\n2.png,a,,not_image\n3.png,a,,not_image\n"
+    for content in (text, "\ufeff" + text, marked):
+        (tmp_path / "out.csv").write_text(content, encoding="utf-8")
+        for result in (
+            crnr("evaluate", "out.csv", "--min-accuracy", "0.9"),
+            crnr("evaluate", "-", "--min-accuracy", "0.9", stdin=content.encode()),
+        ):
+            assert result.exit == 4
+            assert result.err == "accuracy, failures counted as wrong, 0.3333 is below 0.9\n"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--reject", "0.1"],
+        ["--extractor", "m.onnx"],
+        ["--features-key", "x"],
+        ["--labels-key", "y"],
+        ["--samples", "rows"],
+    ],
+    ids=lambda option: option[0],
+)
+def test_a_csv_has_its_answers(crnr: Runner, tmp_path: Path, option: list[str]) -> None:
+    write_predictions(tmp_path / "out.csv", MIXED)
+    result = crnr("evaluate", "out.csv", *option)
+    assert (result.exit, result.out) == (2, "")
+    assert result.err == (
+        f"error: {option[0]} is for queries that are classified now, and out.csv has its answers\n"
+    )
+
+
+def test_info_cuts_nothing(crnr: Runner, pictures: Path) -> None:
+    name = f"{'long' * 30}.h5"
+    crnr("build", "gallery", "-o", name)
+    assert name in "".join(crnr("info", name, columns=60).out.split())
+
+
+def test_margins_of_another_program(crnr: Runner, tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    for margins in (("-1", "-2"), ("nan", "0.5"), ("inf", "nan")):
+        lines = [f"{i}.png,a,{'ab'[i]},{margin}" for i, margin in enumerate(margins)]
+        (tmp_path / "out.csv").write_text("\n".join(["path,truth,label,margin", *lines]))
+        assert crnr("evaluate", "out.csv", "--html", "page.html").exit == 0
+        page = (tmp_path / "page.html").read_text()
+        assert "NaN" not in page
+        assert "Infinity" not in page
+
+
+def test_more_names_than_a_matrix_can_hold(crnr: Runner, tmp_path: Path) -> None:
+    lines = "".join(f"t{i},l{i}\n" for i in range(500_000))
+    (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
+    result = crnr("evaluate", "out.csv")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: out.csv: the confusion of 1000000 classes needs 24000.0 GB, ")
+
+
+@pytest.mark.parametrize("iterations", ["0", "99999999999999999999"])
+def test_iterations_that_nobody_waits_for(crnr: Runner, pictures: Path, iterations: str) -> None:
+    result = crnr("build", "gallery", "--iterations", iterations)
+    assert (result.exit, result.out) == (2, "")
+    assert result.err == (
+        f"error: crnr: iterations must be a whole number from 1 to 1000000000, not {iterations}\n"
+    )
+
+
+def test_undefined_is_shown_as_such(crnr: Runner, tmp_path: Path) -> None:
+    write_predictions(tmp_path / "out.csv", [("cat", "dog", "0.1", "ok")])
+    assert "n/a" in crnr("evaluate", "out.csv").out
+
+
+def test_a_matrix_wider_than_the_screen_gives_way_to_the_most_confused(crnr: Runner, tmp_path: Path) -> None:
+    names = [f"class {i:02}" for i in range(30)]
+    write_predictions(
+        tmp_path / "out.csv", [(name, names[i // 2], "0.1", "ok") for i, name in enumerate(names)]
+    )
+    shown = crnr("evaluate", "out.csv", columns=80).out
+    assert "--confusion FILE" in shown
+    assert "taken for" in shown
+    assert "rows are truth" not in shown
+
+
+def test_evaluate_without_any_truth_says_what_to_do(crnr: Runner, tmp_path: Path) -> None:
+    write_predictions(tmp_path / "out.csv", [("", "dog", "0.1", "ok")])
+    result = crnr("evaluate", "out.csv")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: out.csv: no row has a true class to compare with; put the queries")
+
+
+def test_info_describes_the_gallery(crnr: Runner, built: Path) -> None:
+    record = json.loads(crnr("info", "--json").out)
+    assert record["classes"] == {"cat": 3, "dog": 3, "owl": 3}
+    assert (record["method"], record["size"], record["dimension"]) == ("crnr", [8, 8], 64)
+    assert record["parameters"]["lam"] == 0.01
+    shown = crnr("info").out
+    assert "8x8" in shown
+    assert "owl" in shown
+
+
+def test_large_pictures_are_brought_to_32x32_and_this_is_said(crnr: Runner, tmp_path: Path) -> None:
+    for i, name in enumerate(("a", "b")):
+        (tmp_path / "g" / name).mkdir(parents=True)
+        noise(i, (70, 50)).save(tmp_path / "g" / name / "x.png")
+    result = crnr("build", "g")
+    assert result.exit == 0
+    assert "note: pictures are larger than 64x64: all brought to 32x32; --size" in result.err
+    assert json.loads(crnr("build", "g", "--size", "10x5", "--color", "--json").out)["dimension"] == 150
+
+
+def test_features_with_pca_through_the_command_line(crnr: Runner, tmp_path: Path) -> None:
+    features = SAMPLE_DATA / "features.h5"
+    keys = ("--features-key", "gallery/features", "--labels-key", "gallery/labels")
+    options = ("--pca", "30", "--lam", "1e-3", "--dtype", "float64", "--factor", "low-rank")
+    build = crnr("build", features, *keys, *options)
+    assert (build.exit, build.out) == (0, "")
+    assert "dimension 30, crnr, low-rank" in build.err
+    query = ("--features-key", "queries/features", "--labels-key", "queries/labels")
+    result = crnr("classify", features, *query, "-o", "out.csv")
+    assert result.exit == 0
+    found = rows((tmp_path / "out.csv").read_text())
+    assert len(found) == 100
+    assert found[0]["path"] == f"{features}#0"
+    assert json.loads(crnr("evaluate", "out.csv", "--json").out)["n"] == 100
+
+
+def test_pictures_and_their_features_give_the_same_answers(crnr: Runner, tmp_path: Path) -> None:
+    crnr("build", SAMPLE_DATA / "gallery", "-o", "p.h5")
+    features = SAMPLE_DATA / "features.h5"
+    keys = ("--features-key", "gallery/features", "--labels-key", "gallery/labels")
+    crnr("build", features, "-o", "f.h5", *keys)
+    by_pictures = rows(crnr("classify", SAMPLE_DATA / "queries", "-g", "p.h5").out)
+    by_features = rows(crnr("classify", features, "-g", "f.h5", "--features-key", "queries/features").out)
+    assert [row["label"] for row in by_pictures] == [row["label"] for row in by_features]
+    assert [row["residual"] for row in by_pictures] == [row["residual"] for row in by_features]
+
+
+def test_a_list_on_stdin_is_classified_in_its_order(crnr: Runner, built: Path) -> None:
+    result = crnr("classify", "-", stdin="queries/owl/1.png\nqueries/cat/0.png\nnowhere.png\n")
+    assert result.exit == 3
+    assert [(row["path"], row["truth"], row["status"]) for row in rows(result.out)] == [
+        ("queries/owl/1.png", "owl", "ok"),
+        ("queries/cat/0.png", "cat", "ok"),
+        ("nowhere.png", "", "vanished"),
+    ]
+    assert result.err == (
+        "2 of 3 inputs labelled\nno answer: nowhere.png: vanished, no such file\n"
+        "without an answer: 1 vanished (see the column status)\n"
+    )
+
+
+def test_names_with_newlines_go_by_nul(crnr: Runner, built: Path) -> None:
+    odd = "queries/cat/new\nline.png"
+    Path(odd).write_bytes(Path("queries/cat/0.png").read_bytes())
+    result = crnr("classify", "-", "-0", stdin=f"{odd}\0queries/dog/0.png\0")
+    assert result.exit == 0
+    assert [row["path"] for row in rows(result.out)] == [odd, "queries/dog/0.png"]
+
+
+def test_a_bad_query_costs_its_row_and_exit_3(crnr: Runner, built: Path) -> None:
+    Image.new("L", (8, 8)).save("queries/cat/black.png")
+    Path("queries/cat/cut.png").write_bytes(Path("queries/cat/0.png").read_bytes()[:60])
+    Path("queries/README.txt").write_text("about these pictures")
+    result = crnr("classify", "queries", "-o", "out.csv")
+    assert (result.exit, result.out) == (3, "")
+    found = {row["path"]: row for row in rows((built / "out.csv").read_text())}
+    assert len(found) == 12
+    assert found["queries/cat/black.png"]["status"] == "zero_norm"
+    assert found["queries/cat/cut.png"]["status"] == "truncated"
+    assert found["queries/README.txt"]["status"] == "not_image"
+    assert found["queries/cat/black.png"]["label"] == ""
+    assert crnr("classify", "queries", "--allow-skipped").exit == 0
+
+
+def test_a_readme_among_the_pictures_alone_is_exit_0(crnr: Runner, built: Path) -> None:
+    Path("queries/README.txt").write_text("about these pictures")
+    Path("gallery/cat/README.txt").write_text("about these pictures")
+    assert crnr("classify", "queries").exit == 0
+    result = crnr("build", "gallery")
+    assert result.exit == 0
+    assert "left out: gallery/cat/README.txt: not a picture of a known format" in result.err
+
+
+def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pictures: Path) -> None:
+    Image.new("L", (8, 8)).save("gallery/cat/black.png")
+    result = crnr("build", "gallery")
+    assert result.exit == 3
+    assert "left out: gallery/cat/black.png: nothing to compare: all values are zero" in result.err
+    assert "9 samples" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param(
+            ["classify", "queries"], 1, "gallery.h5: no such gallery; make it with", id="no gallery"
+        ),
+        pytest.param(
+            ["classify", "queries", "-g", "foreign.h5"], 1, "foreign.h5: not a crnr gallery", id="foreign"
+        ),
+        pytest.param(["build", "empty"], 1, "nothing to do in empty", id="empty folder"),
+        pytest.param(["build", "none"], 1, "none: no such file or folder", id="missing folder"),
+        pytest.param(
+            ["build", "nan.npz"], 1, "1 rows hold NaN or infinity: nan.npz#1;", id="NaN in the gallery"
+        ),
+        pytest.param(
+            ["build", "gallery", "--method", "nope"], 2, "no method is called nope; there are", id="method"
+        ),
+        pytest.param(
+            ["build", "gallery", "--method", "nrc", "--lam", "1"], 2, "nrc has no parameter lam", id="lam"
+        ),
+        pytest.param(["build", "gallery", "--mu", "0"], 2, "crnr: mu must be above 0, not 0", id="mu"),
+        pytest.param(
+            ["evaluate", "out.csv", "queries"],
+            2,
+            "give predictions CSVs or labelled queries, not both at once",
+            id="CSV and queries",
+        ),
+        pytest.param(["build", "gallery", "-o", "empty"], 1, "empty: is a directory", id="output a folder"),
+        pytest.param(["build", "gallery", "-o", "x/y.h5"], 1, "there is no directory x", id="output nowhere"),
+    ],
+)
+def test_an_error_is_one_line_and_leaves_nothing(
+    crnr: Runner, pictures: Path, arguments: list[str], code: int, message: str
+) -> None:
+    h5py.File("foreign.h5", "w").close()
+    Path("empty").mkdir()
+    np.savez("nan.npz", features=[[1.0, 2.0], [np.nan, 1.0], [3.0, 1.0]], labels=["a", "a", "b"])
+    before = sorted(pictures.rglob("*"))
+    result = crnr(*arguments)
+    assert (result.exit, result.out) == (code, "")
+    assert message in result.err
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+    assert sorted(pictures.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["build", "compare", "tune"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["g.npz", "--size", "8"], "--size is for pictures, and these are features already"),
+        (["g.npz", "--color"], "--color is for pictures, and these are features already"),
+        *(
+            (
+                ["gallery", option, "rows"],
+                "--features-key, --labels-key and --samples are for feature files, and these are pictures",
+            )
+            for option in ("--features-key", "--labels-key", "--samples")
+        ),
+    ],
+    ids=lambda value: value[1] if isinstance(value, list) else "",
+)
+def test_an_option_that_does_not_apply_is_refused(
+    crnr: Runner, pictures: Path, command: str, arguments: list[str], message: str
+) -> None:
+    np.savez("g.npz", features=np.eye(4), labels=["a", "a", "b", "b"])
+    before = sorted(pictures.rglob("*"))
+    result = crnr(command, *arguments)
+    assert (result.exit, result.out, result.err) == (2, "", f"error: {message}\n")
+    assert sorted(pictures.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["compare", "tune"])
+@pytest.mark.parametrize("names", ["", "nn,", " ,nn"])
+def test_names_of_methods_may_not_be_empty(crnr: Runner, pictures: Path, command: str, names: str) -> None:
+    result = crnr(command, "gallery", "--methods", names)
+    assert (result.exit, result.out) == (2, "")
+    assert f"--methods {names!r}: write names with commas between, such as crnr,nrc" in result.err
+
+
+@pytest.mark.parametrize("size", ["0", "8x", "8x8x8", "-4", "big"])
+def test_a_size_that_is_none_is_refused(crnr: Runner, pictures: Path, size: str) -> None:
+    result = crnr("build", "gallery", f"--size={size}")
+    assert (result.exit, result.out) == (2, "")
+    assert f"{size!r} is not a size; write 32 or 32x24" in result.err
+    assert not Path("gallery.h5").exists()
+
+
+def test_keys_of_a_test_source_go_with_one(crnr: Runner, pictures: Path) -> None:
+    for option in ("--test-features-key", "--test-labels-key"):
+        result = crnr("compare", "gallery", option, "x")
+        assert (result.exit, result.out) == (2, "")
+        assert "--test-features-key and --test-labels-key go with --test" in result.err
+
+
+def test_queries_of_another_dimension_are_refused_with_both_numbers(crnr: Runner, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez("g.npz", features=rng.random((4, 5)), labels=["a", "a", "b", "b"])
+    np.savez("q.npz", features=rng.random((2, 6)))
+    assert crnr("build", "g.npz").exit == 0
+    result = crnr("classify", "q.npz", "-o", "out.csv")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == (
+        "error: q.npz: 6 features a sample, and the gallery was built from 5; "
+        "use the same features for both\n"
+    )
+    assert not Path("out.csv").exists()
+
+
+def test_a_query_with_nan_costs_its_row(crnr: Runner, tmp_path: Path) -> None:
+    np.savez("g.npz", features=np.random.default_rng(0).random((4, 5)), labels=["a", "a", "b", "b"])
+    np.savez("q.npz", features=[[1, 2, 3, 4, 5], [np.nan, 2, 3, 4, 5], [0, 0, 0, 0, 0]])
+    crnr("build", "g.npz")
+    result = crnr("classify", "q.npz")
+    assert result.exit == 3
+    assert [row["status"] for row in rows(result.out)] == ["ok", "non_finite", "zero_norm"]
+
+
+def test_names_that_rich_would_read_as_markup_are_shown_whole(crnr: Runner, tmp_path: Path) -> None:
+    result = crnr("build", "[ar]/[red]x")
+    assert result.err == "error: [ar]/[red]x: no such file or folder\n"
+
+
+def test_lookalike_classes_are_refused_by_both_names(crnr: Runner, pictures: Path) -> None:
+    Path("gallery/cat").rename("gallery/Owl")
+    result = crnr("build", "gallery")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == ("error: classes 'Owl' and 'owl' differ only in case or Unicode form; rename one\n")
+
+
+def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, pictures: Path) -> None:
+    result = crnr("build", "gallery/cat", "-o", "one.h5")
+    assert result.exit == 1  # no class folders below cat
+    Path("one").mkdir()
+    Path("gallery/cat").rename("one/cat")
+    result = crnr("build", "one", "-o", "one.h5")
+    assert result.exit == 0
+    assert "note: only one class, cat: classify will refuse this gallery" in result.err
+    result = crnr("classify", "queries", "-g", "one.h5")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: the gallery has one class, cat: every answer would be the same\n"
+
+
+def test_the_gallery_is_found_by_environment(
+    crnr: Runner, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRNR_GALLERY", "other.h5")
+    assert crnr("build", "gallery").exit == 0
+    assert Path("other.h5").exists()
+    assert crnr("classify", "queries").exit == 0
+
+
+def test_an_output_inside_the_queries_is_refused(crnr: Runner, built: Path) -> None:
+    result = crnr("classify", "queries", "-o", "queries/out.csv")
+    assert (result.exit, result.out) == (1, "")
+    assert "lies inside the queries" in result.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate out.csv --html out.csv",
+        "evaluate out.csv --errors out.csv",
+        "evaluate out.csv --confusion out.csv",
+        "evaluate out.csv --html gallery.h5",
+        "explain query.png -o query.png",
+        "compare features.npz --csv features.npz",
+        "tune features.npz -o features.npz",
+        "build features.npz -o features.npz",
+        "classify query.png -o gallery.h5",
+    ],
+)
+def test_no_output_is_written_over_an_input(crnr: Runner, built: Path, command: str) -> None:
+    crnr("classify", "queries", "-o", "out.csv")
+    noise(0).save("query.png")
+    np.savez("features.npz", features=np.random.default_rng(0).random((8, 4)), labels=list("aaaabbbb"))
+    before = {path: path.read_bytes() for path in built.glob("*.*")}
+    result = crnr(*command.split())
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.endswith("is an input of this run; write to another file\n")
+    assert {path: path.read_bytes() for path in built.glob("*.*")} == before
+
+
+def in_shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    script = command.replace("crnr ", f"{sys.executable} -m crnr_cli ")
+    env = {"PATH": os.environ["PATH"], "OPENBLAS_NUM_THREADS": "1", **environment}
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, check=False
+    )
+
+
+def test_a_pipe_whose_reader_leaves_is_quiet(built: Path) -> None:
+    done = in_shell("find queries -name '*.png' | crnr classify - --quiet | head -n 1", built)
+    assert done.returncode in (0, 141)
+    assert done.stdout.startswith(b"path,truth,label")
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["evaluate queries", "info", "explain queries/cat/0.png", "--help", "build --help", "--version"],
+)
+def test_tables_whose_reader_leaves_are_quiet_too(built: Path, command: str) -> None:
+    done = in_shell(f"crnr {command} | true", built)
+    assert done.returncode in (0, 141)
+    assert done.stderr == b""
+
+
+def test_a_narrow_screen_cuts_no_figure(crnr: Runner, built: Path) -> None:
+    assert "…" not in crnr("compare", "gallery", "--test", "queries", "--methods", "crnr,nn", columns=40).out
+    assert "(95 % 0.7009 to 1.0000)" in crnr("evaluate", "queries", columns=40).out
+
+
+def test_compare_with_a_test_of_other_classes_is_refused(crnr: Runner, built: Path) -> None:
+    Path("other/bee").mkdir(parents=True)
+    noise(1).save("other/bee/x.png")
+    result = crnr("compare", "gallery", "--test", "other", "--methods", "nn")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: other: none of its classes is one of the gallery's; put the")
+
+
+def test_a_full_disk_behind_stdout_is_said(built: Path) -> None:
+    done = in_shell("crnr classify queries --quiet > /dev/full", built)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"error: cannot write to stdout (No space left on device)\n"
+
+
+def test_cron_gives_the_same_bytes_as_a_terminal(crnr: Runner, built: Path) -> None:
+    crnr("classify", "queries", "-o", "terminal.csv")
+    done = in_shell("crnr classify queries -o cron.csv 2>log < /dev/null", built, LANG="C")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (built / "cron.csv").read_bytes() == (built / "terminal.csv").read_bytes()
+    assert (built / "log").read_text() == "9 of 9 inputs labelled: cron.csv\n"
+
+
+def test_names_cannot_command_a_terminal(crnr: Runner, tmp_path: Path) -> None:
+    """Not by escape sequences, not by faking a line of ours, and not by Rich's own markup."""
+    hostile = "\x1b]0;title\x07\nerror: none"
+    for i, name in enumerate((hostile, "[bold]b")):
+        (tmp_path / "g" / name).mkdir(parents=True)
+        for k in range(3):
+            noise(10 * i + k).save(tmp_path / "g" / name / f"{k}.png")
+    (tmp_path / "g" / hostile / "\x9b31m.png").write_text("no picture")
+    runs = [
+        crnr("build", "g", "--allow-skipped"),
+        crnr("classify", "g", "-o", "out.csv", "--allow-skipped"),
+        crnr("classify", f"g/{hostile}/gone.png"),
+        crnr("info", "gallery.h5"),
+        crnr("evaluate", "out.csv"),
+        crnr("explain", f"g/{hostile}/0.png"),
+    ]
+    assert [run.exit for run in runs] == [0, 0, 1, 0, 0, 0]
+    for run in runs:
+        said = run.out + run.err
+        assert r"\x1b]0;title\x07\nerror: none" in said
+        assert [character for character in said if character in "\x1b\x07\x9b"] == []
+        assert "\nerror: none" not in said
+    for run in runs[3:]:
+        assert "[bold]b" in run.out
+    written = rows((tmp_path / "out.csv").read_text())
+    assert {row["label"] for row in written if row["status"] == "ok"} == {hostile, "[bold]b"}

@@ -1,0 +1,99 @@
+"""Streams that are closed, in a process of its own, as cron and careless scripts leave them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from helpers.runner import Runner
+from helpers.samples import make_features
+
+
+@pytest.fixture
+def built(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    assert crnr("build", "gallery.npz", "-q").exit == 0
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(
+    ("command", "what"), [("classify", "list of files"), ("evaluate", "predictions CSV")]
+)
+def test_a_list_from_closed_stdin(crnr: Runner, command: str, what: str) -> None:
+    outcome = crnr.process(command, "-", preexec_fn=lambda: os.close(0))
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == f"error: -: stdin is closed; give it a {what}\n"
+
+
+@pytest.mark.usefixtures("built")
+def test_closed_stderr_changes_nothing(crnr: Runner) -> None:
+    outcome = crnr.process("classify", "gallery.npz", preexec_fn=lambda: os.close(2))
+    assert (outcome.exit, outcome.err) == (0, "")
+    assert outcome.out == crnr.process("classify", "gallery.npz").out
+
+
+@pytest.mark.usefixtures("built")
+def test_closed_stdout_does_not_matter_if_nothing_goes_there(crnr: Runner) -> None:
+    outcome = crnr.process("classify", "gallery.npz", "-o", "out.csv", preexec_fn=lambda: os.close(1))
+    assert (outcome.exit, outcome.err) == (0, "15 of 15 inputs labelled: out.csv\n")
+    assert (crnr.here / "out.csv").exists()
+
+
+@pytest.mark.usefixtures("built")
+def test_the_file_that_stdout_goes_to_is_not_replaced(crnr: Runner) -> None:
+    csv = crnr.process("classify", "gallery.npz").out
+    for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+        with (crnr.here / "all.txt").open("wb") as file:
+            file.write(b"first\n")
+            file.flush()
+            outcome = crnr.process("classify", "gallery.npz", "-q", "-o", name, stdout=file)
+            file.write(b"last\n")
+        assert (outcome.exit, outcome.err) == (0, "")
+        assert (crnr.here / "all.txt").read_text() == f"first\n{csv}last\n"
+
+
+@pytest.mark.usefixtures("built")
+def test_a_report_is_not_written_over_an_open_file(crnr: Runner) -> None:
+    with (crnr.here / "all.txt").open("wb") as file:
+        file.write(b"first\n")
+        file.flush()
+        outcome = crnr.process("evaluate", "gallery.npz", "--errors", "/dev/stdout", stdout=file)
+    assert outcome.exit == 1
+    assert outcome.err == (
+        "error: /dev/stdout: stands for a file that is open already; name the file itself\n"
+    )
+    assert (crnr.here / "all.txt").read_text() == "first\n"
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("name", ["/dev/null", "pipe"])
+def test_a_gallery_needs_a_regular_file(crnr: Runner, name: str) -> None:
+    os.mkfifo(crnr.here / "pipe")
+    outcome = crnr.process("build", "gallery.npz", "-o", name)
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == f"error: {name}: not a regular file, which a gallery has to be\n"
+
+
+@pytest.mark.usefixtures("built")
+def test_a_terminal_shows_progress(crnr: Runner) -> None:
+    """Bars are for eyes: on a terminal, not in a log."""
+    import pty
+
+    controller, terminal = pty.openpty()
+    process = crnr.start("classify", "gallery.npz", "-o", "out.csv", stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(controller, 4096)
+        except OSError:  # the other end is closed
+            break
+        shown += piece
+    process.communicate()
+    os.close(controller)
+    assert process.returncode == 0
+    assert b"classifying" in shown
+    assert b"15 of 15 inputs labelled: out.csv" in shown
+    assert Path("out.csv").exists()

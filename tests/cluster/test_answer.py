@@ -1,0 +1,140 @@
+"""Classify on a real cluster of two processes on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crnr_cli.cluster import dask as cluster_module
+from crnr_cli.cluster.answer import answering
+from crnr_cli.cluster.dask import Cluster, connected
+from crnr_cli.errors import DataError
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.jobs.classify import QueryOptions, answer, classify
+from crnr_cli.progress import silent
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import PictureFile, Pictures, open_source
+from helpers.cluster import CLUSTER, assert_same_rows
+from helpers.runner import Runner
+
+pytestmark = CLUSTER
+
+
+@pytest.fixture
+def many(crnr: Runner, pictures: Path) -> list[str]:
+    """A gallery, and the names of 3600 queries in 8 batches: the same 9 files again and again."""
+    assert crnr("build", "gallery").exit == 0
+    return [str(path) for path in sorted(Path("queries").rglob("*.png"))] * 400
+
+
+GALLERY = Path("gallery.h5")
+
+
+def test_the_same_rows_though_a_worker_is_killed(address: str, many: list[str]) -> None:
+    classify(many, GALLERY, Path("one.csv"), QueryOptions())
+    with connected(address) as cluster:
+        cluster._client.wait_for_workers(2, timeout=60)
+        workers = cluster._client.run(os.getpid)
+        assert len(set(workers.values()) - {os.getpid()}) == 2
+        killed: list[int] = []
+
+        def kill_one(step: str, done: int, total: int) -> None:
+            if done and done < total and not killed:
+                killed.append(next(iter(workers.values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        report = classify(
+            many, GALLERY, Path("many.csv"), QueryOptions(), kill_one, answered_by=answering(cluster, GALLERY)
+        )
+    assert killed
+    assert report.statuses == {"ok": 3600}
+    assert_same_rows(Path("many.csv").read_text(), Path("one.csv").read_text(), many)
+
+
+def test_a_stopped_run_goes_on(address: str, many: list[str]) -> None:
+    classify(many, GALLERY, Path("one.csv"), QueryOptions())
+
+    def stop(step: str, done: int, total: int) -> None:
+        if done > 1000:
+            raise KeyboardInterrupt
+
+    with connected(address) as cluster:
+        with pytest.raises(KeyboardInterrupt):
+            classify(
+                many, GALLERY, Path("x.csv"), QueryOptions(), stop, answered_by=answering(cluster, GALLERY)
+            )
+        assert not Path("x.csv").exists()
+        report = classify(
+            many, GALLERY, Path("x.csv"), QueryOptions(), resume=True, answered_by=answering(cluster, GALLERY)
+        )
+    assert 1000 < report.resumed_after < 3600
+    assert Path("x.csv").read_bytes() == Path("one.csv").read_bytes()
+
+
+def test_features_are_sent_by_their_row_numbers(address: str, crnr: Runner, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    np.savez("g.npz", features=random.normal(size=(20, 5)), labels=np.arange(20) % 4)
+    for name, count in (("a", 1300), ("b", 700)):
+        np.savez(f"{name}.npz", features=random.normal(size=(count, 5)), labels=np.arange(count) % 4)
+    assert crnr("build", "g.npz").exit == 0
+    gallery, source = load_gallery(GALLERY), open_source(["a.npz", "b.npz"], Keys())
+    with connected(address) as cluster:
+        for first in (0, 2, 4):
+            expected = list(answer(gallery, source, QueryOptions(), first=first))
+            found = list(answering(cluster, GALLERY)(gallery, source, QueryOptions(), silent, first))
+            assert [a.paths for a in found] == [a.paths for a in expected]
+            assert [a.truths for a in found] == [a.truths for a in expected]
+            for mine, theirs in zip(found, expected, strict=True):
+                np.testing.assert_allclose(mine.residuals, theirs.residuals, atol=1e-6)
+
+
+def test_the_command(address: str, crnr: Runner, pictures: Path) -> None:
+    assert crnr("build", "gallery").exit == 0
+    Path("queries/cat/bad.png").write_bytes(b"")
+    alone = crnr("classify", "queries", "--reject", "0.1")
+    spread = crnr("classify", "queries", "--reject", "0.1", "--dask", address)
+    assert (alone.exit, spread.exit) == (3, 3)
+    assert spread.out == alone.out
+    assert re.match(r"2 workers", spread.err)
+
+
+def _error_of(cluster: Cluster, gallery: Gallery, source: Any, path: Path = GALLERY) -> str:
+    with pytest.raises(DataError) as caught:
+        list(answering(cluster, path)(gallery, source, QueryOptions(), silent, 0))
+    return str(caught.value)
+
+
+def test_a_worker_without_the_file_system_is_told(address: str, many: list[str], tmp_path: Path) -> None:
+    gallery = load_gallery(GALLERY)
+    queries = Pictures([PictureFile(many[0], ("cat",))])
+    elsewhere = tmp_path / "elsewhere"
+    remedy = "all workers must see the gallery and the queries under the same paths"
+    with connected(address) as cluster:
+        message = _error_of(cluster, gallery, queries, elsewhere / "gallery.h5")
+        assert re.fullmatch(
+            rf"worker tcp://127.0.0.1:\d+: does not see {elsewhere}/gallery.h5; {remedy}", message
+        )
+        message = _error_of(cluster, gallery, Pictures([PictureFile(str(elsewhere / "a.png"), ())]))
+        assert re.fullmatch(rf"worker tcp://127.0.0.1:\d+: does not see {elsewhere}; {remedy}", message)
+        gone = Pictures([PictureFile(str(tmp_path / "gone.png"), ())])
+        (answers,) = answering(cluster, GALLERY)(gallery, gone, QueryOptions(), silent, 0)
+        assert [error.status for error in answers.errors if error] == ["vanished"]
+
+
+def test_a_worker_with_another_gallery_or_version_is_told(
+    address: str, crnr: Runner, many: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = load_gallery(GALLERY)
+    assert crnr("build", "gallery", "--lam", "0.5").exit == 0
+    queries = Pictures([PictureFile(many[0], ("cat",))])
+    with connected(address) as cluster:
+        assert "sees another gallery at" in _error_of(cluster, old, queries)
+        monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
+        assert "and 0.0.1 was started; install the same on all" in _error_of(cluster, old, queries)

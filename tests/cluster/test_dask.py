@@ -1,0 +1,218 @@
+"""Tune and compare on a real cluster of two processes on this machine, and what clusters can lack."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crnr_cli.cluster import dask as cluster_module
+from crnr_cli.cluster.dask import Cluster, connected
+from crnr_cli.errors import DataError
+from crnr_cli.jobs.build import BuildOptions
+from crnr_cli.jobs.compare import CompareOptions, CompareReport, compare
+from crnr_cli.jobs.tune import TuneOptions, TuneReport, tune
+from crnr_cli.methods import METHODS
+from crnr_cli.progress import Progress
+from helpers.cluster import CLUSTER, count_calls
+from helpers.runner import Runner
+
+pytestmark = CLUSTER
+
+
+@pytest.fixture
+def features(crnr: Runner) -> str:
+    """Classes that overlap, so that settings and methods differ."""
+    random = np.random.default_rng(0)
+    labels = np.arange(120) % 6
+    values = random.normal(size=(6, 15))[labels] + 1.2 * random.normal(size=(120, 15))
+    np.savez("features.npz", features=values, labels=labels)
+    return "features.npz"
+
+
+def killer(cluster: Cluster, step: str) -> tuple[list[int], Progress]:
+    """A progress that kills one of the workers in the middle of the step, and whom it killed."""
+    cluster._client.wait_for_workers(2, timeout=60)  # another test may have killed one
+    workers = cluster._client.run(os.getpid)
+    assert len(set(workers.values()) - {os.getpid()}) == 2
+    killed: list[int] = []
+
+    def kill_one(name: str, done: int, total: int) -> None:
+        if name == step and total // 4 < done < total and not killed:
+            killed.append(next(iter(workers.values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    return killed, kill_one
+
+
+def trials(report: TuneReport) -> list[tuple[dict[str, Any], list[bool]]]:
+    """In their order: every setting, and on which samples it was right."""
+    return [(trial.setting.parameters(), trial.right.tolist()) for trial in report.trials]
+
+
+def test_tune_finds_the_same_though_a_worker_is_killed(address: str, features: str) -> None:
+    options = TuneOptions(pcas=(None, 5), methods=("nrc", "nn"))
+    alone = tune([features], options)
+    with connected(address) as cluster:
+        killed, kill_one = killer(cluster, "tuning")
+        spread = tune([features], options, progress=kill_one, spread=cluster.spread)
+    assert killed
+    assert trials(spread) == trials(alone)
+    assert spread.chosen.setting == alone.chosen.setting
+    assert (spread.folds, spread.untried) == (5, 0)
+
+
+def test_a_cluster_that_is_lost_is_told(features: str) -> None:
+    with connected("local:1") as cluster:
+        (worker,) = cluster._client.run(os.getpid).values()
+
+        def kill(step: str, done: int, total: int) -> None:
+            if step == "tuning":
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+
+        with pytest.raises(DataError, match=r"the cluster is lost \(.*\); start it and the command again"):
+            tune([features], TuneOptions(), progress=kill, spread=cluster.spread)
+
+
+def results(report: CompareReport) -> list[tuple[Any, ...]]:
+    """All but the times."""
+    return [
+        (replace(result, build_seconds=0.0, query_ms=0.0, scores=None), result.scores.correct)  # type: ignore
+        for result in report.results
+    ]
+
+
+@pytest.mark.parametrize("pca", [None, 6])
+def test_compare_finds_the_same_though_a_worker_is_killed(
+    address: str, features: str, pca: int | None
+) -> None:
+    options = CompareOptions(BuildOptions(pca=pca), draws=6)
+    alone = compare([features], options)
+    with connected(address) as cluster:
+        killed, kill_one = killer(cluster, "comparing")
+        spread = compare([features], options, kill_one, cluster.spread)
+    assert killed
+    assert {result.method.name for result in spread.results} == set(METHODS)
+    assert results(spread) == results(alone)
+    for name in ("n_gallery", "n_tested", "dimension", "n_classes", "notes"):
+        assert getattr(spread, name) == getattr(alone, name)
+    assert all(result.build_seconds > 0 and result.query_ms > 0 for result in spread.results)
+
+
+def test_what_is_shared_is_not_sent_with_every_item(address: str) -> None:
+    """What work keeps there is there for the next item on the same worker.
+
+    Dask may drop a copy that it holds to be spare and send it anew, so it need not be just once a worker.
+    """
+    with connected(address) as cluster:
+        found = list(cluster.spread(count_calls, {"calls": 0}, range(40)))
+    assert [item for item, _ in found] == list(range(40))
+    restarts = [number for _, (_, number) in found].count(1)
+    assert 1 <= restarts <= 4
+
+
+def test_the_budget_ends_what_is_handed_out(address: str, crnr: Runner, features: str) -> None:
+    """Of each power, what was on its way when the time was up, and no more."""
+    found = crnr("tune", features, "--budget", "0", "--dask", address, "--json", "-q")
+    alone = crnr("tune", features, "--budget", "0", "--json", "-q")
+    assert (found.exit, found.err, alone.exit) == (0, "", 0)
+    mine, theirs = json.loads(found.out), json.loads(alone.out)
+    assert (mine["trials"], mine["untried"]) == (theirs["trials"], theirs["untried"])
+    assert mine["untried"] == 2 * 27 * 6
+
+
+def test_compare_by_command(address: str, crnr: Runner, features: str) -> None:
+    command = ("compare", features, "--test", features, "--methods", "nn,crc,svm", "--json")
+    alone, spread = crnr(*command), crnr(*command, "--dask", address)
+    assert (alone.exit, spread.exit) == (0, 0)
+    assert spread.err.startswith("2 workers; dashboard: ")
+    mine, theirs = json.loads(spread.out), json.loads(alone.out)
+    for record in (*mine["methods"], *theirs["methods"]):
+        del record["build_seconds"], record["query_ms"]
+    assert mine == theirs
+
+
+def test_options_that_are_wrong_on_any_machine(address: str, crnr: Runner, features: str) -> None:
+    alone = crnr("compare", features, "--pca", "99")
+    spread = crnr("compare", features, "--pca", "99", "--dask", address, "--quiet")
+    assert (spread.exit, spread.out, spread.err) == (2, "", alone.err)
+    assert "--pca 99: " in alone.err
+
+
+def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "SECONDS_TO_CONNECT", 1)
+    for command in ("classify", "tune", "compare"):
+        refused = crnr(command, features, "--dask", "tcp://127.0.0.1:1")
+        assert (refused.exit, refused.out) == (1, "")
+        assert refused.err.startswith(
+            "error: --dask tcp://127.0.0.1:1: no scheduler with a worker answers there"
+        )
+        refused = crnr(command, features, "--dask", "local:x")
+        assert (refused.exit, refused.out) == (2, "")
+        assert refused.err == "error: --dask local:x: write local:N for N processes, as in local:4\n"
+
+
+def test_another_version_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = cluster_module.__version__
+    told = rf"worker tcp://127.0.0.1:\d+: has crnr {ours}, and 0.0.1 was started; install the same on all"
+    with connected(address) as cluster:
+        monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
+        with pytest.raises(DataError, match=told):  # as of a worker that came later
+            list(cluster.spread(count_calls, {"calls": 0}, [1]))
+    with pytest.raises(DataError, match=told), connected(address):
+        pass
+
+
+@contextmanager
+def without_crnr(part: str, *arguments: str) -> Iterator[None]:
+    """A scheduler or a worker of Dask in a Python that cannot import crnr."""
+    code = f"import sys; sys.modules['crnr_cli'] = None; from distributed.cli.{part} import main; main()"
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def test_a_worker_without_crnr_is_told() -> None:
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as empty,
+        without_crnr("dask_worker", empty.scheduler_address, "--no-nanny"),
+        pytest.raises(
+            DataError, match=r"worker tcp://127.0.0.1:\d+: has no crnr \(.*\); install crnr-cli on"
+        ),
+        connected(empty.scheduler_address),
+    ):
+        pass
+
+
+def test_a_scheduler_without_crnr_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "scheduler.json"
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny"]
+    with without_crnr("dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(place)):
+        while not place.exists() or not place.read_text():
+            time.sleep(0.1)
+        address = json.loads(place.read_text())["address"]
+        with subprocess.Popen([*worker, address], stderr=subprocess.DEVNULL) as process:
+            try:
+                with pytest.raises(DataError, match="the scheduler: has no crnr"), connected(address):
+                    pass
+            finally:
+                process.kill()

@@ -1,0 +1,63 @@
+"""The scripts of docs/cluster.md, as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.cluster import assert_same_rows
+from helpers.paths import ROOT
+from helpers.runner import Runner
+
+pytestmark = pytest.mark.slow
+
+
+def _scripts() -> dict[str, str]:
+    """The scripts of the page, by a word that only one of them has."""
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.DOTALL)
+    words = ("SLURM_ARRAY_TASK_ID", "| parallel", "| xargs", "crnr evaluate")
+    return {word: next(block for block in blocks if word in block) for word in words}
+
+
+def _bash(script: str, **environment: str) -> str:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # crnr is beside the Python that runs us
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env={**os.environ, **environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _check_joined() -> None:
+    """All parts together are what one run gives."""
+    whole = _bash("find queries -type f | sort | crnr classify - -g gallery.h5")
+    joined = _bash(_scripts()["crnr evaluate"])
+    assert "9 of 9" in joined
+    assert_same_rows(Path("out.csv").read_text(), whole, sorted(map(str, Path("queries").rglob("*.png"))))
+
+
+def test_the_slurm_array(crnr: Runner, pictures: Path) -> None:
+    assert crnr("build", "gallery").exit == 0
+    _bash(_scripts()["| xargs"].split("ls part")[0])  # the list, and its parts
+    for task in range(4):
+        _bash(_scripts()["SLURM_ARRAY_TASK_ID"], SLURM_ARRAY_TASK_ID=str(task), SLURM_CPUS_PER_TASK="1")
+    _check_joined()
+
+
+@pytest.mark.parametrize("tool", ["parallel", "xargs"])
+def test_one_process_a_part(crnr: Runner, pictures: Path, tool: str) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    assert crnr("build", "gallery").exit == 0
+    _bash(_scripts()[f"| {tool}"])
+    _check_joined()

@@ -1,0 +1,52 @@
+"""One test per fault: exit code, stdout, stderr, status, disk.
+
+docs/faults.md is made of what these tests see: each compares its own section of that page with what crnr
+said, and `pytest tests/faults --update-docs` writes the page again. A test says which section is its own:
+`@pytest.mark.fault(number, title)`; its docstring is the text below the title.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from helpers.faults import Case, make_queries, write_section, written_sections
+from helpers.runner import Runner
+from helpers.samples import make_features, make_pictures
+
+
+@pytest.fixture
+def case(crnr: Runner) -> Case:
+    """crnr in an empty folder; what it says goes to the page."""
+    return Case(crnr.here)
+
+
+@pytest.fixture
+def queries(case: Case) -> Path:
+    """The folder queries with one good picture, next to gallery.h5 of three classes."""
+    make_pictures(case.here / "gallery")
+    case.build()
+    return make_queries()
+
+
+@pytest.fixture
+def features_gallery(case: Case) -> None:
+    """gallery.h5 of the 15 samples in gallery.npz."""
+    make_features(case.here / "gallery.npz")
+    case.build("gallery.npz")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """When a test of a fault has passed, compare its section of the page, or write it."""
+    result = yield
+    marker = pyfuncitem.get_closest_marker("fault")
+    if marker is not None:
+        number, title = marker.args
+        section = pyfuncitem.funcargs["case"].section(number, title, pyfuncitem.function.__doc__ or "")
+        if pyfuncitem.config.getoption("--update-docs"):
+            write_section(number, section)
+        assert written_sections().get(number) == section, "docs/faults.md is old; run this with --update-docs"
+    return result

@@ -1,0 +1,100 @@
+"""Runs that are interrupted, killed, resumed, or started twice."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from helpers.faults import Case, labelled
+from helpers.patches import set_batch_size
+from helpers.pausing import start_pausing
+from helpers.runner import ended
+
+START = "classify gallery.npz -o out.csv"
+RESUME = f"{START} --resume"
+
+
+@pytest.mark.fault(35, "SIGINT or SIGTERM in the middle")
+@pytest.mark.usefixtures("features_gallery")
+def test_interrupted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current batch is finished if it can be in 2 s; exit 130 or 143; `--resume` goes on from there."""
+    set_batch_size(1, monkeypatch.setattr)
+    case("classify", "gallery.npz", "-o", "clean.csv")
+    for number, words in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
+        process = start_pausing(case, 0.2, START)
+        process.send_signal(number)
+        case.check(
+            ended(process),
+            f"crnr {START}",
+            exit=128 + number,
+            err=[f"{words}; the same command with --resume goes on from there"],
+        )
+        assert case.files() == {
+            "gallery.npz",
+            "gallery.h5",
+            "clean.csv",
+            "out.csv.part",
+            "out.csv.part.journal",
+        }
+        case.run(RESUME, exit=0, err=["note: 3 of 15 inputs were answered before", labelled(15, 15)])
+        assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
+        Path("out.csv").unlink()
+
+
+@pytest.mark.fault(36, "SIGKILL or a power loss")
+@pytest.mark.usefixtures("features_gallery")
+def test_killed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old file is whole or the new one is; `classify --resume` gives the bytes of a run in one go."""
+    set_batch_size(1, monkeypatch.setattr)
+    case("classify", "gallery.npz", "-o", "clean.csv")
+    Path("out.csv").write_text("old")
+    process = start_pausing(case, 60, START)
+    process.kill()
+    case.check(ended(process), f"crnr {START}", exit=-signal.SIGKILL)
+    assert Path("out.csv").read_text() == "old"
+    with Path("out.csv.part").open("ab") as part:
+        part.write(b"gallery.npz#2,ant,a")  # a torn line, as a power loss leaves it
+    case.run(RESUME, exit=0, err=["note: 2 of 15 inputs were answered before", labelled(15, 15)])
+    assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
+    assert case.files() == {"gallery.npz", "gallery.h5", "clean.csv", "out.csv"}
+
+
+@pytest.mark.fault(37, "Two runs, one output")
+@pytest.mark.usefixtures("features_gallery")
+def test_two_at_once(case: Case) -> None:
+    """The second refuses, and says why."""
+    Path("out.csv").write_text("old")
+    process = start_pausing(case, 60, START)
+    busy = "error: out.csv: another crnr is writing it; wait for it or name another file"
+    case.run(START, exit=1, err=[busy])
+    case.run("build gallery.npz -o out.csv", exit=1, err=[busy])
+    assert Path("out.csv").read_text() == "old"
+    assert len(Path("out.csv.part").read_bytes().splitlines()) == 3  # of the first run, untouched
+    process.kill()
+    ended(process)
+    case.run(START, exit=0, err=[labelled(15, 15)])
+    assert case.files() == {"gallery.npz", "gallery.h5", "out.csv"}
+
+
+@pytest.mark.fault(40, "Resume with another gallery, other options or another list of inputs")
+@pytest.mark.usefixtures("features_gallery")
+def test_another_resume(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused, with what differs; the unfinished run is kept."""
+    set_batch_size(1, monkeypatch.setattr)
+    process = start_pausing(case, 60, START)
+    process.kill()
+    ended(process)
+    left = {path.name: path.read_bytes() for path in case.here.glob("out*")}
+    refused = "error: out.csv: the unfinished run was another one: "
+    remedy = "; give it the same again, or leave out --resume to start anew"
+    case.run(f"{RESUME} --max-pixels 5", exit=1, err=[f"{refused}--max-pixels was 89478485 and is 5{remedy}"])
+    case.build("gallery.npz --lam 0.5 -o other.h5")
+    case.run(f"{RESUME} -g other.h5", exit=1, err=[f"{refused}gallery differs{remedy}"])
+    case.run(
+        f"{RESUME} gallery.npz",
+        exit=1,
+        err=[f"{refused}number of inputs was 15 and is 30, list of inputs differs{remedy}"],
+    )
+    assert {path.name: path.read_bytes() for path in case.here.glob("out*")} == left

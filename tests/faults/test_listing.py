@@ -1,0 +1,215 @@
+"""Files that are found: odd names, files that are not pictures, links, and nothing at all."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from crnr_cli.gallery.file import load_gallery
+from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
+from helpers.runner import read_rows, without_root
+from helpers.samples import make_pictures, picture
+
+
+@pytest.mark.fault(6, "Newline, tab or quote in a file name")
+def test_odd_file_names(case: Case, queries: Path) -> None:
+    """Quoted in CSV; `-0` reads lists that are separated by NUL."""
+    names = ["new\nline.png", "tab\t.png", 'quo"te.png']
+    for name in names:
+        picture(1, 7).save(queries / name)
+    expected = GOOD | {f"queries/{name}": "ok" for name in names}
+    case.run(CLASSIFY, exit=0, err=[labelled(4, 4)], statuses=expected)
+    by_list = Path("out.csv").read_bytes()
+    listed = b"\0".join(os.fsencode(name) for name in sorted(expected))
+    case.run(
+        "classify -0 - -o out.csv",
+        exit=0,
+        err=[labelled(4, 4)],
+        statuses=expected,
+        stdin=listed,
+        shown="find queries -type f -print0 | sort -z | crnr classify -0 - -o out.csv",
+    )
+    assert Path("out.csv").read_bytes() == by_list
+
+
+@pytest.mark.fault(7, "A file name that is not UTF-8, such as `caf\\xe9.png`")
+def test_names_that_are_not_utf8(case: Case) -> None:
+    """Written back as the same bytes in CSV, escaped in JSON."""
+    name = os.fsdecode(b"caf\xe9")
+    make_pictures(case.here / "gallery", [name, "tea"])
+    case.build()
+    case.run(
+        "classify gallery -o out.csv",
+        exit=0,
+        err=[labelled(8, 8)],
+        statuses={f"gallery/{folder}/{i}.png": "ok" for folder in (name, "tea") for i in range(4)},
+    )
+    assert b"gallery/caf\xe9/0.png,caf\xe9,caf\xe9," in Path("out.csv").read_bytes()
+    outcome = case.run("info --json", exit=0, out=None)
+    assert '"caf\\udce9": 4' in outcome.out
+    for locale in ("C", "C.UTF-8"):
+        plain = case.process("info", env=os.environ | {"LC_ALL": locale})
+        assert (plain.exit, plain.err) == (0, "")
+        assert name in plain.out
+
+
+@pytest.mark.fault(9, "`.DS_Store`, `Thumbs.db`, `._x.jpg`, `.ipynb_checkpoints`, `__MACOSX`")
+def test_what_systems_leave_behind(case: Case) -> None:
+    """Ignored by rule, counted in one line, never a class."""
+    make_pictures(case.here / "gallery")
+    for junk in (".ipynb_checkpoints", "__MACOSX"):
+        make_pictures(case.here / "gallery", [junk], per_class=1)
+    for junk in (".DS_Store", "ant/Thumbs.db", "bee/._x.jpg"):
+        Path("gallery", junk).write_bytes(b"junk")
+    note = "note: 5 system files passed over (.DS_Store, Thumbs.db and the like)"
+    case.run(
+        "build gallery",
+        exit=0,
+        err=[note, "gallery.h5: 3 classes, 12 samples, dimension 64, crnr, dense"],
+    )
+    assert load_gallery(Path("gallery.h5")).classes == ["ant", "bee", "cow"]
+    case.run(
+        "classify gallery -o out.csv",
+        exit=0,
+        err=[note, labelled(12, 12)],
+        statuses={f"gallery/{name}/{i}.png": "ok" for name in ("ant", "bee", "cow") for i in range(4)},
+    )
+
+
+@pytest.mark.fault(10, "A README or .xml among the pictures")
+def test_a_readme_among_the_pictures(case: Case, queries: Path) -> None:
+    """`not_image`, counted, does not alone change the exit code."""
+    (queries / "README").write_text("read me")
+    (queries / "notes.xml").write_text("<xml/>")
+    case.run(
+        CLASSIFY,
+        exit=0,
+        err=[
+            labelled(1, 3),
+            "no answer: queries/README: not_image, not a picture of a known format",
+            "no answer: queries/notes.xml: not_image, not a picture of a known format",
+            without("2 not_image"),
+        ],
+        statuses=GOOD | {"queries/README": "not_image", "queries/notes.xml": "not_image"},
+    )
+
+
+@pytest.mark.fault(11, "An empty file; HTML saved as .jpg")
+def test_empty_and_mislabelled_files(case: Case, queries: Path) -> None:
+    """`empty_file` and `not_image`."""
+    (queries / "empty.png").write_bytes(b"")
+    (queries / "page.jpg").write_text("<html>404</html>")
+    case.run(
+        CLASSIFY,
+        exit=3,
+        err=[
+            labelled(1, 3),
+            "no answer: queries/empty.png: empty_file, the file is empty",
+            "no answer: queries/page.jpg: not_image, not a picture of a known format",
+            without("1 empty_file", "1 not_image"),
+        ],
+        statuses=GOOD | {"queries/empty.png": "empty_file", "queries/page.jpg": "not_image"},
+    )
+
+
+@pytest.mark.fault(30, "An unreadable file or folder; one that vanished between listing and reading")
+def test_unreadable_and_vanished(case: Case, queries: Path) -> None:
+    """`unreadable` and `vanished`."""
+    picture(0, 1).save(queries / "closed.png")
+    (queries / "closed").mkdir()
+    (queries / "closed.png").chmod(0)
+    (queries / "closed").chmod(0)
+    Path("list").write_text("queries/good.png\nqueries/gone.png\n")
+    try:
+        case.run(
+            "classify queries -o - -q",
+            exit=3,
+            out=None,
+            **without_root(),
+            statuses=GOOD | {"queries/closed": "unreadable", "queries/closed.png": "unreadable"},
+        )
+    finally:
+        (queries / "closed").chmod(0o700)
+    case.run(
+        "classify - -o out.csv",
+        exit=3,
+        stdin=Path("list").read_bytes(),
+        err=[labelled(1, 2), "no answer: queries/gone.png: vanished, no such file", without("1 vanished")],
+        statuses=GOOD | {"queries/gone.png": "vanished"},
+        shown="crnr classify - -o out.csv < list",
+    )
+
+
+@pytest.mark.fault(31, "A loop of links, a dangling link, a FIFO, a socket or a device in the tree")
+def test_links_and_devices(case: Case, queries: Path) -> None:
+    """Links are followed once; what is not a regular file is never opened: `not_regular`."""
+    (queries / "self").symlink_to("self")
+    (queries / "dangling.png").symlink_to("nowhere.png")
+    os.mkfifo(queries / "fifo.png")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("queries/socket.png")
+    (queries / "null.png").symlink_to("/dev/null")
+    inner = queries / "inner"
+    inner.mkdir()
+    (inner / "back").symlink_to("../../queries")
+    case.run(
+        CLASSIFY,
+        exit=3,
+        err=[
+            labelled(1, 6),
+            "no answer: queries/dangling.png: vanished, no such file",
+            "no answer: queries/fifo.png: not_regular, not a regular file",
+            "no answer: queries/null.png: not_regular, not a regular file",
+            "no answer: queries/self: unreadable, Too many levels of symbolic links",
+            "no answer: queries/socket.png: not_regular, not a regular file",
+            without("3 not_regular", "1 vanished", "1 unreadable"),
+        ],
+        statuses=GOOD
+        | {
+            "queries/dangling.png": "vanished",
+            "queries/fifo.png": "not_regular",
+            "queries/null.png": "not_regular",
+            "queries/self": "unreadable",
+            "queries/socket.png": "not_regular",
+        },
+    )
+
+
+@pytest.mark.fault(32, "The same file named twice")
+def test_the_same_file_twice(case: Case, queries: Path) -> None:
+    """Two rows, in the order given."""
+    picture(1, 5).save(queries / "bee.png")
+    names = "queries/good.png queries/bee.png queries/good.png"
+    case.run(f"classify {names} -o out.csv", exit=0, err=[labelled(3, 3)])
+    assert [row["path"] for row in read_rows(Path("out.csv"))] == names.split()
+
+
+@pytest.mark.fault(39, "No queries; no classes; an empty class folder")
+def test_nothing_to_do(case: Case) -> None:
+    """An error "nothing to do"; a class with nothing in it is named and left out."""
+    Path("empty").mkdir()
+    nothing = "error: nothing to do in empty: no files found there"
+    case.run("build empty", exit=1, err=[nothing])
+    flat = make_queries("flat")
+    case.run(
+        "build flat",
+        exit=1,
+        err=[f"error: nothing to do: no sample can be used; {flat}/good.png: not in a class folder"],
+    )
+    make_pictures(case.here / "gallery")
+    Path("gallery/dog").mkdir()
+    case.run(
+        "build gallery",
+        exit=0,
+        err=[
+            "note: class dog: nothing in it, left out",
+            "gallery.h5: 3 classes, 12 samples, dimension 64, crnr, dense",
+        ],
+    )
+    case.run("classify empty -o out.csv", exit=1, err=[nothing])
+    case.run("classify -", exit=1, err=["error: nothing to do in -: no files found there"])
+    case.run("classify gone", exit=1, err=["error: gone: no such file or folder"])
+    assert case.files() == {"empty", "flat", "gallery", "gallery.h5"}

@@ -1,0 +1,158 @@
+"""The machine: cron, decoders that crash, too little memory, read-only folders, no network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.faults import CLASSIFY, GOOD, Case, labelled, without
+from helpers.patches import set_free_bytes, use_decoder
+from helpers.runner import helper_command, without_root
+from helpers.samples import make_pictures, picture
+
+
+@pytest.mark.fault(8, "Cron: `LANG=C`, no HOME, no terminal, stdin closed")
+def test_cron(case: Case) -> None:
+    """The same bytes as in a terminal."""
+    make_pictures(case.here / "gallery", ["caf\u00e9", "tea"])
+    case.build()
+    case("classify", "gallery", "-o", "here.csv")
+    bare = {"LANG": "C", "PATH": os.environ["PATH"]}
+    case.run(
+        "classify gallery -o out.csv",
+        exit=0,
+        err=[labelled(8, 8)],
+        env=bare,
+        preexec_fn=lambda: os.close(0),
+        shown="env -i LANG=C PATH=$PATH crnr classify gallery -o out.csv <&-",
+    )
+    assert Path("out.csv").read_bytes() == Path("here.csv").read_bytes()
+    in_cron = case.run(
+        "evaluate out.csv",
+        exit=0,
+        out=None,
+        env=bare,
+        shown="env -i LANG=C PATH=$PATH crnr evaluate out.csv",
+    )
+    assert in_cron.out == case("evaluate", "out.csv").out
+    case.run(
+        "build gallery -o cron.h5 -q",
+        exit=0,
+        env=bare,
+        shown="env -i LANG=C PATH=$PATH crnr build gallery -o cron.h5 -q",
+    )
+    assert Path("cron.h5").read_bytes() == Path("gallery.h5").read_bytes()
+
+
+@pytest.mark.fault(16, "A decoder that hangs or crashes")
+def test_a_decoder_that_hangs_or_crashes(case: Case, queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only that picture is lost; the run goes on."""
+    for name in ("crash.png", "exit.png", "hang.png", "last.png"):
+        picture(0, 1).save(queries / name)
+    use_decoder(helper_command("helpers.bad_decoder"), monkeypatch.setattr, seconds=2)
+    case.run(
+        CLASSIFY,
+        exit=3,
+        err=[
+            labelled(2, 5),
+            "no answer: queries/crash.png: decode_error, the decoder crashed (signal 11)",
+            "no answer: queries/exit.png: decode_error, the decoder ended (exit 7)",
+            "no answer: queries/hang.png: decode_error, the decoder gave no answer in 2 s",
+            without("3 decode_error"),
+        ],
+        statuses=GOOD
+        | {f"queries/{name}.png": "decode_error" for name in ("crash", "exit", "hang")}
+        | {"queries/last.png": "ok"},
+    )
+
+
+@pytest.mark.fault(41, "A gallery too large for memory")
+def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimated from the shapes before anything is read, and refused with both figures and what to do.
+    (Here a machine with very little memory free.)
+    """
+    make_pictures(case.here / "gallery")
+    fewer = "use --pca or fewer samples"
+    for free, words in (
+        (1000, "reading 12 samples of 64 numbers needs 3.1 kB, 1.0 kB free; use a smaller --size or --pca"),
+        (5000, "fitting crnr to 12 samples of dimension 64 needs 19.4 kB, 5.0 kB free; " + fewer),
+    ):
+        set_free_bytes(free, monkeypatch.setattr)
+        case.run("build gallery", exit=1, err=[f"error: {words}"])
+        assert not Path("gallery.h5").exists()
+    set_free_bytes(None, monkeypatch.setattr)  # unknown: the work is tried
+    case.build("gallery")
+    set_free_bytes(100, monkeypatch.setattr)
+    needed = f"{Path('gallery.h5').stat().st_size / 1000:.1f} kB"
+    case.run(
+        "classify gallery/ant",
+        exit=1,
+        err=[
+            f"error: gallery.h5: the gallery needs {needed}, 100.0 bytes free; "
+            "classify on a larger machine, or build it with --pca"
+        ],
+    )
+
+
+@pytest.mark.fault(43, "A read-only tree of inputs")
+def test_read_only_inputs(case: Case) -> None:
+    """Works: nothing is ever written beside the inputs."""
+    make_pictures(case.here / "inputs" / "gallery")
+    before = snapshot(Path("inputs"))
+    folders = [Path("inputs"), *(path for path in Path("inputs").rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    Path("work").mkdir()
+    Path("work").chmod(0o777)
+    nobody = without_root()
+    case.run("build ../inputs/gallery -q", exit=0, cwd=case.here / "work", **nobody)
+    case.run(
+        "classify ../inputs/gallery -o out.csv",
+        exit=0,
+        cwd=case.here / "work",
+        **nobody,
+        err=[labelled(12, 12)],
+    )
+    for folder in folders:
+        folder.chmod(0o755)
+    assert snapshot(Path("inputs")) == before
+    assert {path.name for path in Path("work").iterdir()} == {"gallery.h5", "out.csv"}
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+# Python runs this at the start of every process of ours, decoders too: it notes all that touches a network.
+WATCH = """
+import sys
+def note(event, args):
+    if event.startswith("socket.") or event in ("urllib.Request", "http.client.connect"):
+        with open({log!r}, "a") as log:
+            log.write(event + "\\n")
+sys.addaudithook(note)
+"""
+
+
+@pytest.mark.fault(44, "No network")
+def test_no_network(case: Case) -> None:
+    """Nothing is ever fetched or sent."""
+    make_pictures(case.here / "gallery")
+    Path("watch").mkdir()
+    Path("watch/sitecustomize.py").write_text(WATCH.format(log=str(case.here / "log")))
+    watched = os.environ | {"PYTHONPATH": str(case.here / "watch")}
+    seen = subprocess.run([sys.executable, "-c", "import socket; socket.socket()"], env=watched, check=True)
+    assert seen.returncode == 0
+    assert Path("log").read_text() == "socket.__new__\n"  # the watch does see
+    Path("log").unlink()
+    case.run("build gallery -q", exit=0, env=watched)
+    case.run("classify gallery -o out.csv", exit=0, env=watched, err=[labelled(12, 12)])
+    case.run("evaluate out.csv --json", exit=0, env=watched, out=None)
+    assert case.files() == {"gallery", "watch", "gallery.h5", "out.csv"}

@@ -1,0 +1,172 @@
+"""Where answers go: full disks, bad places, closed streams; and runs that stop at a failure."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from helpers.faults import CLASSIFY, Case, labelled
+from helpers.patches import set_batch_size
+from helpers.runner import Outcome, Runner, read_rows, without_root
+from helpers.samples import make_features, make_pictures
+
+
+def limited(size: int) -> dict[str, object]:
+    """Options of a process whose files may not grow beyond `size`, as with a quota."""
+    return {
+        "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
+        # To measure coverage there would need files too.
+        "env": {name: value for name, value in os.environ.items() if not name.startswith("COV")},
+    }
+
+
+@pytest.mark.fault(33, "A full disk, a quota")
+def test_full_disk(case: Case) -> None:
+    """The temporary file is removed, the old output intact, exit 1; a classify in progress can be resumed."""
+    make_features(case.here / "gallery.npz", per_class=50, dimension=64)
+    case.build("gallery.npz")
+    whole = Path("gallery.h5").read_bytes()
+    case.run(
+        "build gallery.npz",
+        exit=1,
+        **limited(20_000),
+        err=["error: gallery.h5: cannot write (File too large); the old file, if any, is intact"],
+    )
+    assert Path("gallery.h5").read_bytes() == whole
+    assert case.files() == {"gallery.npz", "gallery.h5"}
+    Path("out.csv").write_text("old")
+    case.run(
+        "classify gallery.npz -o out.csv",
+        exit=1,
+        **limited(4_000),
+        err=[
+            "error: out.csv: cannot write (File too large); what is done is kept: --resume goes on from there"
+        ],
+    )
+    assert Path("out.csv").read_text() == "old"
+    assert case.files() == {"gallery.npz", "gallery.h5", "out.csv", "out.csv.part", "out.csv.part.journal"}
+    case.run(
+        "classify gallery.npz -o out.csv --resume",
+        exit=0,
+        err=["note: 0 of 150 inputs were answered before", labelled(150, 150)],
+    )
+    assert case.files() == {"gallery.npz", "gallery.h5", "out.csv"}
+
+
+@pytest.mark.fault(
+    34, "Output is a directory, in a missing directory, read-only, inside the queries, or an input"
+)
+@pytest.mark.usefixtures("queries")
+def test_output_in_a_bad_place(case: Case) -> None:
+    """Found before anything is decoded."""
+    Path("folder").mkdir()
+    for output, words in {
+        "folder": "is a directory; name a file",
+        "missing/out.csv": "there is no directory missing; make it first",
+        "queries/out.csv": "lies inside the queries queries; write it somewhere else",
+        "gallery.h5": "is an input of this run; write to another file",
+    }.items():
+        case.run(f"classify queries -o {output}", exit=1, err=[f"error: {output}: {words}"])
+    case.run("build gallery -o folder", exit=1, err=["error: folder: is a directory; name a file"])
+    Path("folder").chmod(0o555)
+    case.run(
+        "classify queries -o folder/out.csv",
+        exit=1,
+        **without_root(),
+        err=["error: folder/out.csv: no permission to write here"],
+    )
+    assert case.files() == {"gallery", "queries", "gallery.h5", "folder"}
+    assert os.listdir("folder") == []  # noqa: PTH208
+    assert os.listdir("queries") == ["good.png"]  # noqa: PTH208
+
+
+@pytest.mark.fault(38, "`| head`; stdout on `/dev/full`, or closed")
+def test_stdout_that_takes_nothing(case: Case) -> None:
+    """Exit 141, silent; exit 1 with a message."""
+    make_features(
+        case.here / "gallery.npz", per_class=100, dimension=12, classes=[f"class {i}" for i in range(12)]
+    )
+    case.build("gallery.npz")
+    process = case.start("classify", "gallery.npz")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"path,truth,")
+    process.stdout.close()
+    err = process.stderr.read().decode() if process.stderr else ""
+    case.check(Outcome(process.wait(60), "", err), "crnr classify gallery.npz | head -1", exit=141)
+    if process.stderr:
+        process.stderr.close()
+    for command in ("classify gallery.npz", "evaluate gallery.npz", "info --json"):
+        with Path("/dev/full").open("wb") as full:
+            case.run(
+                command,
+                exit=1,
+                stdout=full,
+                shown=f"crnr {command} > /dev/full",
+                err=["error: cannot write to stdout (No space left on device)"],
+            )
+    case.run(
+        "classify gallery.npz",
+        exit=1,
+        stdout=None,
+        preexec_fn=lambda: os.close(1),
+        shown="crnr classify gallery.npz >&-",
+        err=["error: cannot write to stdout (Bad file descriptor)"],
+    )
+    assert case.files() == {"gallery.npz", "gallery.h5"}
+
+
+GO_ON = (
+    "what is done is kept: --resume goes on from there, without --strict or with a higher --max-failure-rate"
+)
+
+
+def test_strict_stops_at_the_first_failure(crnr: Runner, queries: Path) -> None:
+    (queries / "empty.png").write_bytes(b"")
+    (queries / "README").write_text("not meant to be a picture")
+    outcome = crnr(*CLASSIFY.split(), "--strict")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == (
+        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs are without an answer "
+        f"and at most 0.00% may be; {GO_ON}\n"
+    )
+    assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv.part", "out.csv.part.journal"}
+    assert crnr("classify", "queries", "--strict").err == (
+        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs are without an answer "
+        "and at most 0.00% may be\n"
+    )
+    assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.2").exit == 1
+    assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.4", "--resume").exit == 3
+    assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv"}
+
+
+def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(
+    crnr: Runner, queries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_batch_size(1, monkeypatch.setattr)
+    (queries / "0.png").write_bytes(b"")
+    assert crnr(*CLASSIFY.split(), "--strict").exit == 1
+    outcome = crnr(*CLASSIFY.split(), "--strict", "--resume")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == (
+        f"error: stopped, as 1 of 2 inputs are without an answer and at most 0.00% may be; {GO_ON}\n"
+    )
+    outcome = crnr(*CLASSIFY.split(), "--resume")
+    assert outcome.exit == 3
+    assert outcome.err.startswith("note: 1 of 2 inputs were answered before\n")
+    assert [row["status"] for row in read_rows(Path("out.csv"))] == ["empty_file", "ok"]
+
+
+def test_strict_build_stops_too(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    (crnr.here / "gallery" / "ant" / "empty.png").write_bytes(b"")
+    outcome = crnr("build", "gallery", "--strict")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == (
+        "error: gallery/ant/empty.png: the file is empty; stopped, as 1 of 13 samples have to be left out "
+        "and at most 0.00% may be\n"
+    )
+    assert crnr.files() == {"gallery"}
+    assert crnr("build", "gallery", "--allow-skipped").exit == 0

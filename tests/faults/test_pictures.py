@@ -1,0 +1,253 @@
+"""Pictures that cannot be decoded, and pictures of every kind that can."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crnr_cli.gallery.file import load_gallery
+from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
+from helpers.runner import read_rows
+from helpers.samples import make_pictures, noise, picture
+
+
+@pytest.mark.fault(1, "All-black or constant picture: zero norm")
+def test_constant_picture(case: Case) -> None:
+    """Never NaN, never a class; in a gallery the sample is left out and named."""
+    make_pictures(case.here / "gallery")
+    Image.new("L", (8, 8), 0).save("gallery/ant/black.png")
+    why = "nothing to compare: all values are zero or one colour"
+    case.run(
+        "build gallery",
+        exit=3,
+        err=[
+            f"left out: gallery/ant/black.png: {why}",
+            "gallery.h5: 3 classes, 12 samples, dimension 64, crnr, dense",
+        ],
+    )
+    queries = make_queries()
+    Image.new("L", (8, 8), 0).save(queries / "black.png")
+    Image.new("RGB", (8, 8), "teal").save(queries / "teal.png")
+    case.run(
+        CLASSIFY,
+        exit=3,
+        err=[
+            labelled(1, 3),
+            f"no answer: queries/black.png: zero_norm, {why}",
+            f"no answer: queries/teal.png: zero_norm, {why}",
+            without("2 zero_norm"),
+        ],
+        statuses=GOOD | {"queries/black.png": "zero_norm", "queries/teal.png": "zero_norm"},
+    )
+    assert "nan" not in Path("out.csv").read_text()
+    assert [row["label"] for row in read_rows(Path("out.csv"))] == ["", "ant", ""]
+
+
+@pytest.mark.fault(12, "A JPEG or PNG that is cut short")
+def test_truncated_pictures(case: Case, queries: Path) -> None:
+    """`truncated`, by a full decode: no grey filler is classified."""
+    names = ("half.jpg", "half.png", "most.jpg", "most.png")
+    for name in names:
+        noise(3, (200, 200)).save(queries / name)
+        whole = (queries / name).read_bytes()
+        (queries / name).write_bytes(whole[: len(whole) // 2 if name.startswith("half") else -100])
+    case.run(
+        CLASSIFY,
+        exit=3,
+        err=[
+            labelled(1, 5),
+            "no answer: queries/half.jpg: truncated, image file is truncated",
+            "no answer: queries/half.png: truncated, the PNG ends before its last chunk",
+            "no answer: queries/most.jpg: truncated, image file is truncated",
+            "no answer: queries/most.png: truncated, the PNG ends before its last chunk",
+            without("4 truncated"),
+        ],
+        statuses=GOOD | {f"queries/{name}": "truncated" for name in names},
+    )
+
+
+@pytest.mark.fault(13, "Flipped bytes inside a picture")
+def test_flipped_bytes(case: Case, queries: Path) -> None:
+    """`decode_error` with the decoder's words. PNG has checksums, and they are compared; a JPEG, GIF, BMP or
+    TIFF whose altered bytes still decode has no way of telling.
+    """
+    noise(3, (200, 200)).save(queries / "bad.png")
+    data = bytearray((queries / "bad.png").read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    (queries / "bad.png").write_bytes(data)
+    case.run(
+        CLASSIFY,
+        exit=3,
+        err=[
+            labelled(1, 2),
+            "no answer: queries/bad.png: decode_error, the PNG's chunk IDAT has a wrong checksum",
+            without("1 decode_error"),
+        ],
+        statuses=GOOD | {"queries/bad.png": "decode_error"},
+    )
+
+
+@pytest.mark.fault(14, "A decompression bomb")
+def test_decompression_bomb(case: Case, queries: Path) -> None:
+    """`too_large`, from the header, before anything is decoded; `--max-pixels` sets the limit."""
+    noise(3, (20, 20)).save(queries / "bomb.png")
+    data = bytearray((queries / "bomb.png").read_bytes())
+    data[16:24] = (50_000).to_bytes(4) * 2  # width and height; the checksum of the header comes after it
+    data[29:33] = zlib.crc32(data[12:29]).to_bytes(4)
+    (queries / "bomb.png").write_bytes(data)
+    case.run(
+        CLASSIFY,
+        exit=3,
+        err=[
+            labelled(1, 2),
+            "no answer: queries/bomb.png: too_large, 50000 x 50000 pixels, at most 89478485",
+            without("1 too_large"),
+        ],
+        statuses=GOOD | {"queries/bomb.png": "too_large"},
+    )
+    noise(3, (20, 20)).save(queries / "bomb.png")
+    case.run(
+        f"{CLASSIFY} --max-pixels 100",
+        exit=3,
+        err=[
+            labelled(1, 2),
+            "no answer: queries/bomb.png: too_large, 20 x 20 pixels, at most 100",
+            without("1 too_large"),
+        ],
+        statuses=GOOD | {"queries/bomb.png": "too_large"},
+    )
+
+
+@pytest.mark.fault(15, "Formats nobody asked for: EPS, which runs Ghostscript, and others")
+def test_formats_nobody_asked_for(case: Case, queries: Path) -> None:
+    """An allow-list by content: JPEG, PNG, GIF, BMP, TIFF, WebP, PPM and PGM."""
+    picture(0, 1).convert("RGB").save(queries / "a.eps")
+    picture(0, 1).convert("RGB").save(queries / "b.jpg", "EPS")
+    picture(0, 1).save(queries / "c.png", "TGA")
+    suffixes = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
+    for suffix in suffixes:
+        picture(0, 1).save(queries / f"fine.{suffix}")
+    case.run(
+        CLASSIFY,
+        exit=3,
+        err=[
+            labelled(8, 11),
+            "no answer: queries/a.eps: not_image, not a picture of a known format",
+            "no answer: queries/b.jpg: not_image, not a picture of a known format",
+            "no answer: queries/c.png: not_image, not a picture of a known format",
+            without("3 not_image"),
+        ],
+        statuses=GOOD
+        | {f"queries/{name}": "not_image" for name in ("a.eps", "b.jpg", "c.png")}
+        | {f"queries/fine.{suffix}": "ok" for suffix in suffixes},
+    )
+
+
+def residuals(path: str) -> tuple[float, ...]:
+    row = next(row for row in read_rows(Path("out.csv")) if row["path"] == path)
+    return tuple(float(value) for name, value in row.items() if name.startswith("residual:"))
+
+
+@pytest.mark.fault(17, "An animated GIF, a TIFF of many pages")
+def test_many_frames(case: Case, queries: Path) -> None:
+    """The first frame is classified."""
+    frames = [picture(k, 50) for k in (0, 1, 2)]
+    frames[0].save(queries / "first.png")
+    for name in ("many.gif", "many.tif"):
+        frames[0].save(queries / name, save_all=True, append_images=frames[1:])
+    case.run(
+        CLASSIFY,
+        exit=0,
+        err=[labelled(4, 4)],
+        statuses=GOOD | {f"queries/{name}": "ok" for name in ("first.png", "many.gif", "many.tif")},
+    )
+    assert residuals("queries/many.tif") == residuals("queries/first.png")
+    assert residuals("queries/many.gif") == pytest.approx(residuals("queries/first.png"), abs=1e-3)
+
+
+@pytest.mark.fault(18, "CMYK, palette, alpha")
+def test_colour_models(case: Case, queries: Path) -> None:
+    """A defined conversion, put on white: colour that hides under full transparency does not leak in."""
+    seen = picture(0, 50)
+    seen.save(queries / "grey.png")
+    for hidden in (0, 255):
+        half = Image.new("L", seen.size, 255)
+        half.paste(0, (0, 0, 4, 8))
+        Image.merge("LA", (Image.composite(seen, Image.new("L", seen.size, hidden), half), half)).save(
+            queries / f"alpha{hidden}.png"
+        )
+    seen.convert("RGB").convert("CMYK").save(queries / "cmyk.tif")
+    seen.convert("P").save(queries / "palette.png")
+    names = ("alpha0.png", "alpha255.png", "cmyk.tif", "grey.png", "palette.png")
+    case.run(
+        CLASSIFY, exit=0, err=[labelled(6, 6)], statuses=GOOD | {f"queries/{name}": "ok" for name in names}
+    )
+    assert residuals("queries/alpha0.png") == residuals("queries/alpha255.png")
+    assert residuals("queries/palette.png") == residuals("queries/grey.png")
+    assert residuals("queries/cmyk.tif") == pytest.approx(residuals("queries/grey.png"), abs=0.02)
+
+
+@pytest.mark.fault(19, "A 16-bit or floating-point picture")
+def test_deep_pictures(case: Case, queries: Path) -> None:
+    """Scaled by its type, not clipped: it has the direction of its 8-bit form."""
+    values = np.asarray(picture(0, 50))
+    Image.fromarray(values).save(queries / "08.png")
+    Image.fromarray(values.astype(np.uint16) * 257).save(queries / "16.png")
+    Image.fromarray(values.astype(np.float32) / 255).save(queries / "32.tif")
+    names = ("08.png", "16.png", "32.tif")
+    case.run(
+        CLASSIFY, exit=0, err=[labelled(4, 4)], statuses=GOOD | {f"queries/{name}": "ok" for name in names}
+    )
+    assert residuals("queries/16.png") == pytest.approx(residuals("queries/08.png"), abs=1e-6)
+    assert residuals("queries/32.tif") == pytest.approx(residuals("queries/08.png"), abs=1e-6)
+
+
+TURNS = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+@pytest.mark.fault(20, "EXIF orientation")
+def test_orientation(case: Case, queries: Path) -> None:
+    """Applied: the eight orientations of one picture give one vector."""
+    upright = picture(0, 50, (12, 8))
+    for orientation, turn in TURNS.items():
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        stored = upright.transpose(turn) if turn is not None else upright
+        stored.save(queries / f"{orientation}.png", exif=exif)
+    case.run(
+        CLASSIFY,
+        exit=0,
+        err=[labelled(9, 9)],
+        statuses=GOOD | {f"queries/{orientation}.png": "ok" for orientation in TURNS},
+    )
+    assert len({residuals(f"queries/{orientation}.png") for orientation in TURNS}) == 1
+
+
+@pytest.mark.fault(21, "Mixed sizes and shapes")
+def test_mixed_sizes(case: Case) -> None:
+    """One size, chosen at build, stored in the gallery and applied to queries."""
+    make_pictures(case.here / "gallery", ["ant"], size=(8, 8))
+    make_pictures(case.here / "gallery", ["bee", "cow"], size=(40, 30))
+    note = "note: pictures differ in size: all brought to 32x32; --size chooses another size"
+    case.run(
+        "build gallery",
+        exit=0,
+        err=[note, "gallery.h5: 3 classes, 12 samples, dimension 1024, crnr, dense"],
+    )
+    assert load_gallery(Path("gallery.h5")).recipe.size == (32, 32)
+    queries = make_queries()
+    picture(0, 5, (9, 33)).save(queries / "tall.png")
+    case.run(CLASSIFY, exit=0, err=[labelled(2, 2)], statuses=GOOD | {"queries/tall.png": "ok"})

@@ -1,0 +1,184 @@
+"""None of these: the rate of false rejections is the one asked for, and strangers are turned away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crnr_cli.errors import DataError
+from crnr_cli.gallery.calibration import Calibration, calibrate
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.methods import Samples
+from crnr_cli.methods.nonnegative import Crnr
+from crnr_cli.results.decision import standout
+from helpers.runner import Runner, rows
+
+N_CLASSES, DIMENSION = 4, 30
+
+
+def draw(rng: np.random.Generator, centres: np.ndarray, a_class: int) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.repeat(np.arange(len(centres)), a_class)
+    return np.abs(centres[labels] + 0.25 * rng.normal(size=(len(labels), centres.shape[1]))), labels
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A gallery of four classes, queries of these, and strangers of a fifth."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("reject")
+    centres = rng.uniform(0, 1, size=(N_CLASSES + 1, DIMENSION)) * (
+        rng.random((N_CLASSES + 1, DIMENSION)) < 0.4
+    )
+    paths = {name: folder / f"{name}.npz" for name in ("gallery", "queries", "strangers")}
+    for name, part in (("gallery", centres[:-1]), ("queries", centres[:-1]), ("strangers", centres[-1:])):
+        features, labels = draw(rng, part, 100)
+        labels = labels if name != "strangers" else labels + N_CLASSES
+        np.savez(paths[name], features=features, labels=np.array([f"c{k}" for k in labels]))
+    paths["h5"], paths["calibrated"] = folder / "g.h5", folder / "gc.h5"
+    for output, options in ((paths["h5"], []), (paths["calibrated"], ["--calibrate"])):
+        result = Runner(folder)("build", paths["gallery"], "-o", output, "-q", *options)
+        assert result.exit == 0, result.err
+    return paths
+
+
+def classified(
+    crnr: Runner, files: dict[str, Path], queries: str, *options: str, gallery: str = "h5"
+) -> list[dict[str, str]]:
+    result = crnr("classify", files[queries], "-g", files[gallery], "-q", *options)
+    assert (result.exit, result.err) == (0, "")
+    return rows(result.out)
+
+
+@given(st.lists(st.floats(0.001, 1), min_size=1, max_size=60), st.floats(0, 1))
+def test_no_more_than_the_rate_can_fall_below_the_threshold(values, rate):
+    """With any one of n + 1 exchangeable values as the query, at most rate * (n + 1) are rejected."""
+    everything = np.sort(values)
+    rejected = 0
+    for i in range(len(everything)):
+        rest = np.delete(everything, i)
+        if len(rest):
+            rejected += bool(everything[i] < Calibration(rest, "").least_standout(rate))
+    assert rejected <= rate * len(everything) + 1e-6
+
+
+def test_the_threshold_is_the_value_of_that_rank():
+    calibration = Calibration(np.arange(1, 20) / 100, "x")  # 19 values: 5 % is one in twenty
+    assert calibration.least_standout(0.05) == 0.01
+    assert calibration.least_standout(0.049) == 0  # too few values to promise less: nothing is rejected
+    assert calibration.least_standout(0.5) == 0.1
+    assert calibration.least_standout(1) == 0.19
+
+
+def test_standing_out_is_measured_against_the_mean_of_the_others():
+    np.testing.assert_allclose(standout(np.array([[0.4, 0.6, 1.0], [0.5, 0.5, 0.5]])), [0.5, 0])
+
+
+def test_every_sample_is_answered_by_the_others():
+    """With fewer samples than parts each is left out alone: the same as doing so by hand."""
+    vectors = np.random.default_rng(2).uniform(size=(15, 6))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    class_index, method = np.repeat([0, 1, 2], 5), Crnr()
+    by_hand = []
+    for i in range(15):
+        rest = Samples.of(np.delete(vectors, i, axis=0), np.delete(class_index, i))
+        by_hand += standout(method.residuals(rest, method.fit(rest), vectors[[i]])).tolist()
+    calibration = calibrate(Samples.of(vectors, class_index), method)
+    np.testing.assert_allclose(calibration.standouts, np.sort(by_hand), rtol=1e-9)
+
+
+def test_a_large_gallery_leaves_out_no_more_than_is_enough():
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(6000, 4))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    samples = Samples.of(vectors, np.repeat([0, 1], 3000))
+    assert calibrate(samples, Crnr()).origin == (
+        "1200 gallery samples, answered with 1/20 of the gallery left out at a time"
+    )
+
+
+def test_one_sample_a_class_cannot_be_calibrated():
+    with pytest.raises(DataError, match="every class has one sample"):
+        calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr())
+
+
+def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(crnr: Runner, files):
+    known = classified(crnr, files, "queries", "--reject", "0.05")
+    rejected = [row for row in known if row["label"] == "unknown"]
+    # 5 % of 400 are 20; three standard deviations of such a count are 13.
+    assert 7 <= len(rejected) <= 33
+    strangers = classified(crnr, files, "strangers", "--reject", "0.05")
+    assert sum(row["label"] == "unknown" for row in strangers) > 60
+
+
+def test_a_rejected_row_keeps_its_best_guess(crnr: Runner, files):
+    plain = classified(crnr, files, "queries")
+    rejecting = classified(crnr, files, "queries", "--reject", "0.2")
+    assert {row["status"] for row in plain} == {"ok"}
+    for before, after in zip(plain, rejecting, strict=True):
+        if after["label"] == "unknown":
+            assert (after["status"], after["runner_up"]) == ("rejected", before["label"])
+            before |= {"label": "unknown", "runner_up": before["label"], "status": "rejected"}
+        assert after == before
+    assert sum(row["label"] == "unknown" for row in rejecting) > 40
+
+
+def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(crnr: Runner, files):
+    stored = classified(crnr, files, "queries", "--reject", "0.05", gallery="calibrated")
+    assert stored == classified(crnr, files, "queries", "--reject", "0.05")
+    about = json.loads(crnr("info", files["calibrated"], "--json").out)
+    assert about["calibration"] == (
+        "400 gallery samples, answered with 1/20 of the gallery left out at a time"
+    )
+    assert json.loads(crnr("info", files["h5"], "--json").out)["calibration"] is None
+
+
+def test_classify_says_when_it_rejects(crnr: Runner, files):
+    command = ["classify", str(files["strangers"]), "-g", str(files["calibrated"]), "--reject", "0.05"]
+    result = crnr(*command)
+    assert result.exit == 0
+    least = load_gallery(files["calibrated"]).calibration.least_standout(0.05)
+    rejected = result.out.count(",unknown,")
+    assert result.err == (
+        f"{rejected} of 100 inputs are unknown: the best class stands out by less than {least:.4g}, "
+        "as do 5 % of 400 gallery samples, answered with 1/20 of the gallery left out at a time\n"
+        f"{100 - rejected} of 100 inputs labelled\n"
+    )
+
+
+def test_evaluate_counts_the_rejected_apart(crnr: Runner, files, tmp_path):
+    (table := tmp_path / "out.csv").write_text(
+        "path,truth,label,residual,runner_up,margin,status\n"
+        "1,a,a,0.1,b,0.5,ok\n2,a,unknown,0.1,a,0.1,rejected\n3,b,unknown,0.1,a,0.1,rejected\n"
+        "4,b,a,0.1,b,0.5,ok\n5,,unknown,0.1,a,0.0,rejected\n6,b,,,,,truncated\n"
+    )
+    record = json.loads(crnr("evaluate", table, "--json").out)
+    assert (record["n"], record["correct"], record["n_with_failures"]) == (2, 1, 3)
+    assert (record["rejected"], record["rejected_guess_right"]) == (3, 1)
+    assert record["failed"] == {"truncated": 1}
+    assert [score["name"] for score in record["classes"]] == ["a", "b"]
+    shown = crnr("evaluate", table, columns=120).out
+    assert "not scored; the best guess was right for 1" in shown
+    page = tmp_path / "r.html"
+    assert crnr("evaluate", table, "--html", page, "-q").exit == 0
+    assert "Rejected as unknown" in page.read_text()
+
+
+def test_evaluate_rejects_too(crnr: Runner, files):
+    command = ["evaluate", str(files["queries"]), "-g", str(files["h5"]), "--json", "-q"]
+    record = json.loads(crnr(*command, "--reject", "0.2").out)
+    assert record["rejected"] > 40
+    assert record["n"] + record["rejected"] == 400
+
+
+@pytest.mark.parametrize("name", ["unknown", "Unknown"])
+def test_the_name_is_kept_for_the_rejected(crnr: Runner, tmp_path, name):
+    np.savez(path := tmp_path / "f.npz", features=np.eye(4), labels=np.array([name, name, "b", "b"]))
+    result = crnr("build", path, "-o", tmp_path / "g.h5")
+    assert (result.exit, result.out) == (1, "")
+    words = f"class '{name}': this name is kept for what is none of the classes; rename it"
+    assert result.err == f"error: {words}\n"
+    assert not (tmp_path / "g.h5").exists()

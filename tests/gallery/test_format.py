@@ -1,0 +1,184 @@
+"""The gallery format: version 1, its checksum, and inconsistent files."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from crnr_cli.errors import GalleryError
+from crnr_cli.gallery.file import load_gallery
+from helpers.paths import DATA
+from helpers.runner import Runner, read_rows
+from helpers.samples import make_features, make_pictures
+
+V1 = DATA / "gallery-v1.h5"
+
+
+def test_version_1_opens_for_ever(crnr: Runner) -> None:
+    """The file was written by crnr 0.1.0 from the rows below, and must never be written again."""
+    rows = np.array([[4.0, 0, 3], [2, 0, 0], [0, 5, 12]])
+    gallery = load_gallery(V1)
+    assert gallery.crnr_version == "0.1.0"
+    assert gallery.classes == ["caf\u00e9", "tea"]
+    assert gallery.names == ["rows.npz#0", "rows.npz#2", "rows.npz#1"]
+    unit = rows[[0, 2, 1]] / np.array([[5.0], [13], [2]])
+    np.testing.assert_allclose(gallery.samples.vectors, unit, rtol=1e-15)
+    assert gallery.hashes == [hashlib.sha256(rows[i].tobytes()).hexdigest() for i in (0, 2, 1)]
+    np.savez("queries.npz", features=rows[1:])
+    outcome = crnr("classify", "queries.npz", "-g", str(V1), "-o", "out.csv")
+    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "2 of 2 inputs labelled: out.csv\n")
+    assert [row["label"] for row in read_rows(Path("out.csv"))] == ["tea", "caf\u00e9"]
+
+
+def test_the_checksum_is_the_documented_one(crnr: Runner) -> None:
+    """Computed here from docs/gallery-format.md alone."""
+    digest = hashlib.sha256()
+
+    def take(path: str, value: object) -> None:
+        array = np.asarray(value)
+        digest.update(f"{path}\0{array.dtype.str}\0{array.shape}\0".encode() + array.tobytes())
+
+    with h5py.File(V1) as file:
+        groups = {"/": file, "recipe": file["recipe"]}
+        for group in ("classes", "samples", "state"):
+            assert not file[group].attrs.keys()
+        for path, group in sorted(groups.items()):
+            for name in sorted(group.attrs):
+                if name != "sha256":
+                    take(f"{path}@{name}", group.attrs[name])
+        datasets: dict[str, h5py.Dataset] = {}
+        file.visititems(lambda n, item: datasets.update({n: item} if isinstance(item, h5py.Dataset) else {}))
+        for name, dataset in sorted(datasets.items()):
+            take(name, dataset[()])
+        assert file.attrs["sha256"] == digest.hexdigest().encode()
+
+
+def test_stamps_may_be_absent(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    crnr("build", "gallery")
+    stamps = load_gallery(Path("gallery.h5")).stamps
+    first = Path("gallery/ant/0.png").stat()
+    assert (stamps[0].size, stamps[0].mtime_ns) == (first.st_size, first.st_mtime_ns)
+    from dataclasses import replace
+
+    from crnr_cli.gallery.file import save_gallery
+
+    save_gallery(replace(load_gallery(Path("gallery.h5")), stamps=[]), Path("bare.h5"))
+    with h5py.File("bare.h5") as file:
+        assert "size" not in file["samples"]
+    assert load_gallery(Path("bare.h5")).stamps == []
+
+
+def rehash(path: Path) -> None:
+    """Give an altered gallery the right checksum, as somebody who means harm would."""
+    from crnr_cli.gallery import file as gallery
+
+    content = gallery._read(path)
+    with h5py.File(path, "r+") as file:
+        file.attrs["sha256"] = np.bytes_(content.sha256())
+
+
+ALTERATIONS = {
+    "no method of that name": lambda f: f.attrs.modify("method", np.bytes_("magic")),
+    "a parameter is missing": lambda f: f.attrs.__delitem__("lam"),
+    "a parameter is absurd": lambda f: f.attrs.modify("mu", -1.0),
+    "an unknown kind": lambda f: f["recipe"].attrs.modify("kind", np.bytes_("smells")),
+    "sizes that differ": lambda f: f["recipe"].attrs.modify("n_inputs", 99),
+    "a class too many": lambda f: (
+        f.__delitem__("classes/names"),
+        f.__setitem__("classes/names", np.array([b"a"] * 4)),
+    ),
+    "a class twice": lambda f: (
+        f.__delitem__("classes/names"),
+        f.__setitem__("classes/names", np.array([b"a", b"a", b"b"])),
+    ),
+    "a class that falls": lambda f: f["samples/class"].write_direct(np.array([2, 1, 0] * 5, dtype=np.int32)),
+    "negative classes": lambda f: f["samples/class"].write_direct(np.full(15, -1, dtype=np.int32)),
+    "no vectors": lambda f: f.__delitem__("samples/vectors"),
+    "no state": lambda f: f.__delitem__("state"),
+    "a state of another shape": lambda f: (
+        f.__delitem__("state/H"),
+        f.__setitem__("state/H", np.eye(3, dtype=np.float32)),
+    ),
+    "vectors of one dimension": lambda f: (
+        f.__delitem__("samples/vectors"),
+        f.__setitem__("samples/vectors", np.ones(15, dtype=np.float32)),
+    ),
+    "stamps of another length": lambda f: (
+        f.__delitem__("samples/size"),
+        f.__setitem__("samples/size", np.ones(3, dtype=np.int64)),
+    ),
+    "no recipe": lambda f: f.__delitem__("recipe"),
+    "names that are numbers": lambda f: (
+        f.__delitem__("samples/names"),
+        f.__setitem__("samples/names", np.arange(15)),
+    ),
+    "vectors that are not finite": lambda f: f["samples/vectors"].write_direct(
+        np.full((15, 6), np.nan, dtype=np.float32)
+    ),
+}
+
+
+@pytest.mark.parametrize("alter", ALTERATIONS.values(), ids=ALTERATIONS.keys())
+def test_an_inconsistent_gallery_with_a_right_checksum_is_refused(crnr: Runner, alter: object) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "--factor", "dense")
+    with h5py.File("gallery.h5", "r+") as file:
+        alter(file)  # type: ignore[operator]
+    rehash(Path("gallery.h5"))
+    with pytest.raises(GalleryError, match=r"^gallery.h5: not a consistent gallery \(.*\); build it again$"):
+        load_gallery(Path("gallery.h5"))
+
+
+def test_vectors_of_whole_numbers_are_refused(crnr: Runner) -> None:
+    """By themselves: the state of procrc would give an answer for them."""
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "--method", "procrc")
+    with h5py.File("gallery.h5", "r+") as file:
+        shape = file["samples/vectors"].shape
+        del file["samples/vectors"]
+        file["samples/vectors"] = np.ones(shape, dtype=np.int32)
+    rehash(Path("gallery.h5"))
+    with pytest.raises(GalleryError, match=r"not a consistent gallery \(its vectors are of type int32\)"):
+        load_gallery(Path("gallery.h5"))
+
+
+def test_an_attribute_that_is_no_single_value_is_refused(crnr: Runner) -> None:
+    shutil.copy(V1, "gallery.h5")
+    with h5py.File("gallery.h5", "r+") as file:
+        file.attrs["more"] = np.zeros(1000)
+    with pytest.raises(
+        GalleryError, match=r"^gallery.h5: an attribute is not one plain value; build it again$"
+    ):
+        load_gallery(Path("gallery.h5"))
+
+
+def test_a_name_that_is_not_text_is_refused(crnr: Runner) -> None:
+    shutil.copy(V1, "gallery.h5")
+    with h5py.File("gallery.h5", "r+") as file:
+        h5py.h5g.create(file.id, b"caf\xe9")
+    with pytest.raises(GalleryError, match=r"^gallery.h5: a name in it is not text; build it again$"):
+        load_gallery(Path("gallery.h5"))
+
+
+def test_a_type_that_is_not_numbers_or_bytes_is_refused(crnr: Runner) -> None:
+    shutil.copy(V1, "gallery.h5")
+    with h5py.File("gallery.h5", "r+") as file:
+        file["state/extra"] = "variable"
+    with pytest.raises(GalleryError, match=r"^gallery.h5: state/extra is of type object; build it again$"):
+        load_gallery(Path("gallery.h5"))
+
+
+def test_more_data_than_the_file_holds_is_refused(crnr: Runner) -> None:
+    shutil.copy(V1, "gallery.h5")
+    with h5py.File("gallery.h5", "r+") as file:
+        file.create_dataset("state/extra", (10**6,), "f8")  # declared, and never written
+    with pytest.raises(
+        GalleryError, match=r"^gallery.h5: state/extra declares more data than the file holds"
+    ):
+        load_gallery(Path("gallery.h5"))

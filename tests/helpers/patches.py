@@ -1,0 +1,94 @@
+"""Where tests change the inside of the package, so that a change of its modules is a change here only.
+
+Each takes a `patch`, which is `monkeypatch.setattr` in a test, and plain `setattr` in a process of its own.
+The decoder process is changed in bad_decoder.py, which must not load as much as this module does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from crnr_cli.jobs import classify
+from crnr_cli.methods import trained
+from crnr_cli.pictures import pool
+from crnr_cli.system import cores, memory, optional
+
+Patch = Callable[[object, str, object], None]
+
+
+def set_batch_size(size: int, patch: Patch) -> None:
+    """Let classify answer so many queries at a time."""
+    patch(classify, "batch_size", lambda n_samples: size)
+
+
+def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
+    """Let classify report on stderr that it has begun a batch, and wait there."""
+    answer = classify.answer
+
+    def pausing(*arguments: Any, **options: Any) -> Iterator[Any]:
+        for batch, answers in enumerate(answer(*arguments, **options)):
+            if batch == number:
+                sys.stderr.write("begun\n")
+                sys.stderr.flush()
+                time.sleep(seconds)
+            yield answers
+
+    patch(classify, "answer", pausing)
+
+
+def count_batches_at_once(patch: Patch) -> list[int]:
+    """How many batches each run of classify answers at once: the list grows with every run."""
+    counts: list[int] = []
+
+    def counting(*arguments: Any) -> Any:
+        counts.append(arguments[2])
+        return cores.side_by_side(*arguments)
+
+    patch(classify, "side_by_side", counting)
+    return counts
+
+
+def set_free_bytes_of_batches(free: int | None, patch: Patch) -> None:
+    """Let classify find so much memory free when it decides how many batches to answer at once."""
+    patch(classify, "free_bytes", lambda: free)
+
+
+def set_free_bytes(free: int | None, patch: Patch) -> None:
+    """Let the checks before any work find so much memory free; None is unknown."""
+    patch(memory, "free_bytes", lambda: free)
+
+
+def use_decoder(command: Sequence[str], patch: Patch, seconds: float | None = None) -> None:
+    """Decode pictures by another program, and wait so many seconds for each."""
+    patch(pool, "COMMAND", command)
+    if seconds is not None:
+        patch(pool, "SECONDS_A_PICTURE", seconds)
+
+
+def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[bytes]]:
+    """The decoders as they are started, of which the first are killed at once: the list grows."""
+    start = pool._start
+    started: list[subprocess.Popen[bytes]] = []
+
+    def watched() -> subprocess.Popen[bytes]:
+        started.append(start())
+        if len(started) <= kill_first:
+            started[-1].kill()
+        return started[-1]
+
+    patch(pool, "_start", watched)
+    return started
+
+
+def remove_extras(patch: Patch) -> None:
+    """Let no optional package be found, such as matplotlib or jinja2."""
+    patch(optional, "find_spec", lambda name: None)
+
+
+def remove_scikit_learn(patch: Patch) -> None:
+    """Let scikit-learn not be found."""
+    patch(trained, "find_spec", lambda name: None)

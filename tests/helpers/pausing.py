@@ -1,0 +1,24 @@
+"""crnr with batches of one that pauses in the third; run as a process: SECONDS, then crnr's arguments."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from crnr_cli.cli import main
+from helpers.patches import pause_in_batch, set_batch_size
+from helpers.runner import Runner, helper_command
+
+
+def start_pausing(crnr: Runner, seconds: float, command: str) -> subprocess.Popen[bytes]:
+    """Start a command of classify; returns when it is in its third batch, which takes so many seconds."""
+    process = crnr.start(seconds, *command.split(), program=helper_command("helpers.pausing"))
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"begun\n"
+    return process
+
+
+if __name__ == "__main__":
+    set_batch_size(1, setattr)
+    pause_in_batch(2, float(sys.argv.pop(1)), setattr)
+    main()

@@ -1,0 +1,104 @@
+"""The one way to run crnr in a test: in this process, which is fast, or as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import ctypes
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from crnr_cli.cli import application
+from helpers.paths import TESTS
+
+APPLICATION = application()  # made once for all tests: it takes a while
+CRNR = (sys.executable, "-m", "crnr_cli")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended. Bytes that are not UTF-8 are kept as lone surrogates."""
+
+    exit: int
+    out: str
+    err: str
+
+    @classmethod
+    def of(cls, exit: int, out: bytes | None, err: bytes | None) -> Outcome:
+        return cls(exit, *((said or b"").decode("utf-8", "surrogateescape") for said in (out, err)))
+
+
+class Runner:
+    """crnr in the folder `here`."""
+
+    def __init__(self, here: Path) -> None:
+        self.here = here
+
+    def __call__(self, *arguments: object, stdin: bytes | str = b"", columns: int = 200) -> Outcome:
+        """Run a command in this process, on a screen of so many columns. A bug raises its exception."""
+        environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
+        with contextlib.chdir(self.here):
+            result = CliRunner().invoke(APPLICATION, [str(part) for part in arguments], stdin, environment)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Outcome.of(result.exit_code, result.stdout_bytes, result.stderr_bytes)
+
+    def start(
+        self, *arguments: object, program: Sequence[str] = CRNR, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a command as a process, with options of Popen: for signals, pipes and permissions."""
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        command = [*program, *(str(argument) for argument in arguments)]
+        return subprocess.Popen(command, **{"cwd": self.here, **streams, **options})
+
+    def process(self, *arguments: object, **options: Any) -> Outcome:
+        """Run a command as a process to its end."""
+        return ended(self.start(*arguments, **options))
+
+    def files(self) -> set[str]:
+        """The names in the folder itself."""
+        return {path.name for path in self.here.iterdir()}
+
+
+def ended(process: subprocess.Popen[bytes]) -> Outcome:
+    """Wait for a process, but not for ever."""
+    out, err = process.communicate(timeout=120)
+    return Outcome.of(process.returncode, out, err)
+
+
+def helper_command(module: str) -> tuple[str, ...]:
+    """The program that runs a module of tests/helpers, in any folder."""
+    code = (
+        f"import runpy, sys; sys.path.insert(0, {str(TESTS)!r}); "
+        f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    )
+    return sys.executable, "-c", code
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """The rows of a CSV."""
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    return rows(path.read_bytes().decode("utf-8", "surrogateescape"))
+
+
+def without_root() -> dict[str, Any]:
+    """Options of a process that file permissions apply to, even if we are root."""
+
+    def drop_capabilities() -> None:
+        for capability in (1, 2):  # to read and write whatever the permissions say
+            if ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) != 0:  # PR_CAPBSET_DROP
+                raise OSError("cannot drop root's capabilities")
+
+    return {"preexec_fn": drop_capabilities} if os.getuid() == 0 else {"start_new_session": True}

@@ -1,0 +1,123 @@
+"""Classify: resuming a stopped run, signals, and outputs that are not files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from crnr_cli.errors import UsageError
+from crnr_cli.jobs import classify as job
+from crnr_cli.jobs.classify import ClassifyReport, QueryOptions
+from crnr_cli.sources.base import Keys
+from helpers.patches import set_batch_size
+from helpers.pausing import start_pausing
+from helpers.runner import Runner
+from helpers.samples import make_features, make_pictures
+
+
+class Stop(Exception):  # noqa: N818, it is a wish and not an error
+    pass
+
+
+def classify(source: str, *, resume: bool = False, stop_at: int | None = None) -> ClassifyReport:
+    def progress(step: str, done: int, total: int) -> None:
+        if done == stop_at:
+            raise Stop
+
+    options = QueryOptions(Keys(), jobs=1)
+    return job.classify([source], Path("gallery.h5"), Path("out.csv"), options, progress, resume=resume)
+
+
+@pytest.mark.parametrize("kind", ["pictures", "features"])
+def test_classify_resumed_gives_the_bytes_of_a_run_in_one_go(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    set_batch_size(4, monkeypatch.setattr)
+    if kind == "pictures":
+        gallery, queries = "gallery", "queries"
+        make_pictures(crnr.here / gallery)
+        make_pictures(crnr.here / queries, first=10)
+        (crnr.here / queries / "bee" / "10.png").write_bytes(b"")
+    else:
+        gallery, queries = "gallery.npz", "queries.npz"
+        make_features(crnr.here / gallery)
+        make_features(crnr.here / queries, per_class=4, seed=1)
+    crnr("build", gallery)
+    whole = classify(queries)
+    clean = Path("out.csv").read_bytes()
+    for stop_at in (4, 8, 12):
+        Path("out.csv").unlink()
+        with pytest.raises(Stop):
+            classify(queries, stop_at=stop_at)
+        assert not Path("out.csv").exists()
+        report = classify(queries, resume=True)
+        assert Path("out.csv").read_bytes() == clean
+        assert (report.resumed_after, report.statuses) == (stop_at, whole.statuses)
+        assert report.skipped == whole.skipped == (kind == "pictures")
+
+
+def test_resume_wants_a_file(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    outcome = crnr("classify", "gallery.npz", "--resume")
+    assert (outcome.exit, outcome.out) == (2, "")
+    assert outcome.err == "error: --resume needs an output file; name it with --output\n"
+    with pytest.raises(UsageError):
+        job.classify(
+            ["gallery.npz"], Path("gallery.h5"), Path("/dev/null"), QueryOptions(Keys()), resume=True
+        )
+
+
+def test_a_device_is_written_to_directly(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    outcome = crnr("classify", "gallery.npz", "-o", "/dev/null")
+    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "15 of 15 inputs labelled: /dev/null\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+)
+@pytest.mark.parametrize(("seconds", "batches"), [(0.5, 3), (60, 2)])
+def test_a_signal_lets_the_batch_finish_if_it_can(
+    crnr: Runner, number: signal.Signals, words: str, seconds: float, batches: int
+) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    process = start_pausing(crnr, seconds, "classify gallery.npz -o out.csv")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)  # not the 60 s of the batch
+    assert process.returncode == 128 + number
+    assert err.decode() == f"{words}; the same command with --resume goes on from there\n"
+    assert not (crnr.here / "out.csv").exists()
+    assert (crnr.here / "out.csv.part").read_bytes().count(b"\n") == 1 + batches
+    assert len((crnr.here / "out.csv.part.journal").read_bytes().splitlines()) == 1 + batches
+
+
+def test_a_second_signal_stops_at_once(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    process = start_pausing(crnr, 60, "classify gallery.npz -o out.csv")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)  # two signals at once may be taken for one
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    process.communicate()
+
+
+def test_an_ignored_signal_stays_ignored(crnr: Runner) -> None:
+    """A shell's background job has SIGINT ignored: Ctrl-C is for the job in front."""
+    make_features(crnr.here / "gallery.npz")
+    process = crnr.start(
+        "build", "gallery.npz", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+    )
+    while process.poll() is None:
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.02)
+    process.communicate()
+    assert process.returncode == 0
+    assert (crnr.here / "gallery.h5").exists()

@@ -1,0 +1,224 @@
+"""Explain: the numbers are those of classify, and the drawing is of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crnr_cli.cli.explain import BAR
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.methods import make_method
+from helpers.patches import remove_extras
+from helpers.paths import SAMPLE_DATA
+from helpers.runner import Runner, rows
+
+QUERY = str(SAMPLE_DATA / "queries/9/4558.png")
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A gallery of the sample data."""
+    folder = tmp_path_factory.mktemp("explain")
+    result = Runner(folder)("build", SAMPLE_DATA / "gallery", "-o", "g.h5", "-q")
+    assert result.exit == 0, result.err
+    return str(folder / "g.h5")
+
+
+def explained(crnr: Runner, *arguments: str) -> dict:
+    result = crnr("explain", *arguments, "--json")
+    assert result.exit == 0, result.err
+    return json.loads(result.out)
+
+
+def test_the_answer_is_that_of_classify(crnr: Runner, gallery):
+    record = explained(crnr, QUERY, "-g", gallery)
+    answer = record["explanations"][0]
+    row = rows(crnr("classify", QUERY, "-g", gallery, "-q").out)[0]
+    assert record["truth"] == row["truth"] == "9"
+    assert (answer["label"], answer["runner_up"]) == (row["label"], row["runner_up"])
+    assert answer["margin"] == pytest.approx(float(row["margin"]), rel=1e-4)
+    for name, residual in answer["residuals"].items():
+        assert residual == pytest.approx(float(row[f"residual:{name}"]), rel=1e-5)
+
+
+def test_the_weights_leave_the_residuals(crnr: Runner, gallery):
+    """The code that is shown is the one that the residuals are taken from."""
+    answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
+    loaded = load_gallery(Path(gallery))
+    pixels = np.asarray(Image.open(QUERY), dtype=float).ravel()
+    query = (pixels / np.linalg.norm(pixels)).astype("float32")
+    code = loaded.method.codes(loaded.samples, loaded.state, query[np.newaxis])[0]
+    largest = np.argsort(-np.abs(code))[:8]
+    assert [sample["name"] for sample in answer["strongest"]] == [loaded.names[i] for i in largest]
+    for i, name in enumerate(loaded.classes):
+        rows = slice(loaded.samples.edges[i], loaded.samples.edges[i + 1])
+        left = np.linalg.norm(query - code[rows] @ loaded.samples.vectors[rows])
+        assert answer["residuals"][name] == pytest.approx(left, rel=1e-4)
+        share = np.maximum(code[rows], 0).sum() / np.maximum(code, 0).sum()
+        assert answer["weight_shares"][name] == pytest.approx(share, rel=1e-5)
+
+
+def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runner, gallery):
+    first, other = explained(crnr, QUERY, "-g", gallery, "--against", "nrc")["explanations"]
+    assert (first["method"], other["method"]) == ("crnr", "nrc")
+    assert other["parameters"]["mu"] == first["parameters"]["mu"]
+    loaded = load_gallery(Path(gallery))
+    pixels = np.asarray(Image.open(QUERY), dtype=float).ravel()
+    query = (pixels / np.linalg.norm(pixels)).astype("float32")[np.newaxis]
+    crnr_at_0 = make_method("crnr", {"lam": 0.0})
+    expected = crnr_at_0.residuals(loaded.samples, crnr_at_0.fit(loaded.samples), query)[0]
+    np.testing.assert_allclose(list(other["residuals"].values()), expected, rtol=1e-5)
+
+
+def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, gallery):
+    result = crnr("explain", QUERY, "-g", gallery)
+    assert (result.exit, result.err) == (0, "")
+    answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
+    label, second = answer["label"], answer["runner_up"]
+    assert "█" in result.out
+    assert f"{label} leaves {answer['residuals'][label]:.4f}" in result.out
+    assert f"{second} leaves {answer['residuals'][second]:.4f}" in result.out
+    for sample in answer["strongest"]:
+        assert "/".join(sample["name"].split("/")[-2:]) in result.out
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "html"])
+def test_the_drawing_is_written(crnr: Runner, gallery, tmp_path, suffix):
+    output = tmp_path / f"why.{suffix}"
+    result = crnr("explain", QUERY, "-g", gallery, "--against", "nrc", "-o", output, "--json")
+    assert result.exit == 0, result.err
+    assert result.err == f"{output}: written\n"
+    if suffix == "png":
+        with Image.open(output) as picture:
+            assert picture.size[0] > picture.size[1] > 800
+            assert len(picture.convert("RGB").getcolors(1_000_000)) > 50
+    else:
+        text = output.read_text()
+        assert text.startswith("<?xml" if suffix == "svg" else "<!DOCTYPE html>")
+        assert suffix == "svg" or text.count("data:image/png") == 8  # the query and seven samples
+
+
+def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path):
+    """No formula of matplotlib, no tag of HTML, and a sign that no font has."""
+    names = np.array(["a$\\frac{$", "<b>b</b>", "\U0001f33b flower"])
+    np.savez(features := tmp_path / "f.npz", features=np.eye(6) + 0.1, labels=np.repeat(names, 2))
+    gallery = tmp_path / "g.h5"
+    assert crnr("build", features, "-o", gallery).exit == 0
+    for suffix in ("svg", "png", "html"):
+        output = tmp_path / f"why.{suffix}"
+        result = crnr("explain", f"{features}#3", "-g", gallery, "-o", output)
+        assert result.exit == 0, result.err
+    assert "<b>b</b>" not in output.read_text()
+    assert "&lt;b&gt;b&lt;/b&gt;" in output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "words"),
+    [
+        ("{features}", 2, "error: {features}: holds 100 queries; explain takes one, such as {features}#0\n"),
+        ("{features}#100", 2, "error: {features}: has 100 rows, and no row 100; the first is 0\n"),
+        ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
+    ],
+)
+def test_a_query_that_is_not_one_is_refused(crnr: Runner, tmp_path, query, code, words):
+    rng = np.random.default_rng(0)
+    np.savez(features := tmp_path / "f.npz", features=rng.random((100, 4)), labels=np.arange(100) % 3)
+    gallery = tmp_path / "g.h5"
+    assert crnr("build", features, "-o", gallery).exit == 0
+    result = crnr("explain", query.format(features=features), "-g", gallery)
+    assert (result.exit, result.out) == (code, "")
+    assert result.err == words.format(features=features)
+
+
+def test_a_picture_that_cannot_be_read_is_named(crnr: Runner, gallery, tmp_path):
+    (bad := tmp_path / "bad.png").write_bytes(b"no picture")
+    result = crnr("explain", bad, "-g", gallery)
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == f"error: {bad}: not a picture of a known format\n"
+
+
+def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery):
+    result = crnr("explain", QUERY, "-g", gallery, "-o", "why.doc")
+    assert (result.exit, result.out) == (2, "")
+    assert result.err == "error: why.doc: an explanation's name must end in .png, .svg, .pdf or .html\n"
+
+
+def test_without_the_extra_one_line_says_how_to_get_it(crnr: Runner, gallery, monkeypatch):
+    remove_extras(monkeypatch.setattr)
+    result = crnr("explain", QUERY, "-g", gallery, "-o", "why.png")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: --output needs matplotlib and jinja2: pip install 'crnr-cli[report]'\n"
+
+
+@pytest.mark.parametrize("other", ["nn", "crc", "svm"])
+def test_every_kind_of_method_can_be_compared_with(crnr: Runner, gallery, tmp_path, other):
+    """Without a code, with another decision, and with scores in the place of residuals."""
+    output = tmp_path / "why.png"
+    record = explained(crnr, QUERY, "-g", gallery, "--against", other, "-o", str(output))
+    assert (record["explanations"][1]["weight_shares"] is None) == (other != "crc")
+    assert 0 <= record["explanations"][1]["margin"] <= 1
+    assert output.exists()
+    shown = crnr("explain", QUERY, "-g", gallery, "--against", other)
+    assert (shown.exit, shown.err) == (0, "")
+    assert f" by {other}, margin" in shown.out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("method", ["svm", "softmax"])
+def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path, method):
+    scored = str(tmp_path / "scored.h5")
+    built = crnr("build", SAMPLE_DATA / "gallery", "--method", method, "-o", scored, "-q")
+    assert built.exit == 0, built.err
+    page, drawing = tmp_path / "why.html", tmp_path / "why.svg"
+    answer = explained(crnr, QUERY, "-g", scored, "-o", str(page))["explanations"][0]
+    scores = {name: -residual for name, residual in answer["residuals"].items()}
+    first, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)
+    shown = crnr("explain", QUERY, "-g", scored, "-o", drawing).out
+    assert f"{first} scores {scores[first]:.4f};\n{second} scores {scores[second]:.4f}." in shown
+    assert "score (most wins)" in shown
+    bars = {line.split()[0]: line.count("█") for line in shown.splitlines() if "█" in line}
+    assert bars[first] == BAR
+    low, high = min(scores.values()), max(scores.values())
+    assert bars[second] == int(BAR * (scores[second] - low) / (high - low))
+    assert f"{first} scores most, then {second}" in drawing.read_text()
+    html = page.read_text()
+    assert f"{first} scores {scores[first]:.3f}; {second} scores {scores[second]:.3f}" in html
+    assert '<th scope="col">score</th>' in html
+    for text in (shown, html, drawing.read_text()):
+        assert "leaves" not in text
+        assert "<!-- residual -->" not in text
+
+
+def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_path):
+    """40 classes, and a query whose true class is the worst of them."""
+    rng = np.random.default_rng(0)
+    names = [f"class {i:02}" for i in range(40)]
+    np.savez(tmp_path / "g.npz", features=np.eye(40), labels=names)
+    query = np.linspace(2, 1, 40) + 0.001 * rng.random(40)
+    np.savez(tmp_path / "q.npz", features=query[np.newaxis], labels=names[-1:])
+    gallery, picture = str(tmp_path / "g.h5"), tmp_path / "why.svg"
+    crnr("build", tmp_path / "g.npz", "-o", gallery, "-q")
+    shown = crnr("explain", tmp_path / "q.npz", "-g", gallery, "-o", picture)
+    assert shown.exit == 0, shown.err
+    table = shown.out.partition("carries the code")[0]
+    assert [name for name in names if f" {name} " in table] == [*names[:12], names[-1]]
+    assert "27 more classes leave more" in table
+    drawn = picture.read_text()
+    assert [name for name in names if f"<!-- {name} -->" in drawn] == names[:2]  # there is no room for more
+
+
+def test_a_row_far_down_is_the_row_that_is_explained(crnr: Runner, tmp_path):
+    """Beyond the first batch that is read."""
+    np.savez(tmp_path / "g.npz", features=np.eye(3), labels=["a", "b", "c"])
+    features = np.tile([3.0, 1, 0], (1030, 1))
+    features[1027] = [0, 1, 3]
+    np.savez(tmp_path / "q.npz", features=features)
+    crnr("build", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "-q")
+    labels = [
+        explained(crnr, f"{tmp_path}/q.npz#{row}", "-g", str(tmp_path / "g.h5"))["explanations"][0]["label"]
+        for row in (1026, 1027, 1028)
+    ]
+    assert labels == ["a", "c", "a"]

@@ -1,0 +1,204 @@
+"""Tune: found from the gallery alone, and no change without a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.jobs import tune as job
+from crnr_cli.jobs.tune import Setting, Trial, choose
+from crnr_cli.methods.nonnegative import Crnr, Nrc
+from crnr_cli.recipe.recipe import Recipe
+from helpers.patches import remove_extras, set_free_bytes
+from helpers.runner import Runner
+from helpers.samples import make_pictures
+
+PAPER = Setting(Crnr(), 1.0, None)
+
+
+def trial(setting: Setting, n_right: int, n: int = 400) -> Trial:
+    """Right on the first so many samples: of two, the better one is right wherever the other is."""
+    return Trial(setting, np.arange(n) < n_right)
+
+
+def test_the_error_of_a_lead_is_that_of_paired_answers():
+    right = np.array([1, 1, 1, 0, 0, 1, 0, 1], dtype=bool)
+    other = np.array([1, 0, 0, 0, 1, 1, 0, 1], dtype=bool)
+    lead, error = Trial(PAPER, right).lead(Trial(PAPER, other))
+    # Two samples won and one lost of eight: mean 1/8, variance (3 - 8/64) / 7.
+    assert lead == pytest.approx(1 / 8)
+    assert error == pytest.approx(np.sqrt((3 - 8 / 64) / 7 / 8))
+
+
+def test_the_papers_setting_stays_within_one_standard_error():
+    paper, other = trial(PAPER, 300), trial(Setting(Crnr(lam=1.0), 1.0, None), 301)
+    # One sample more of 400: lead 1/400, error sqrt(1/400 * 399/400 / 399) = 1/400.
+    assert other.lead(paper) == pytest.approx((1 / 400, 1 / 400))
+    assert choose([paper, other], paper) is paper
+
+
+def test_of_those_near_the_best_the_fewest_changes_win():
+    paper = trial(PAPER, 300)
+    near = trial(Setting(Crnr(lam=1.0), 1.0, None), 339)
+    best = trial(Setting(Crnr(lam=1.0, mu=0.3, iterations=8), 0.5, None), 340)
+    far = trial(Setting(Crnr(lam=0.1), 1.0, None), 320)
+    assert choose([paper, far, near, best], paper) is near
+
+
+def test_what_is_chosen_beats_the_papers_setting_itself():
+    rng = np.random.default_rng(0)
+    paper = trial(PAPER, 300)
+    best = trial(Setting(Crnr(lam=1.0), 0.5, None), 308)
+    # As often right as the best, yet on other samples than the paper's: not clearly better than that.
+    noisy = Trial(Setting(Crnr(iterations=8), 1.0, None), rng.permutation(best.right))
+    assert noisy.accuracy == best.accuracy
+    assert noisy.lead(paper)[0] <= noisy.lead(paper)[1]
+    assert choose([paper, best, noisy], paper) is best
+
+
+def test_another_method_must_beat_all_of_crnr():
+    paper = trial(PAPER, 300)
+    crnr = trial(Setting(Crnr(lam=1.0, mu=0.3), 0.5, None), 339)
+    assert choose([paper, crnr, trial(Setting(Nrc(), 1.0, None), 340)], paper) is crnr
+    better = trial(Setting(Nrc(), 1.0, None), 380)
+    assert choose([paper, crnr, better], paper) is better
+
+
+def test_principal_axes_never_see_what_is_held_back():
+    raw = np.random.default_rng(0).normal(size=(12, 5))
+    class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
+    samples = job.FoldedSamples(raw, class_index, fold_of, Recipe("features", 5), "float64")
+    fold = samples.fold(1.0, 2, 1)
+    kept = raw[fold_of != 1]
+    _, _, rows = np.linalg.svd(kept - kept.mean(axis=0))
+    projected = raw[fold_of == 1] @ rows[:2].T
+    projected /= np.linalg.norm(projected, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.abs(fold.queries), np.abs(projected), rtol=1e-9)
+
+
+@pytest.fixture
+def heavy_tails(tmp_path: Path) -> Path:
+    """Classes that differ in many small features, drowned by a few large ones that say nothing."""
+    rng = np.random.default_rng(3)
+    centres = rng.uniform(0, 1, size=(5, 30))
+    labels = np.repeat(np.arange(5), 12)
+    noise = np.exp(rng.normal(1.2, 1.5, size=(60, 10)))
+    small = np.abs(centres[labels] + 0.25 * rng.normal(size=(60, 30)))
+    with h5py.File(path := tmp_path / "heavy.h5", "w") as file:
+        file["features"], file["labels"] = np.hstack([small**2, noise]), labels
+    return path
+
+
+def test_tune_finds_a_power_and_builds_with_it(crnr: Runner, heavy_tails, tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "LAMS", (0.0, 0.01, 1.0))
+    monkeypatch.setattr(job, "MUS", (0.1, 0.3))
+    gallery, plot = tmp_path / "g.h5", tmp_path / "p.png"
+    command = ["tune", str(heavy_tails), "-o", str(gallery), "--plot", str(plot), "--methods", "nrc"]
+    result = crnr(*command, "--json")
+    assert result.exit == 0, result.err
+    record = json.loads(result.out)
+    assert record["chosen"]["power"] == 0.5
+    assert (record["n"], record["folds"], record["untried"]) == (60, 5, 0)
+    assert len(record["trials"]) == 2 * (3 * 2 + 2) * 6
+    accuracies = [trial["accuracy"] for trial in record["trials"]]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert record["paper"] in record["trials"]
+    loaded = load_gallery(gallery)
+    assert loaded.recipe.power == 0.5
+    assert {name: getattr(loaded.method, name) for name in ("lam", "mu", "iterations")} == {
+        name: record["chosen"][name] for name in ("lam", "mu", "iterations")
+    }
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert f"{gallery}: built with --method crnr" in result.err
+
+
+def test_tune_shows_a_table_with_the_papers_setting(crnr: Runner, heavy_tails, monkeypatch):
+    monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
+    monkeypatch.setattr(job, "MUS", (0.1,))
+    result = crnr("tune", heavy_tails, "--pca", "0,10", "--samples", "rows")
+    assert result.exit == 0
+    assert "60 samples, each labelled by the others in 5 folds; best of 48 settings" in result.out
+    assert "paper's" in result.out
+    assert f"to build with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
+
+
+def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_tails):
+    result = crnr("tune", heavy_tails, "--budget", "0", "--json", "--quiet")
+    assert (result.exit, result.err) == (0, "")
+    record = json.loads(result.out)
+    # One pass, so all counts of iterations, for each of the two powers.
+    assert {(trial["lam"], trial["mu"]) for trial in record["trials"]} == {(0.01, 0.1)}
+    assert len(record["trials"]) == 12
+    assert record["untried"] == 2 * 27 * 6
+    told = crnr("tune", heavy_tails, "--budget", "0").err
+    assert f"note: the budget ended with {2 * 27 * 6} settings untried\n" in told
+
+
+def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path):
+    make_pictures(tmp_path / "g", per_class=3)
+    (tmp_path / "g" / "ant" / "empty.png").write_bytes(b"")
+    command = ["tune", str(tmp_path / "g"), "--budget", "0", "-o", str(tmp_path / "g.h5")]
+    result = crnr(*command)
+    assert result.exit == 3
+    assert f"left out: {tmp_path}/g/ant/empty.png: the file is empty\n" in result.err
+    assert crnr(*command, "--allow-skipped").exit == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ("abcd", "every class has one sample: tune holds samples back, and needs two of a class"),
+        ("aaaa", "only one class: there is nothing to tell apart, and nothing to tune"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path, labels, message):
+    np.savez(path := tmp_path / "f.npz", features=np.eye(4), labels=np.array(list(labels)))
+    result = crnr("tune", path)
+    assert (result.exit, result.out, result.err) == (1, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (["--methods", "magic"], "error: no method is called magic"),
+        (["--plot", "x.bmp"], "error: x.bmp: a picture's name must end in .png, .svg, .pdf"),
+        (["--pca", "1.5"], "--pca '1.5': write whole numbers"),
+        (["--power", "a"], "--power 'a': write numbers"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_options_that_say_nothing_are_refused(crnr: Runner, heavy_tails, option, words):
+    result = crnr("tune", heavy_tails, *option)
+    assert (result.exit, result.out) == (2, "")
+    assert words in result.err
+
+
+def test_without_matplotlib_one_line_says_how_to_get_it(crnr: Runner, heavy_tails, monkeypatch):
+    remove_extras(monkeypatch.setattr)
+    result = crnr("tune", heavy_tails, "--plot", "x.png")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: --plot needs matplotlib: pip install 'crnr-cli[report]'\n"
+
+
+def test_what_does_not_fit_in_memory_is_refused(crnr: Runner, heavy_tails, monkeypatch):
+    set_free_bytes(10_000, monkeypatch.setattr)  # enough to read them
+    result = crnr("tune", heavy_tails)
+    assert (result.exit, result.out) == (1, "")
+    needs = "tuning on 60 samples of 40 numbers needs 166.7 kB, 10.0 kB free"
+    assert result.err == f"error: {needs}; use a smaller --size or fewer samples\n"
+
+
+def test_any_method_of_the_registry_can_be_tried_within_a_budget(crnr: Runner, heavy_tails, monkeypatch):
+    """What is asked for by name is tried right after the paper's setting, and shown."""
+    monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
+    monkeypatch.setattr(job, "MUS", (0.1,))
+    result = crnr("tune", heavy_tails, "--methods", "nn,svm,crc", "--power", "1")
+    assert result.exit == 0, result.err
+    for name in ("nn", "svm", "crc"):
+        assert sum(name in line.split()[:2] for line in result.out.splitlines()) == 1
+    assert [method.name for method in job._methods(["nn", "svm"])[:3]] == ["crnr", "nn", "svm"]

@@ -1,0 +1,484 @@
+"""Add, remove, build --update and verify."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from crnr_cli.gallery.calibration import calibrate
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.jobs import build as build_job
+from helpers.runner import Runner, read_rows
+from helpers.samples import make_features, make_pictures, picture
+
+
+@pytest.fixture
+def built(crnr: Runner) -> None:
+    """A gallery of three classes in gallery.h5, made from the folder gallery."""
+    make_pictures(crnr.here / "gallery")
+    assert crnr("build", "gallery", "-q").exit == 0
+
+
+def residuals(gallery: Gallery) -> np.ndarray:
+    """Of queries that no gallery here has seen."""
+    values = np.random.default_rng(5).random((20, gallery.recipe.n_inputs))
+    vectors, _ = gallery.recipe.unit_vectors(values, gallery.dtype)
+    return gallery.residuals(vectors)
+
+
+def assert_equal(one: str, other: str) -> None:
+    """The same classes, samples and answers."""
+    a, b = load_gallery(Path(one)), load_gallery(Path(other))
+    assert a.classes == b.classes
+    assert dict(zip(a.names, a.hashes, strict=True)) == dict(zip(b.names, b.hashes, strict=True))
+    np.testing.assert_allclose(residuals(a), residuals(b), atol=1e-5)
+
+
+@pytest.mark.usefixtures("built")
+def test_add_equals_a_build_of_everything(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery", ["ant", "dog"], first=20)
+    for path in ("gallery/ant/0.png", "gallery/bee/0.png"):
+        Path(path).rename(path + ".hidden")  # the old pictures are not needed
+    names = [f"gallery/{name}/{i}.png" for name in ("ant", "dog") for i in range(20, 24)]
+    outcome = crnr("add", "gallery.h5", "-", stdin="\n".join(names).encode())
+    assert (outcome.exit, outcome.out) == (0, "")
+    lines = outcome.err.splitlines()
+    assert lines[:9] == [*(f"added: {name}" for name in names), "8 added, 0 changed, 0 removed, 12 unchanged"]
+    assert lines[9].startswith("gallery.h5: 4 classes, 20 samples, dimension 64, crnr, dense; ")
+    for path in ("gallery/ant/0.png", "gallery/bee/0.png"):
+        Path(path + ".hidden").rename(path)
+    crnr("build", "gallery", "-o", "fresh.h5")
+    assert_equal("gallery.h5", "fresh.h5")
+
+
+@pytest.mark.usefixtures("built")
+def test_a_calibrated_gallery_is_calibrated_anew_with_the_new_samples(crnr: Runner) -> None:
+    crnr("build", "gallery", "--calibrate", "-q")
+    make_pictures(crnr.here / "gallery", first=20)
+    assert crnr("add", "gallery.h5", "gallery", "-q").exit == 0
+    added = load_gallery(Path("gallery.h5"))
+    assert added.calibration is not None
+    assert added.calibration.origin == (
+        "24 gallery samples, answered with 1/20 of the gallery left out at a time"
+    )
+    expected = calibrate(added.samples, added.method).standouts
+    np.testing.assert_array_equal(added.calibration.standouts, expected)
+
+
+@pytest.mark.usefixtures("built")
+def test_add_takes_the_place_of_a_sample_of_that_name(crnr: Runner) -> None:
+    picture(1, 77).save("gallery/bee/0.png")
+    outcome = crnr("add", "gallery.h5", "gallery", "--json")
+    assert outcome.exit == 0
+    assert json.loads(outcome.out)["changes"] == {
+        "added": [],
+        "changed": ["gallery/bee/0.png"],
+        "removed": [],
+        "unchanged": 11,
+    }
+    crnr("build", "gallery", "-o", "fresh.h5")
+    assert_equal("gallery.h5", "fresh.h5")
+
+
+@pytest.mark.usefixtures("built")
+def test_add_of_nothing_new_changes_nothing(crnr: Runner) -> None:
+    before = Path("gallery.h5").read_bytes()
+    outcome = crnr("add", "gallery.h5", "gallery", "-q")
+    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "")
+    assert Path("gallery.h5").read_bytes() == before
+
+
+def test_add_features(crnr: Runner) -> None:
+    make_features(crnr.here / "a.npz", classes=("x", "y"))
+    make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
+    crnr("build", "a.npz", "--dtype", "float64")
+    assert crnr("add", "gallery.h5", "b.npz", "-q").exit == 0
+    assert load_gallery(Path("gallery.h5")).dtype == "float64"
+    crnr("build", "a.npz", "b.npz", "--dtype", "float64", "-o", "fresh.h5")
+    assert_equal("gallery.h5", "fresh.h5")
+
+
+def test_add_keeps_the_axes_of_pca_and_says_so(crnr: Runner) -> None:
+    make_features(crnr.here / "a.npz", classes=("x", "y"))
+    make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
+    crnr("build", "a.npz", "--pca", "3")
+    axes = load_gallery(Path("gallery.h5")).recipe.pca
+    outcome = crnr("add", "gallery.h5", "b.npz")
+    assert outcome.exit == 0
+    assert "note: PCA keeps its old axes; build the gallery anew to fit them to all samples\n" in outcome.err
+    gallery = load_gallery(Path("gallery.h5"))
+    np.testing.assert_array_equal(gallery.recipe.pca, axes)
+    with np.load("b.npz") as new:
+        projected = new["features"].astype(float) @ axes
+    expected = projected / np.linalg.norm(projected, axis=1, keepdims=True)
+    where = [gallery.names.index(f"b.npz#{i}") for i in range(10)]
+    np.testing.assert_allclose(gallery.samples.vectors[where], expected, atol=1e-6)
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("command", [["add", "gallery.h5"], ["build", "--update"]])
+def test_another_kind_of_source_is_refused(crnr: Runner, command: list[str]) -> None:
+    make_features(crnr.here / "rows.npz")
+    before = Path("gallery.h5").read_bytes()
+    outcome = crnr(*command, "rows.npz")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == "error: the gallery was built from pictures, and these are features\n"
+    assert Path("gallery.h5").read_bytes() == before
+    assert crnr.files() == {"gallery", "gallery.h5", "rows.npz"}
+
+
+@pytest.mark.usefixtures("built")
+def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
+    make_pictures(crnr.here / "new", ["dog"], first=30)
+    Path("new/dog/empty.png").write_bytes(b"")
+    Path("new/eel").mkdir()
+    outcome = crnr("add", "gallery.h5", "new")
+    assert (outcome.exit, outcome.out) == (3, "")
+    assert outcome.err.startswith(
+        "left out: new/dog/empty.png: the file is empty\nnote: class eel: nothing in it, left out\nadded: "
+    )
+    assert crnr("add", "gallery.h5", "new", "--strict").exit == 1
+    assert crnr("add", "gallery.h5", "new", "--allow-skipped").exit == 0
+    Path("junk/ant").mkdir(parents=True)
+    Path("junk/ant/empty.png").write_bytes(b"")
+    outcome = crnr("add", "gallery.h5", "junk")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == (
+        "error: nothing to do: no sample can be used; junk/ant/empty.png: the file is empty\n"
+    )
+
+
+@pytest.mark.usefixtures("built")
+def test_add_refuses_a_class_that_looks_like_another(crnr: Runner) -> None:
+    make_pictures(crnr.here / "new", ["ANT"])
+    outcome = crnr("add", "gallery.h5", "new")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == "error: classes 'ANT' and 'ant' differ only in case or Unicode form; rename one\n"
+
+
+def test_one_content_in_two_classes_is_told(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    Path("gallery/bee/x.png").write_bytes(Path("gallery/ant/1.png").read_bytes())
+    outcome = crnr("build", "gallery")
+    note = "note: the same content in two classes: gallery/ant/1.png (ant) and gallery/bee/x.png (bee)"
+    assert (outcome.exit, outcome.err.splitlines()[0]) == (0, note)
+    Path("new/cow").mkdir(parents=True)
+    Path("new/cow/y.png").write_bytes(Path("gallery/ant/1.png").read_bytes())
+    outcome = crnr("add", "gallery.h5", "new")
+    assert outcome.exit == 0
+    assert outcome.err.splitlines()[:2] == [
+        note,
+        "note: the same content in two classes: gallery/ant/1.png (ant) and new/cow/y.png (cow)",
+    ]
+
+
+def test_many_notes_of_a_kind_are_cut(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery", ["ant"], per_class=13)
+    (crnr.here / "gallery" / "bee").symlink_to("ant")
+    outcome = crnr("build", "gallery")
+    assert outcome.err.count("the same content in two classes") == 10
+    assert "note: ... and 3 more\n" in outcome.err
+    for i in range(12):
+        Path("gallery", f"class {i}").mkdir()
+        Path("gallery", f"class {i}", "0.png").write_text("no picture")
+    outcome = crnr("build", "gallery")
+    assert outcome.err.count("nothing in it can be used") == 10
+    assert "note: ... and 2 more\n" in outcome.err
+
+
+@pytest.mark.usefixtures("built")
+def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
+    outcome = crnr("remove", "gallery.h5", "--class", "cow", "--sample", "gallery/bee/2.png")
+    assert (outcome.exit, outcome.out) == (0, "")
+    lines = outcome.err.splitlines()
+    assert lines[0] == "removed: gallery/bee/2.png"
+    assert lines[5] == "0 added, 0 changed, 5 removed, 7 unchanged"
+    for path in ("gallery/bee/2.png", *(f"gallery/cow/{i}.png" for i in range(4))):
+        Path(path).unlink()
+    Path("gallery/cow").rmdir()
+    crnr("build", "gallery", "-o", "fresh.h5")
+    assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        ([], 2, "say what to remove, with --class NAME or --sample NAME"),
+        (["--class", "dog"], 1, "gallery.h5: no class is called dog; there are ant, bee, cow"),
+        (
+            ["--sample", "x"],
+            1,
+            "gallery.h5: no sample is called x; there are "
+            + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
+            + ", ...",
+        ),
+        (
+            ["--sample", "bee/3.png"],
+            1,
+            "gallery.h5: no sample is called bee/3.png; "
+            "the closest are gallery/bee/3.png, gallery/bee/2.png, gallery/bee/1.png",
+        ),
+        (
+            ["--class", "ant", "--class", "bee", "--class", "cow"],
+            1,
+            "gallery.h5: nothing would be left in it; delete the file instead",
+        ),
+    ],
+)
+def test_remove_refuses_what_makes_no_sense(crnr: Runner, args: list[str], code: int, words: str) -> None:
+    before = Path("gallery.h5").read_bytes()
+    outcome = crnr("remove", "gallery.h5", *args)
+    assert (outcome.exit, outcome.out, outcome.err) == (code, "", f"error: {words}\n")
+    assert Path("gallery.h5").read_bytes() == before
+    assert crnr.files() == {"gallery", "gallery.h5"}
+
+
+@pytest.mark.usefixtures("built")
+def test_update_reads_only_what_may_have_changed(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    decode = build_job.raw_batches
+
+    def watched(source: object, *args: object) -> object:
+        read.extend(file.path for file in source.files)  # type: ignore[attr-defined]
+        return decode(source, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build_job, "raw_batches", watched)
+    Path("gallery/README").write_text("about these pictures")
+    Path("gallery/ant/1.png").unlink()
+    picture(1, 50).save("gallery/bee/1.png")
+    picture(2, 51).save("gallery/cow/new.png")
+    os.utime("gallery/cow/2.png", (1, 1))
+    outcome = crnr("build", "gallery", "--update")
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert outcome.err.splitlines()[:-1] == [
+        "left out: gallery/README: not a picture of a known format",
+        "added: gallery/cow/new.png",
+        "changed: gallery/bee/1.png",
+        "removed: gallery/ant/1.png",
+        "1 added, 1 changed, 1 removed, 10 unchanged",
+    ]
+    assert read == ["gallery/README", "gallery/bee/1.png", "gallery/cow/2.png", "gallery/cow/new.png"]
+    crnr("build", "gallery", "-o", "fresh.h5")
+    assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
+    read.clear()
+    assert crnr("build", "gallery", "--update", "-q").exit == 0
+    assert read == ["gallery/README"]
+    assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
+
+
+def test_update_of_features(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_features(crnr.here / "a.npz", classes=("x", "y"))
+    make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
+    crnr("build", "a.npz", "b.npz")
+    make_features(crnr.here / "b.npz", classes=("y", "z"), seed=2, per_class=3)
+    outcome = crnr("build", "a.npz", "b.npz", "--update")
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert "0 added, 6 changed, 4 removed, 10 unchanged\n" in outcome.err
+    crnr("build", "a.npz", "b.npz", "-o", "fresh.h5")
+    assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
+    monkeypatch.setattr(build_job, "raw_batches", None)  # nothing is to be read
+    assert crnr("build", "a.npz", "b.npz", "--update", "-q").exit == 0
+
+
+def test_the_first_update_is_a_build(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    outcome = crnr("build", "gallery", "--update", "--lam", "0.5")
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert outcome.err.startswith("gallery.h5: 3 classes, 12 samples")
+
+
+def test_update_keeps_the_settings(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    crnr("build", "gallery", "--lam", "0.5", "--size", "6x5")
+    picture(1, 50).save("gallery/bee/1.png")
+    outcome = crnr("build", "gallery", "--update", "--size", "4", "--method", "nrc")
+    assert (outcome.exit, outcome.out) == (2, "")
+    assert outcome.err == (
+        "error: --update keeps the gallery's settings; leave out --method, --size or --update\n"
+    )
+    assert crnr("build", "gallery", "--update", "-q").exit == 0
+    crnr("build", "gallery", "--lam", "0.5", "--size", "6x5", "-o", "fresh.h5")
+    assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
+
+
+@pytest.mark.usefixtures("built")
+def test_update_drops_what_can_no_longer_be_read(crnr: Runner) -> None:
+    Path("gallery/bee/1.png").write_bytes(b"")
+    outcome = crnr("build", "gallery", "--update")
+    assert outcome.exit == 3
+    assert outcome.err.splitlines()[:2] == [
+        "left out: gallery/bee/1.png: the file is empty",
+        "removed: gallery/bee/1.png",
+    ]
+
+
+@pytest.mark.usefixtures("built")
+def test_update_from_another_folder_is_refused(crnr: Runner) -> None:
+    """It would remove all samples; so would the same folder, spelled in another way."""
+    before = Path("gallery.h5").read_bytes()
+    make_pictures(crnr.here / "other", first=40)
+    for source in ("other", str(crnr.here / "gallery")):
+        outcome = crnr("build", source, "--update")
+        assert (outcome.exit, outcome.out) == (1, "")
+        assert outcome.err == (
+            f"error: gallery.h5: none of its 12 samples, such as gallery/ant/0.png, is in {source}; "
+            "name its sources as when it was built, or build without --update to replace it\n"
+        )
+    assert Path("gallery.h5").read_bytes() == before
+
+
+@pytest.mark.usefixtures("built")
+def test_samples_that_are_in_the_gallery_twice_are_told(crnr: Runner) -> None:
+    outcome = crnr("add", "gallery.h5", str(crnr.here / "gallery"))
+    assert outcome.exit == 0
+    assert (
+        f"note: 12 of the added samples are in the gallery twice now: {crnr.here}/gallery/ant/0.png is the "
+        "same as gallery/ant/0.png; `crnr remove --sample` takes one out\n"
+    ) in outcome.err
+
+
+@pytest.mark.parametrize("command", [("build", "dup.npz", "--update"), ("add", "gallery.h5", "dup.npz")])
+def test_samples_that_share_a_name_are_not_lost(crnr: Runner, command: tuple[str, ...]) -> None:
+    """Two crops of a picture, for one."""
+    values = np.random.default_rng(0).random((8, 6))
+    paths = [f"img{i // 2}.png" for i in range(8)]
+    np.savez("dup.npz", features=values, labels=["a"] * 4 + ["b"] * 4, paths=paths)
+    assert crnr("build", "dup.npz").exit == 0
+    before = Path("gallery.h5").read_bytes()
+    outcome = crnr(*command)
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == (
+        "error: two different samples are called img0.png; give them names of their own, or build the "
+        "gallery anew from all its sources\n"
+    )
+    assert Path("gallery.h5").read_bytes() == before
+
+
+@pytest.mark.usefixtures("built")
+def test_a_file_that_is_listed_twice_is_added_once(crnr: Runner) -> None:
+    make_pictures(crnr.here / "new", ["emu"], first=30)
+    assert crnr("add", "gallery.h5", "new", "new", "-q").exit == 0
+    assert len(load_gallery(Path("gallery.h5")).names) == 16
+
+
+def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    for name in ("yak", "zebra"):
+        Path("gallery", name).mkdir()
+        Path("gallery", name, "0.png").write_text("no picture")
+    lost = "note: class {}: nothing in it can be used, left out\n"
+    built = crnr("build", "gallery")
+    assert (built.exit, lost.format("yak") in built.err, lost.format("zebra") in built.err) == (3, True, True)
+    Path("gallery/yak").rename("new_yak")
+    Path("new").mkdir()
+    Path("new_yak").rename("new/yak")
+    picture(2, 60).save("new/0.png")
+    Path("new/emu").mkdir()
+    picture(2, 61).save("new/emu/0.png")
+    added = crnr("add", "gallery.h5", "new")
+    assert (added.exit, lost.format("yak") in added.err, lost.format("emu") in added.err) == (3, True, False)
+    for path in Path("gallery/ant").iterdir():
+        path.write_text("no picture")
+    updated = crnr("build", "gallery", "--update")
+    assert updated.exit == 3
+    assert "note: class ant: nothing is left of it\nnote: class emu: nothing is left of it\n" in updated.err
+
+
+def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
+    values = np.random.default_rng(0).random((5, 12))
+    labels = np.array(["a", "b", "c"] * 4)
+    np.savez("all.npz", features=values, labels=labels)
+    np.savez("more.npz", features=values + 1, labels=labels)
+    columns = ("--samples", "columns")
+    assert crnr("build", "all.npz", *columns).exit == 0
+    assert crnr("verify", "--against", "all.npz", *columns).exit == 0
+    assert crnr("add", "gallery.h5", "more.npz", *columns).exit == 0
+    assert len(load_gallery(Path("gallery.h5")).names) == 24
+
+
+@pytest.mark.usefixtures("built")
+def test_verify(crnr: Runner) -> None:
+    outcome = crnr("verify", "gallery.h5")
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert outcome.err == "gallery.h5: 12 samples, whole by its checksum\n"
+    Path("gallery").rename("moved")
+    outcome = crnr("verify", "gallery.h5", "--against", "moved")
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert outcome.err == "gallery.h5: 12 samples, whole by its checksum, and the same as in its sources\n"
+    Path("moved").rename("gallery")
+    picture(1, 50).save("gallery/bee/1.png")
+    Path("gallery/ant/3.png").unlink()
+    picture(2, 51).save("gallery/cow/new.png")
+    Path("gallery/cow/gone.png").symlink_to("nowhere")
+    outcome = crnr("verify", "gallery.h5", "--against", "gallery", "--json")
+    assert outcome.exit == 1
+    assert json.loads(outcome.out) == {
+        "gallery": "gallery.h5",
+        "n_samples": 12,
+        "changed": ["gallery/bee/1.png"],
+        "missing": ["gallery/ant/3.png"],
+        "unknown": ["gallery/cow/new.png"],
+        "holds": False,
+    }
+    assert outcome.err == (
+        "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
+        "error: gallery.h5: 1 of 12 samples have changed and 1 are missing in gallery; "
+        "if these are all its sources, `crnr build --update` with them brings it up to date, and removes "
+        "what is missing\n"
+    )
+    assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
+    outcome = crnr("verify", "gallery.h5", "--against", "gallery", "-q")
+    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "")
+
+
+def test_verify_features_and_a_damaged_gallery(crnr: Runner) -> None:
+    make_features(crnr.here / "a.npz")
+    crnr("build", "a.npz")
+    assert crnr("verify", "--against", "a.npz").exit == 0
+    with h5py.File("gallery.h5", "r+") as file:
+        file["samples/vectors"][0, 0] += 0.25
+    outcome = crnr("verify", "--against", "a.npz")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: gallery.h5: ")
+
+
+@pytest.mark.usefixtures("built")
+def test_a_second_writer_is_refused(crnr: Runner) -> None:
+    from crnr_cli.system.files import claimed
+
+    busy = "error: gallery.h5: another crnr is writing it; wait for it or name another file\n"
+    with claimed(Path("gallery.h5")):
+        for command in (["add", "gallery.h5", "gallery"], ["remove", "gallery.h5", "--class", "ant"]):
+            outcome = crnr(*command)
+            assert (outcome.exit, outcome.out, outcome.err) == (1, "", busy)
+
+
+@pytest.mark.usefixtures("built")
+def test_a_gallery_of_bad_pictures_only_costs_rows(crnr: Runner) -> None:
+    """A batch without one good picture, with PCA and without."""
+    Path("queries").mkdir()
+    Path("queries/a.png").write_bytes(b"")
+    crnr("build", "gallery", "--pca", "3", "-o", "pca.h5")
+    for gallery in ("gallery.h5", "pca.h5"):
+        outcome = crnr("classify", "queries", "-g", gallery, "-o", "out.csv")
+        assert (outcome.exit, outcome.out) == (3, "")
+        assert [row["status"] for row in read_rows(Path("out.csv"))] == ["empty_file"]
+
+
+def test_deep_and_flat_pictures_mix(crnr: Runner) -> None:
+    """8 and 16 bits in one gallery: each is brought to its own unit vector."""
+    make_pictures(crnr.here / "gallery")
+    values = np.asarray(picture(0, 2)).astype(np.uint16) * 257
+    Image.fromarray(values).save("gallery/ant/deep.png")
+    assert crnr("build", "gallery").exit == 0
+    gallery = load_gallery(Path("gallery.h5"))
+    deep, flat = (gallery.names.index(f"gallery/ant/{name}.png") for name in ("deep", "2"))
+    np.testing.assert_allclose(gallery.samples.vectors[deep], gallery.samples.vectors[flat], atol=1e-7)

@@ -1,0 +1,286 @@
+"""Every method against the list of checks, and against its formula or another program."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.methods import METHODS, Samples, make_method, parse_parameter
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.decision import margins
+from helpers.method_checks import CHECKS, SIZES, problem
+from helpers.paths import DATA
+from helpers.runner import Runner
+
+# Fewer samples than dimensions, and more.
+WIDTHS = pytest.mark.parametrize("d", [24, 9], ids=["n<d", "n>d"])
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_method(check, name):
+    check(name)
+
+
+def test_there_are_enough_checks():
+    assert len(CHECKS) >= 15
+
+
+def run(name: str, samples: Samples, queries: Array, **parameters: object) -> Array:
+    method = make_method(name, parameters)
+    return method.residuals(samples, method.fit(samples), queries)
+
+
+def columns(samples: Samples) -> tuple[Array, list[slice]]:
+    """X with one column a sample, and the columns of each class."""
+    return samples.vectors.T, [slice(a, b) for a, b in pairwise(samples.edges)]
+
+
+@WIDTHS
+@pytest.mark.parametrize("lam", [1e-3, 0.5])
+def test_crc_is_its_formula(d, lam):
+    samples, queries, _ = problem(d=d)
+    X, classes = columns(samples)
+    expected = []
+    for y in queries:
+        c = np.linalg.solve(X.T @ X + lam * np.eye(X.shape[1]), X.T @ y)
+        expected.append([np.linalg.norm(y - X[:, k] @ c[k]) / np.linalg.norm(c[k]) for k in classes])
+    np.testing.assert_allclose(run("crc", samples, queries, lam=lam), expected, rtol=1e-9)
+
+
+@WIDTHS
+def test_nsc_is_least_squares_on_each_class(d):
+    samples, queries, _ = problem(d=d)
+    X, classes = columns(samples)
+    expected = [
+        [np.linalg.norm(y - X[:, k] @ np.linalg.lstsq(X[:, k], y, rcond=None)[0]) for k in classes]
+        for y in queries
+    ]
+    np.testing.assert_allclose(run("nsc", samples, queries), expected, rtol=1e-9)
+
+
+def test_nsc_leaves_nothing_where_a_class_spans_the_space():
+    samples, queries, _ = problem(sizes=(9, 2), d=3)
+    assert (run("nsc", samples, queries)[:, 0] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nsc_does_not_take_rounding_for_a_direction(dtype):
+    """Samples of class 0 lie in a plane, to rounding; a third direction would be noise."""
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(6, 2)) @ rng.normal(size=(2, 5))
+    vectors = np.vstack([plane, rng.normal(size=(1, 5))])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    state = make_method("nsc", {}).fit(Samples(vectors.astype(dtype), np.array([0, 6, 7])))
+    assert state["basis_edges"].tolist() == [0, 2, 3]
+
+
+@WIDTHS
+@pytest.mark.parametrize("gamma", [0.0, 1e-3, 0.3])
+@pytest.mark.parametrize("lam", [1e-3, 0.1])
+def test_procrc_is_its_formula(d, lam, gamma):
+    samples, queries, _ = problem(d=d)
+    X, classes = columns(samples)
+    Q = X.T @ X + lam * np.eye(X.shape[1])
+    for k in classes:
+        others = X.copy()
+        others[:, k] = 0
+        Q += gamma * others.T @ others
+    expected = []
+    for y in queries:
+        c = np.linalg.solve(Q, X.T @ y)
+        expected.append([np.linalg.norm(X @ c - X[:, k] @ c[k]) for k in classes])
+    np.testing.assert_allclose(run("procrc", samples, queries, lam=lam, gamma=gamma), expected, rtol=1e-8)
+
+
+@WIDTHS
+def test_croc_is_its_formula(d):
+    samples, queries, _ = problem(d=d)
+    X, classes = columns(samples)
+    expected = []
+    for y in queries:
+        c = np.linalg.solve(X.T @ X + 0.05 * np.eye(X.shape[1]), X.T @ y)
+        expected.append(
+            [
+                np.linalg.norm(y - X[:, k] @ np.linalg.lstsq(X[:, k], y, rcond=None)[0])
+                + 0.7 * np.linalg.norm(y - X[:, k] @ c[k])
+                for k in classes
+            ]
+        )
+    np.testing.assert_allclose(run("croc", samples, queries, lam=0.05, weight=0.7), expected, rtol=1e-9)
+
+
+def test_nn_is_one_less_the_best_cosine():
+    samples, queries, _ = problem()
+    expected = [
+        [min(1 - x @ y for x in samples.vectors[a:b]) for a, b in pairwise(samples.edges)] for y in queries
+    ]
+    np.testing.assert_allclose(run("nn", samples, queries), expected, atol=1e-12)
+
+
+def naive_admm(X: Array, classes: list[slice], y: Array, lam: float, mu: float, iterations: int) -> Array:
+    """The published iteration with its three variables; returns c."""
+    n = X.shape[1]
+    Q = X.T @ X + mu / 2 * np.eye(n)
+    for k in classes:
+        Q[k, k] += lam * X[:, k].T @ X[:, k]
+    z = delta = np.zeros(n)
+    for _ in range(iterations):
+        c = np.linalg.solve(Q, (1 + lam) * X.T @ y + (mu * z + delta) / 2)
+        z = np.maximum(0, c - delta / mu)
+        delta = delta + mu * (z - c)
+    return c
+
+
+@WIDTHS
+@pytest.mark.parametrize("factor", ["dense", "low-rank"])
+@pytest.mark.parametrize(("name", "lam"), [("crnr", 0.1), ("nrc", 0.0)])
+def test_crnr_and_nrc_are_the_published_iteration(name, lam, factor, d):
+    samples, queries, _ = problem(d=d)
+    X, classes = columns(samples)
+    expected = []
+    for y in queries:
+        c = naive_admm(X, classes, y, lam, 0.2, 7)
+        expected.append([np.linalg.norm(y - X[:, k] @ c[k]) for k in classes])
+    parameters = {"mu": 0.2, "iterations": 7, "factor": factor} | ({"lam": lam} if name == "crnr" else {})
+    np.testing.assert_allclose(run(name, samples, queries, **parameters), expected, rtol=1e-9)
+
+
+def test_crnr_answers_as_the_authors_program():
+    reference = np.load(DATA / "small_reference.npz")
+    labels = reference["labels"]
+    order = np.argsort(labels, kind="stable")
+    recipe = Recipe("features", reference["gallery"].shape[1])
+    vectors, queries = (recipe.unit_vectors(reference[k], "float64")[0] for k in ("gallery", "queries"))
+    samples = Samples.of(vectors[order], labels[order].astype(int) - 1)
+    for lam, mu, expected in zip(reference["lam"], reference["mu"], reference["residuals"], strict=True):
+        np.testing.assert_allclose(
+            run("crnr", samples, queries, lam=float(lam), mu=float(mu)), expected, atol=1e-10
+        )
+
+
+@pytest.mark.parametrize("sizes", [(7,) * 40, (3, 50, 3, 3, 20, 4, 30) * 3], ids=["even", "uneven"])
+def test_many_small_classes_in_few_dimensions(sizes):
+    """The low-rank factor joins small classes into blocks, which must not be taken for one large class."""
+    samples, queries, _ = problem(sizes=sizes, d=10)
+    dense, low_rank = (run("crnr", samples, queries, lam=0.1, factor=f) for f in ("dense", "low-rank"))
+    np.testing.assert_allclose(low_rank, dense, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sizes", [SIZES, (6, 9)], ids=["4 classes", "2 classes"])
+@pytest.mark.parametrize(
+    ("name", "classifier"),
+    [
+        ("svm", LinearSVC(C=3.0, random_state=0, max_iter=20_000)),
+        ("softmax", LogisticRegression(C=3.0, max_iter=2000)),
+    ],
+)
+def test_trained_methods_answer_as_scikit_learn(name, classifier, sizes, dtype):
+    samples, queries, _ = problem(sizes=sizes, m=400, spread=1.0, dtype=dtype)
+    classifier.fit(samples.vectors, np.repeat(np.arange(len(sizes)), sizes))
+    r = run(name, samples, queries, c=3.0)
+    np.testing.assert_array_equal(r.argmin(axis=1), classifier.predict(queries))
+    f = classifier.decision_function(queries)
+    expected = -f if f.ndim == 2 else np.stack([f, -f], axis=1)
+    np.testing.assert_allclose(r, expected, atol=1e-10 if dtype == "float64" else 1e-4)
+
+
+@pytest.mark.parametrize("name", ["svm", "softmax"])
+def test_classify_needs_no_scikit_learn(name, monkeypatch):
+    samples, queries, _ = problem()
+    method = make_method(name, {})
+    state = method.fit(samples)
+    expected = method.residuals(samples, state, queries)
+    for module in ("sklearn", "sklearn.svm", "sklearn.linear_model"):
+        monkeypatch.setitem(sys.modules, module, None)
+    np.testing.assert_array_equal(method.residuals(samples, state, queries), expected)
+
+
+@pytest.mark.usefixtures("no_scikit_learn")
+@pytest.mark.parametrize("name", ["svm", "softmax"])
+def test_build_says_how_to_install_scikit_learn(crnr: Runner, name, tmp_path):
+    np.savez(tmp_path / "x.npz", features=np.eye(4), labels=list("aabb"))
+    result = crnr("build", tmp_path / "x.npz", "--method", name, "-o", tmp_path / "g.h5")
+    assert (result.exit, result.out) == (2, "")
+    assert (
+        result.err
+        == f"error: {name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'\n"
+    )
+    assert not (tmp_path / "g.h5").exists()
+
+
+@pytest.mark.parametrize("name", ["svm", "softmax"])
+def test_trained_methods_need_two_classes(name):
+    samples, _, _ = problem(sizes=(4,))
+    with pytest.raises(DataError, match=f"{name} needs two classes or more"):
+        make_method(name, {}).fit(samples)
+
+
+def test_training_that_does_not_converge_is_an_error(monkeypatch):
+    samples, _, _ = problem()
+    monkeypatch.setattr(
+        METHODS["softmax"], "classifier", lambda self: LogisticRegression(C=self.c, max_iter=1)
+    )
+    with pytest.raises(DataError, match="softmax did not converge at c = 100; choose a smaller c"):
+        make_method("softmax", {}).fit(samples)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("svm", "softmax")])
+def test_one_class_can_be_fitted(name):
+    samples, queries, _ = problem(sizes=(4,))
+    assert np.isfinite(run(name, samples, queries)).all()
+
+
+def test_every_method_is_named_in_the_help_of_build(crnr: Runner):
+    result = crnr("build", "--help")
+    assert result.exit == 0
+    first, last = list(METHODS)[:-1], list(METHODS)[-1]
+    assert f"{', '.join(first)} or {last}." in " ".join(result.out.split())
+
+
+def test_a_parameter_of_another_method_is_refused(crnr: Runner, tmp_path):
+    np.savez(tmp_path / "x.npz", features=np.eye(4), labels=list("aabb"))
+    source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
+    result = crnr("build", source, "--method", "crc", "--gamma", "1", "-o", output)
+    assert (result.exit, result.out) == (2, "")
+    assert result.err == "error: crc has no parameter gamma; it has lam\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("--lam", "src"), ("--gamma", "procrc"), ("--weight", "croc"), ("--c", "svm"), ("--tol", "src")],
+)
+def test_build_passes_a_parameter_to_its_method(crnr: Runner, option, name, tmp_path):
+    np.savez(tmp_path / "x.npz", features=np.eye(4) + 0.1, labels=list("aabb"))
+    source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
+    made = crnr("build", source, "--method", name, option, "0.25", "-o", output, "--json", "-q")
+    assert (made.exit, made.err) == (0, "")
+    assert f'"{option.removeprefix("--")}": 0.25' in made.out
+
+
+def test_parameters_are_read_by_their_type():
+    assert parse_parameter("crnr", "iterations", "7") == 7
+    assert parse_parameter("crnr", "lam", "1e-3") == 0.001
+    assert parse_parameter("crnr", "factor", "dense") == "dense"
+    with pytest.raises(UsageError, match=r"crnr.iterations: '1.5' is not a number"):
+        parse_parameter("crnr", "iterations", "1.5")
+
+
+def test_margin_of_a_score_is_the_ratio_of_probabilities():
+    """For softmax; and ties are 0 whatever the sign."""
+    samples, queries, _ = problem(m=50, spread=1.0)
+    classifier = LogisticRegression(C=100.0, max_iter=2000)
+    classifier.fit(samples.vectors, np.repeat(np.arange(len(SIZES)), SIZES))
+    second, best = np.sort(classifier.predict_proba(queries), axis=1)[:, -2:].T
+    least = np.sort(run("softmax", samples, queries), axis=1)
+    assert least.min() < 0
+    np.testing.assert_allclose(margins(least[:, 0], least[:, 1], signed=True), 1 - second / best, atol=1e-9)
+    assert margins(least[:, 0], least[:, 0], signed=True).tolist() == [0.0] * 50

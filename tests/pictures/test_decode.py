@@ -1,0 +1,190 @@
+"""Decoding one picture: its pixels, and a status for every reason to refuse it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crnr_cli.errors import SampleError
+from crnr_cli.pictures import decode as images
+from crnr_cli.pictures.decode import read_pixels
+from crnr_cli.pictures.pixels import Form, Pixels
+from helpers.samples import picture
+
+AS_IT_IS = Form(None)
+
+
+def values(pixels: Pixels) -> np.ndarray:
+    flat = np.frombuffer(pixels.data, np.float32 if pixels.is_float else np.uint8)
+    return flat.reshape(pixels.height, pixels.width, pixels.bands)
+
+
+def status(path: Path, form: Form = AS_IT_IS) -> tuple[str, str]:
+    with pytest.raises(SampleError) as refused:
+        read_pixels(str(path), form)
+    return refused.value.status, refused.value.detail
+
+
+def test_grey_pixels_are_those_of_the_file(tmp_path: Path) -> None:
+    seen = picture(0, 1, (5, 4))
+    seen.save(tmp_path / "x.png")
+    pixels = read_pixels(str(tmp_path / "x.png"), Form(None, with_hash=True))
+    np.testing.assert_array_equal(values(pixels)[:, :, 0], np.asarray(seen))
+    assert pixels.sha256 == hashlib.sha256((tmp_path / "x.png").read_bytes()).hexdigest()
+
+
+def test_colour_and_its_size(tmp_path: Path) -> None:
+    Image.new("RGB", (6, 4), (10, 20, 30)).save(tmp_path / "x.png")
+    pixels = read_pixels(str(tmp_path / "x.png"), Form((3, 2), color=True))
+    np.testing.assert_array_equal(values(pixels), np.tile([10, 20, 30], (2, 3, 1)))
+    assert pixels.sha256 == ""
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(0, 255), (255, 10)])
+def test_transparency_is_on_white(tmp_path: Path, alpha: int, expected: int) -> None:
+    Image.new("LA", (2, 2), (10, alpha)).save(tmp_path / "x.png")
+    assert set(read_pixels(str(tmp_path / "x.png"), Form(None)).data) == {expected}
+
+
+def test_16_bits_stay_16_bits(tmp_path: Path) -> None:
+    ramp = np.arange(0, 60_000, 5_000, dtype=np.uint16).reshape(3, 4)
+    Image.fromarray(ramp).save(tmp_path / "x.png")
+    grey = read_pixels(str(tmp_path / "x.png"), Form(None))
+    np.testing.assert_array_equal(values(grey)[:, :, 0], ramp.astype(np.float32))
+    color = read_pixels(str(tmp_path / "x.png"), Form(None, color=True))
+    np.testing.assert_array_equal(values(color), np.repeat(ramp[:, :, None], 3, axis=2))
+
+
+def test_a_header_tells_the_size_as_seen(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(0, 1, (5, 4)).save(tmp_path / "x.png", exif=exif)
+    header = read_pixels(str(tmp_path / "x.png"), Form(None, header_only=True))
+    assert (header.width, header.height, header.data) == (4, 5, b"")
+    turned = read_pixels(str(tmp_path / "x.png"), Form(None))
+    assert (turned.width, turned.height) == (4, 5)
+    np.testing.assert_array_equal(values(turned)[:, :, 0], np.rot90(np.asarray(picture(0, 1, (5, 4))), -1))
+
+
+def test_a_large_jpeg_turned_on_its_side(tmp_path: Path) -> None:
+    """Decoded at a fraction of its size, and never at less than is asked for."""
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    picture(1, 1, (400, 80)).save(tmp_path / "x.jpg", exif=exif)
+    pixels = read_pixels(str(tmp_path / "x.jpg"), Form((8, 40)))
+    assert (pixels.width, pixels.height) == (8, 40)
+
+
+def test_a_broken_exif_block_is_no_reason_to_lose_the_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture(0, 1).save(tmp_path / "x.png")
+
+    def broken(_: Image.Image) -> Image.Exif:
+        raise SyntaxError("not a TIFF file")
+
+    monkeypatch.setattr(Image.Image, "getexif", broken)
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.getexif", broken)
+    assert read_pixels(str(tmp_path / "x.png"), Form(None)).width == 8
+
+
+def test_every_reason_has_a_status(tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)).save(whole, "PNG")
+    data = whole.getvalue()
+    path = tmp_path / "x"
+    assert status(path) == ("vanished", "no such file")
+    os.mkfifo(path)
+    assert status(path) == ("not_regular", "not a regular file")
+    path.unlink()
+    for content, expected in [
+        (b"", ("empty_file", "the file is empty")),
+        (b"text", ("not_image", "not a picture of a known format")),
+        (data[:-8], ("truncated", "the PNG ends before its last chunk")),
+        (
+            data[:2000] + b"\0\0" + data[2002:],
+            ("decode_error", "the PNG's chunk IDAT has a wrong checksum"),
+        ),
+    ]:
+        path.write_bytes(content)
+        assert status(path) == expected
+    path.write_bytes(data)
+    assert status(path, Form(None, max_pixels=4095)) == ("too_large", "64 x 64 pixels, at most 4095")
+    Image.new("L", (64, 64)).save(path, "JPEG")
+    path.write_bytes(path.read_bytes()[:200])
+    assert status(path)[0] in ("truncated", "not_image")
+
+
+@pytest.mark.parametrize(("suffix", "mode"), [("png", "L"), ("jpg", "RGB"), ("tif", "L"), ("gif", "L")])
+def test_a_file_too_large_to_be_read_at_once_has_the_same_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, mode: str
+) -> None:
+    whole, cut = tmp_path / f"whole.{suffix}", tmp_path / f"cut.{suffix}"
+    compression = {"compression": "tiff_lzw"} if suffix == "tif" else {}
+    picture(0, 1, (90, 70)).convert(mode).save(whole, **compression)
+    cut.write_bytes(whole.read_bytes()[:-300])
+    at_once = read_pixels(str(whole), AS_IT_IS), status(cut)
+    monkeypatch.setattr(images, "SMALL_FILE", 0)
+    assert (read_pixels(str(whole), AS_IT_IS), status(cut)) == at_once
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (PermissionError(13, "no"), ("unreadable", "permission denied")),
+        (MemoryError(), ("too_large", "needs more memory than a decoder may take")),
+        (RuntimeError("the decoder's words"), ("decode_error", "the decoder's words")),
+        (OSError("file is truncated somehow"), ("truncated", "file is truncated somehow")),
+        (ZeroDivisionError(), ("decode_error", "ZeroDivisionError")),
+    ],
+)
+def test_whatever_a_decoder_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: tuple[str, str]
+) -> None:
+    picture(0, 1).save(tmp_path / "x.png")
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Image, "open", fail)
+    assert status(tmp_path / "x.png") == expected
+
+
+def test_fifo_is_told_by_its_mode(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert status(tmp_path / "pipe")[0] == "not_regular"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        (np.array([[0, 257, 25_700, 65_535]], np.uint16), [0, 1, 100, 255]),
+        (np.array([[0, 0.5, 0.25, 1.0]], np.float32), [0, 128, 64, 255]),
+        (np.array([[0, 1.6, 100.0, 255.0]], np.float32), [0, 2, 100, 255]),
+        (np.array([[0, 1, 100, 255]], np.uint8), [0, 1, 100, 255]),
+    ],
+    ids=["16 bits", "floats of 0 to 1", "floats of 0 to 255", "8 bits"],
+)
+def test_a_network_gets_bytes_of_pictures_of_more_bits(
+    tmp_path: Path, numbers: np.ndarray, expected: list[int]
+) -> None:
+    Image.fromarray(numbers).save(tmp_path / "x.tif")
+    pixels = read_pixels(str(tmp_path / "x.tif"), Form(None, eight_bit=True))
+    assert not pixels.is_float
+    assert values(pixels).ravel().tolist() == expected
+
+
+def test_the_central_part_has_the_shape_that_is_asked_for(tmp_path: Path) -> None:
+    """Of 12 x 8 pixels the middle 8 x 8, and of these the middle half."""
+    whole = np.arange(96, dtype=np.uint8).reshape(8, 12)
+    Image.fromarray(whole).save(tmp_path / "x.png")
+    pixels = read_pixels(str(tmp_path / "x.png"), Form((4, 4), crop=0.5))
+    assert values(pixels)[..., 0].tolist() == whole[2:6, 4:8].tolist()

@@ -1,0 +1,45 @@
+"""Thumbnails for pages: small copies of pictures, and pictures inside a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from crnr_cli.pictures.thumbnails import SIDE, data_uri, thumbnails
+from helpers.samples import picture
+
+
+def test_small_pictures_are_shown_as_they_are_and_the_rest_is_left_out(tmp_path: Path) -> None:
+    picture(0, 1, (9, 7)).save(tmp_path / "small.png")
+    (tmp_path / "text.png").write_text("no picture")
+    whole = Image.open(tmp_path / "small.png").tobytes()
+    (tmp_path / "short.png").write_bytes((tmp_path / "small.png").read_bytes()[:60])  # its header is good
+    names = [str(tmp_path / name) for name in ("small.png", "text.png", "short.png", "none.png")]
+    found = thumbnails(names)
+    assert list(found) == names[:1]
+    assert found[names[0]].shape == (7, 9, 3)
+    assert (found[names[0]] == np.frombuffer(whole, np.uint8).reshape(7, 9, 1)).all()
+
+
+def test_large_pictures_are_made_small_and_keep_their_shape(tmp_path: Path) -> None:
+    name = str(tmp_path / "large.png")
+    picture(0, 1, (400, 200)).save(name)
+    assert thumbnails([name])[name].shape == (SIDE // 2, SIDE, 3)
+
+
+def test_more_than_8_bits_are_stretched_to_be_seen(tmp_path: Path) -> None:
+    name = str(tmp_path / "deep.png")
+    Image.fromarray(np.array([[1000, 1100], [1200, 2000]], np.uint16)).save(name)
+    assert thumbnails([name])[name][..., 0].tolist() == [[0, 25], [51, 255]]
+
+
+def test_a_picture_inside_a_page_is_that_picture() -> None:
+    small = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    kind, data = data_uri(small).split(",")
+    assert kind == "data:image/png;base64"
+    assert (np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))) == small).all()
+    assert data_uri(np.zeros((SIDE, 20, 3), np.uint8)).startswith("data:image/jpeg;base64,")

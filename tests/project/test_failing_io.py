@@ -1,0 +1,168 @@
+"""Every open, write, truncate, fsync and rename of a run is made to fail, and the process to be killed there.
+
+Whatever happens, the old file or the new one is there, whole; and the same command then gives the bytes of a
+run to which nothing happened.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from helpers.paths import TESTS
+from helpers.runner import Runner
+from helpers.samples import make_features
+
+HERE = TESTS / "project" / "failing_io"
+KILLED = 0
+FAULTS = {"full disk": errno.ENOSPC, "failing disk": errno.EIO, "killed": KILLED}
+
+
+@dataclass(frozen=True)
+class Ended:
+    exit: int
+    err: str
+    calls: int  # that could have failed
+
+
+class Server:
+    def __init__(self, shim: Path) -> None:
+        # One thread: a fork has no others. All runs here are alike, so that their bytes are.
+        env = os.environ | {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "server.py")],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, folder: Path, args: list[str], fail_at: int = 0, fail_with: int = 0) -> Ended:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = {"folder": str(folder), "args": args, "fail_at": fail_at, "fail_with": fail_with}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return Ended(**json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    shim = tmp_path_factory.mktemp("shim") / "failing_io.so"
+    source = HERE / "failing_io.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(shim), str(source), "-ldl"], check=True)
+    server = Server(shim)
+    yield server
+    server.close()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    command: list[str]
+    outputs: list[str]
+    again: list[str] = field(default_factory=list)  # what a user runs afterwards, if not the same
+    before: list[str] = field(default_factory=list)  # a run that was killed before this one
+    keeps: frozenset[str] = frozenset()  # what an error leaves behind for --resume
+    once: bool = False  # it cannot be done a second time
+
+
+CLASSIFY = ["classify", "queries.npz", "-o", "out.csv"]
+PARTIAL = frozenset({"out.csv.part", "out.csv.part.journal"})
+SCENARIOS = {
+    "build": Scenario(["build", "more.npz"], ["gallery.h5"]),
+    "build --update": Scenario(["build", "first.npz", "more.npz", "--update"], ["gallery.h5"]),
+    "add": Scenario(["add", "gallery.h5", "more.npz"], ["gallery.h5"]),
+    "remove": Scenario(["remove", "gallery.h5", "--class", "cow"], ["gallery.h5"], once=True),
+    "classify": Scenario(CLASSIFY, ["out.csv"], keeps=PARTIAL),
+    "classify, then resumed": Scenario(CLASSIFY, ["out.csv"], [*CLASSIFY, "--resume"], keeps=PARTIAL),
+    "classify --resume": Scenario([*CLASSIFY, "--resume"], ["out.csv"], before=CLASSIFY, keeps=PARTIAL),
+    "evaluate": Scenario(
+        ["evaluate", "old.csv", "--errors", "errors.csv", "--confusion", "matrix.csv"],
+        ["errors.csv", "matrix.csv"],
+    ),
+}
+
+
+@pytest.fixture
+def start(crnr: Runner, server: Server, request: pytest.FixtureRequest) -> Path:
+    """A folder as a run finds it, with older outputs."""
+    start = crnr.here / "start"
+    start.mkdir()
+    make_features(start / "first.npz", per_class=4)
+    make_features(start / "more.npz", per_class=5, seed=1)
+    make_features(start / "queries.npz", per_class=3, seed=2)
+    assert server.run(start, ["build", "first.npz"]).exit == 0
+    assert server.run(start, ["classify", "queries.npz", "-o", "old.csv"]).exit == 0
+    for name in ("out.csv", "errors.csv", "matrix.csv"):
+        (start / name).write_text("what was here before")
+    return start
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def fresh(start: Path, folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(start, folder)  # copies the times too
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_every_call_may_fail(
+    start: Path, server: Server, scenario: Scenario, fail_with: int, full: bool, tmp_path: Path
+) -> None:
+    if scenario.before:
+        half = server.run(fresh(start, tmp_path / "run"), scenario.before).calls // 2
+        start = fresh(start, tmp_path / "half")
+        assert server.run(start, scenario.before, half, KILLED).exit == -9
+        assert contents(start).keys() >= PARTIAL
+    old = contents(start)
+    clean = fresh(start, tmp_path / "clean")
+    whole = server.run(clean, scenario.command)
+    assert whole.exit == 0, whole.err
+    new = contents(clean)
+    assert all(new[name] != old[name] for name in scenario.outputs)
+    assert whole.calls > 10
+    every = range(1, whole.calls + 1)
+    # In short: some of the calls, others for each fault, and the last ones, where files change places.
+    some = {*every[list(FAULTS.values()).index(fail_with) * 4 :: 12], *every[-4:]}
+    for fail_at in every if full else sorted(some):
+        folder = fresh(start, tmp_path / "run")
+        ended = server.run(folder, scenario.command, fail_at, fail_with)
+        where = f"call {fail_at} of {whole.calls}: {ended}"
+        left = contents(folder)
+        for name in scenario.outputs:
+            assert left[name] in (old[name], new[name]), where
+        assert all(left[name] == old[name] for name in old if name not in {*scenario.outputs, *PARTIAL}), (
+            where
+        )
+        if fail_with == KILLED:
+            assert ended.exit == -9, where
+        else:
+            assert ended.exit == 1, where
+            assert ended.err.startswith("error: "), where
+            assert ended.err.count("\n") == 1, where
+            assert left.keys() - old.keys() <= scenario.keeps, where
+        again = server.run(folder, scenario.again or scenario.command)
+        done_before = scenario.once and left == new
+        assert again.exit == (1 if done_before else 0), f"{where}, then {again}"
+        assert contents(folder) == new, where
+    assert server.run(fresh(start, tmp_path / "run"), scenario.command, whole.calls + 1, fail_with).exit == 0

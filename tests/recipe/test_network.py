@@ -1,0 +1,397 @@
+"""Deep features: tiny models made on the spot, whose answers Pillow and NumPy give too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from PIL import Image
+
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.jobs.build import BuildOptions, read_samples
+from crnr_cli.recipe.network import Extractor, make_extraction
+from crnr_cli.recipe.network_settings import Extraction, ExtractorOptions
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import open_source
+from helpers.onnx_models import Shape, flat_model, map_model, save_model
+from helpers.runner import Runner, rows
+
+
+def photo(seed: int, size: tuple[int, int] = (90, 60)) -> Image.Image:
+    """Smooth colours, different in every corner."""
+    corners = np.random.default_rng(seed).integers(0, 256, (3, 4, 3), dtype=np.uint8)
+    return Image.fromarray(corners).resize(size, Image.Resampling.BICUBIC)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """photos/{a,b}/{0,1,2}.png and, the same but for noise, queries/{a,b}/{0,1,2}.png"""
+    noise = np.random.default_rng(0)
+    for i, name in enumerate("ab"):
+        for part in ("photos", "queries"):
+            (tmp_path / part / name).mkdir(parents=True)
+        for k in range(3):
+            image = photo(10 * i + k)
+            image.save(tmp_path / "photos" / name / f"{k}.png")
+            values = np.asarray(image) + noise.normal(0, 3, (60, 90, 3))
+            Image.fromarray(values.clip(0, 255).astype(np.uint8)).save(
+                tmp_path / "queries" / name / f"{k}.png"
+            )
+    return tmp_path
+
+
+def features(folder: Path, options: ExtractorOptions, size: tuple[int, int] | None = None) -> Any:
+    source = open_source([str(folder)], Keys())
+    return read_samples(source, BuildOptions(extractor=options, size=size, jobs=1), raw=True).vectors
+
+
+def expected(
+    folder: Path, box: tuple[int, int, int, int], filter: Image.Resampling, mean: Any, std: Any
+) -> Any:
+    """(m, 8, 8, 3) by Pillow's own steps."""
+    pictures = [Image.open(path).crop(box).resize((8, 8), filter) for path in sorted(folder.rglob("*.png"))]
+    return (np.array([np.asarray(p) for p in pictures], np.float64) - mean) / std
+
+
+@pytest.mark.parametrize(
+    ("preset", "box", "filter", "mean", "std"),
+    [
+        # The square of 52 or 53 in the middle of 90 x 60 is 224/256 of the shorter side.
+        ("efficientnet-lite", (19, 4, 71, 56), Image.Resampling.BICUBIC, 127, 128),
+        (
+            "imagenet",
+            (19, 4, 71, 56),
+            Image.Resampling.BILINEAR,
+            255 * np.array([0.485, 0.456, 0.406]),
+            255 * np.array([0.229, 0.224, 0.225]),
+        ),
+        ("raw", (0, 0, 90, 60), Image.Resampling.BILINEAR, 0, 1),
+    ],
+)
+def test_presets(photos: Path, preset: str, box: Any, filter: Image.Resampling, mean: Any, std: Any) -> None:
+    model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    found = features(photos / "photos", ExtractorOptions(model, preset))
+    wanted = expected(photos / "photos", box, filter, mean, std).transpose(0, 3, 1, 2).reshape(6, -1)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_each_step_has_an_option(photos: Path) -> None:
+    model = flat_model(photos / "m.onnx", ["n", 8, 8, 3])
+    options = ExtractorOptions(
+        model, crop=0.5, filter="lanczos", mean=(1.0, 2.0, 3.0), std=(4.0,), channels="bgr"
+    )
+    found = features(photos / "photos", options).reshape(6, 8, 8, 3)
+    pixels = expected(photos / "photos", (30, 15, 60, 45), Image.Resampling.LANCZOS, 0, 1)
+    np.testing.assert_allclose(found, (pixels[..., ::-1] - [1, 2, 3]) / 4, atol=1e-5)
+
+
+def test_the_shape_tells_size_channels_and_layout(tmp_path: Path) -> None:
+    def settled(shape: Shape, **said: Any) -> tuple[Any, ...]:
+        how = make_extraction(ExtractorOptions(flat_model(tmp_path / "m.onnx", shape), **said), 1)
+        return how.size, how.channels, how.layout, how.n_outputs
+
+    assert settled(["n", 3, 6, 8]) == ((8, 6), "rgb", "nchw", 144)
+    assert settled(["n", 6, 8, 1]) == ((8, 6), "grey", "nhwc", 48)
+    assert settled(["n", 3, "h", "w"], size=(5, 4)) == ((5, 4), "rgb", "nchw", 60)
+    assert settled(["n", "c", "h", "w"], size=(5, 4), layout="nhwc") == ((5, 4), "rgb", "nhwc", 60)
+
+
+def test_the_preset_goes_by_the_name_of_the_model() -> None:
+    assert ExtractorOptions(Path("efficientnet_lite0.onnx")).preset_name == "efficientnet-lite"
+    assert ExtractorOptions(Path("resnet50.onnx")).preset_name == "imagenet"
+    assert ExtractorOptions(Path("efficientnet_lite0.onnx"), "raw").preset_name == "raw"
+
+
+@pytest.mark.parametrize("shape", [["n", 3, 8, 8], [4, 3, 8, 8]], ids=["any number", "four at once"])
+def test_maps_are_pooled_by_their_mean(photos: Path, shape: Shape) -> None:
+    model = map_model(photos / "m.onnx", shape)
+    found = features(photos / "photos", ExtractorOptions(model, "raw", pool="avg"))
+    wanted = expected(photos / "photos", (0, 0, 90, 60), Image.Resampling.BILINEAR, 0, 1).mean(axis=(1, 2))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_a_model_of_bytes_scales_them_itself(photos: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["image"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Flatten", ["floats"], ["features"]),
+    ]
+    shapes = {"image": ["n", 8, 8, 3]}, {"features": ["n", 192]}
+    model = save_model(photos / "m.onnx", nodes, *shapes, kind=TensorProto.UINT8)
+    found = features(photos / "photos", ExtractorOptions(model, "imagenet", crop=0))
+    wanted = expected(photos / "photos", (0, 0, 90, 60), Image.Resampling.BILINEAR, 0, 1)
+    np.testing.assert_array_equal(found, wanted.reshape(6, -1))
+
+
+def test_pictures_of_more_bits_are_brought_to_eight(tmp_path: Path) -> None:
+    """A ramp in 8 bits, in 16, and as floats of 0 to 1 gives one vector."""
+    ramp = np.tile(np.arange(0, 256, dtype=np.uint8), (256, 1))
+    (tmp_path / "x" / "a").mkdir(parents=True)
+    Image.fromarray(ramp).save(tmp_path / "x" / "a" / "0.png")
+    Image.fromarray(ramp.astype(np.uint16) * 257).save(tmp_path / "x" / "a" / "1.png")
+    Image.fromarray(ramp.astype(np.float32) / 255).save(tmp_path / "x" / "a" / "2.tif")
+    found = features(tmp_path / "x", ExtractorOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 8, 8]), "raw"))
+    np.testing.assert_array_equal(found, found[[0, 0, 0]])
+    assert np.ptp(found) > 200
+
+
+def test_build_then_classify_and_evaluate_without_another_word(crnr: Runner, photos: Path) -> None:
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    built = crnr("build", "photos", "--extractor", "m.onnx", "--json")
+    assert built.exit == 0, built.err
+    assert "pictures prepared as imagenet is; --extractor-preset chooses another way" in built.err
+    about = json.loads(built.out)
+    assert (about["n_inputs"], about["extractor"]["model"]) == (192, str(photos / "m.onnx"))
+    answered = crnr("classify", "queries")
+    assert answered.exit == 0, answered.err
+    found = rows(answered.out)
+    assert [row["label"] for row in found] == [row["truth"] for row in found] == list("aaabbb")
+    assert crnr("evaluate", "queries", "--min-accuracy", "1").exit == 0
+    assert "m.onnx" in crnr("info").out
+
+
+def test_compare_uses_it_too(crnr: Runner, photos: Path) -> None:
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    compared = crnr(
+        *("compare", "photos", "--test", "queries", "--extractor", "m.onnx", "--methods", "crnr,nn", "--json")
+    )
+    assert compared.exit == 0, compared.err
+    record = json.loads(compared.out)
+    assert record["dimension"] == 192
+    assert [method["accuracy"] for method in record["methods"]] == [1, 1]
+
+
+def test_a_blank_picture_has_no_answer(crnr: Runner, photos: Path) -> None:
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    Image.new("RGB", (50, 50), "red").save("red.png")
+    answered = crnr("classify", "red.png", "queries/a/0.png")
+    assert answered.exit == 3
+    statuses = [row["status"] for row in rows(answered.out)]
+    assert statuses == ["zero_norm", "ok"]
+
+
+def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
+    model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    Path("g").mkdir()
+    assert crnr("build", "photos", "--extractor", "m.onnx", "-o", "g/gallery.h5").exit == 0
+    first = crnr("classify", "queries", "-g", "g/gallery.h5").out
+    model.rename(photos / "moved.onnx")
+    lost = crnr("classify", "queries", "-g", "g/gallery.h5")
+    assert (lost.exit, lost.out) == (1, "")
+    assert lost.err == (
+        f"error: the gallery's extractor is not at {model} nor at g/m.onnx; name it with --extractor\n"
+    )
+    assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").out == first
+    explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--extractor", "moved.onnx")
+    assert explained.exit == 0
+
+
+def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, photos: Path) -> None:
+    model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    first = crnr("classify", "queries").out
+    for place, command in (
+        ("one.onnx", ["add", "gallery.h5", "queries"]),
+        ("two.onnx", ["build", "photos", "--update"]),
+    ):
+        model = model.rename(photos / place)
+        Path("photos/a/0.png").touch()
+        assert crnr(*command).err.startswith("error: the gallery's extractor is not at ")
+        assert crnr(*command, "--extractor", place).exit == 0
+        assert crnr("classify", "queries").exit == 0
+    assert crnr("classify", "queries").out == first  # what was added is gone again
+
+
+def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Path) -> None:
+    model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    first = crnr("classify", "queries").out
+    model.unlink()
+    lost = crnr("classify", "queries").err
+    assert lost == f"error: the gallery's extractor is not at {model}; name it with --extractor\n"
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    Path("g").mkdir()
+    Path("gallery.h5").rename("g/gallery.h5")
+    model.rename("g/m.onnx")
+    assert crnr("classify", "queries", "-g", "g/gallery.h5").out == first
+
+
+def test_another_model_is_refused(crnr: Runner, photos: Path) -> None:
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    flat_model(photos / "m.onnx", ["n", 3, 8, 9])
+    refused = crnr("classify", "queries")
+    assert (refused.exit, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: {photos}/m.onnx: not the model that the gallery was built with")
+    assert refused.err.count("\n") == 1
+
+
+def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Runner, pictures: Path) -> None:
+    assert crnr("build", "gallery").exit == 0
+    refused = crnr("classify", "queries", "--extractor", "m.onnx")
+    assert (refused.exit, refused.out) == (2, "")
+    assert refused.err == "error: --extractor: gallery.h5 was built without one\n"
+
+
+def _models(folder: Path) -> dict[str, Path]:
+    """Models that cannot be used as they are, by what is wrong with them."""
+    picture = ["n", 3, 8, 8]
+    return {
+        "text": save_model(
+            folder / "text.onnx",
+            [helper.make_node("Cast", ["ids"], ["features"], to=TensorProto.FLOAT)],
+            {"ids": ["n", "tokens"]},
+            {"features": ["n", "tokens"]},
+            kind=TensorProto.INT64,
+        ),
+        "two inputs": save_model(
+            folder / "two.onnx",
+            [helper.make_node("Add", ["image", "mask"], ["sum"])],
+            {"image": picture, "mask": picture},
+            {"sum": picture},
+        ),
+        "maps": map_model(folder / "maps.onnx", picture),
+        "two outputs": save_model(
+            folder / "outputs.onnx",
+            [
+                helper.make_node("Flatten", ["image"], ["features"]),
+                helper.make_node("Identity", ["image"], ["maps"]),
+            ],
+            {"image": picture},
+            {"features": ["n", 192], "maps": picture},
+        ),
+        "any size": flat_model(folder / "any.onnx", ["n", 3, "h", "w"]),
+        "no channels": flat_model(folder / "open.onnx", ["n", "c", "h", "w"]),
+        "four channels": flat_model(folder / "four.onnx", ["n", 4, 8, 8]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "code", "words"),
+    [
+        (
+            "text",
+            [],
+            1,
+            "expects text and not pictures: its input ids is tensor(int64) of 2 dimensions, "
+            "and pictures have 4",
+        ),
+        ("two inputs", [], 1, "takes 2 inputs (image, mask), and a picture is one"),
+        (
+            "maps",
+            [],
+            1,
+            "its output maps is a map of 3 x 8 x 8 a picture and not a vector; --pool avg takes its mean",
+        ),
+        (
+            "two outputs",
+            [],
+            2,
+            "has several outputs; choose with --extractor-output: features, maps",
+        ),
+        (
+            "two outputs",
+            ["--extractor-output", "x"],
+            2,
+            "has no output x; choose with --extractor-output: features, maps",
+        ),
+        ("any size", [], 2, "takes pictures of any size; choose one with --size, as in --size 224"),
+        (
+            "no channels",
+            [],
+            2,
+            "its input of n x c x h x w does not show which are the channels; choose --layout nchw or nhwc",
+        ),
+        (
+            "four channels",
+            [],
+            2,
+            "its input of n x 4 x 8 x 8 does not show which are the channels; choose --layout nchw or nhwc",
+        ),
+        (
+            "four channels",
+            ["--layout", "nchw"],
+            2,
+            "takes pictures of 4 channels, not rgb",
+        ),
+    ],
+)
+def test_a_model_that_does_not_fit_gets_a_clear_answer(
+    crnr: Runner, photos: Path, model: str, said: list[str], code: int, words: str
+) -> None:
+    path = _models(photos)[model]
+    refused = crnr("build", "photos", "--extractor", path, *said)
+    assert (refused.exit, refused.out) == (code, "")
+    assert refused.err == f"error: {path}: {words}\n"
+    assert not Path("gallery.h5").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["--size", "9"], "--size: m.onnx takes pictures of 8x8 only"),
+        (["--pool", "avg"], "--pool: the output features of m.onnx is a vector of 192 already"),
+        (["--crop", "2"], "extractor: crop must be between 0 and 1, not 2"),
+        (["--mean", "1,2"], "extractor: mean must be 1 or 3 numbers, not 2"),
+        (["--std", "0"], "extractor: std must not be 0"),
+        (["--filter", "x"], "extractor: filter must be nearest or box or"),
+        (["--extractor-preset", "x"], "no preset is called x; there are efficientnet-lite, imagenet, raw"),
+        (["--color"], "--color goes without --extractor"),
+    ],
+)
+def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    refused = crnr("build", "photos", "--extractor", "m.onnx", *said)
+    assert (refused.exit, refused.out) == (2, "")
+    assert refused.err.startswith(f"error: {words}")
+
+
+def test_numbers_that_are_none_are_refused(crnr: Runner, photos: Path) -> None:
+    refused = crnr("build", "photos", "--extractor", "m.onnx", "--mean", "1,two,3")
+    assert (refused.exit, refused.out) == (2, "")
+    assert "--mean 1,two,3: write a number, or three with commas" in refused.err
+
+
+def test_a_file_that_is_no_model(crnr: Runner, photos: Path) -> None:
+    Path("m.onnx").write_text("hello")
+    refused = crnr("build", "photos", "--extractor", "m.onnx")
+    assert (refused.exit, refused.out) == (1, "")
+    assert refused.err.startswith("error: m.onnx: not a model that onnxruntime can open (")
+    missing = crnr("build", "photos", "--extractor", "x.onnx")
+    assert missing.err == "error: x.onnx: no such file; --extractor names an ONNX model\n"
+    alone = crnr("build", "photos", "--crop", "1")
+    assert alone.exit == 2
+    assert "goes with --extractor MODEL.onnx" in alone.err
+
+
+def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, pictures: Path) -> None:
+    hint = "note: raw pixels are weak on photographs"
+    assert hint in crnr("build", "photos").err
+    assert hint not in crnr("build", "gallery").err
+
+
+def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> None:
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx", "--crop", "0.7").exit == 0
+    how = load_gallery(Path("gallery.h5")).recipe.extraction
+    assert how is not None
+    made = make_extraction(ExtractorOptions(photos / "m.onnx", crop=0.7), 1)
+    assert how == made
+    with pytest.raises(ValueError, match="not described in full"):
+        Extraction.from_json("{}", Path())
+    assert Extractor(how, 1).vectors([]).shape == (0, 192)
+
+
+def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    tuned = crnr("tune", "photos", "--extractor", "m.onnx", "--folds", "2", "-o", "tuned.h5", "--json")
+    assert tuned.exit == 0, tuned.err
+    about = load_gallery(Path("tuned.h5")).recipe
+    assert about.extraction is not None
+    explained = crnr("explain", "queries/a/1.png", "-g", "tuned.h5", "--json")
+    assert explained.exit == 0, explained.err
+    assert json.loads(explained.out)["truth"] == "a"

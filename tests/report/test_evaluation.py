@@ -1,0 +1,310 @@
+"""The report: a page that is whole, safe and of use, seen by a real browser where there is one."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, recall_score
+
+from crnr_cli.report.evaluation import PICTURES, histogram, matrix_cells, pictured
+from crnr_cli.report.names import common_folder
+from crnr_cli.results.decision import Prediction
+from crnr_cli.results.scores import macro_intervals, score
+from helpers.browser import chromium, set_width
+from helpers.patches import remove_extras
+from helpers.paths import SAMPLE_DATA
+from helpers.runner import Runner
+
+EVIL = "<script>alert(1)</script>"
+EVIL_PATH = "</script><img src=x onerror=alert(2)>.png"
+
+
+def row(truth: str, label: str, margin: float = 0.1, path: str = "q/x.png") -> Prediction:
+    return Prediction(path, truth, label, 0.5, "other", margin, "ok")
+
+
+def write_csv(path: Path, rows: list[tuple[str, str, str, float]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "truth", "label", "margin", "status"])
+        writer.writerows([*row, "ok"] for row in rows)
+    return path
+
+
+def evaluate_to_page(crnr: Runner, source: Path, page: Path, *options: str) -> str:
+    result = crnr("evaluate", source, "--html", page, "-q", *options)
+    assert result.exit == 0, result.err
+    return page.read_text(encoding="utf-8")
+
+
+def test_cells_are_the_counts_and_the_rarest_mistake_is_seen():
+    scores = score(["a"] * 100 + ["b"], ["a"] * 99 + ["b", "b"])
+    cells = {(cell["row"], cell["column"]): cell for cell in matrix_cells(scores)}
+    assert {place: cell["count"] for place, cell in cells.items()} == {(0, 0): 99, (0, 1): 1, (1, 1): 1}
+    assert cells[0, 1]["strength"] >= 0.25
+    assert cells[1, 1]["strength"] == 1
+
+
+def test_intervals_of_macro_scores_are_those_of_resampling():
+    rng = np.random.default_rng(5)
+    truth = rng.integers(0, 4, 200)
+    label = np.where(rng.random(200) < 0.8, truth, rng.integers(0, 4, 200))
+    recalls, f1s = [], []
+    for _ in range(400):
+        drawn = rng.integers(0, 200, 200)
+        recalls.append(recall_score(truth[drawn], label[drawn], average="macro"))
+        f1s.append(f1_score(truth[drawn], label[drawn], average="macro"))
+    recall, f1 = macro_intervals(score([str(t) for t in truth], [str(p) for p in label]))
+    np.testing.assert_allclose(recall, np.quantile(recalls, [0.025, 0.975]), atol=0.02)
+    np.testing.assert_allclose(f1, np.quantile(f1s, [0.025, 0.975]), atol=0.02)
+
+
+def test_histogram_counts_every_answer_once():
+    bins = histogram([row("a", "a", 0.9), row("a", "b", 0.0), row("a", "a", 0.05), row("b", "b", 0.9)])
+    assert bins is not None
+    assert (sum(bin["right"] for bin in bins), sum(bin["wrong"] for bin in bins)) == (3, 1)
+    assert (bins[0]["wrong"], bins[-1]["right"]) == (1, 2)
+
+
+def test_a_page_embeds_no_more_pictures_than_it_can_carry():
+    mistakes = [row("a", f"b{i % 7}", path=f"{i}.png") for i in range(500)]
+    paths = pictured(mistakes)
+    assert len(paths) == len(set(paths)) == PICTURES
+    assert paths[:3] == ["0.png", "1.png", "2.png"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "folder"),
+    [
+        (["q/a/1.png", "q/b/2.png"], "q/"),
+        (["/x/a/1.png", "/y/2.png"], ""),
+        (["/x/1.png", "y/2.png"], ""),
+        (["1.png"], ""),
+        ([], ""),
+    ],
+)
+def test_the_folder_that_all_paths_share(paths, folder):
+    assert common_folder(paths) == folder
+
+
+def test_the_page_is_one_file_that_only_runs_its_own_script(crnr: Runner, tmp_path):
+    rows = [("q/1.png", "a", "b", 0.2), ("q/2.png", "b", "b", 0.2)]
+    page = evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), tmp_path / "r.html")
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
+    assert "http" not in re.sub(r"<meta http-equiv", "", page)
+    script = re.findall(r"<script>(.*?)</script>", page, re.S)
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert len(script) == 1
+    assert f"script-src 'sha256-{digest}'" in page
+    assert "default-src 'none'" in page
+
+
+def test_every_name_and_path_is_escaped(crnr: Runner, tmp_path):
+    rows = [(EVIL_PATH, EVIL, '"><b onclick=x>', 0.2), ("caf\udce9.png", "a", "a", 0.3)]
+    path = tmp_path / "p.csv"
+    with path.open("w", newline="", errors="surrogateescape") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "truth", "label", "margin", "status"])
+        writer.writerows([*row, "ok"] for row in rows)
+    page = evaluate_to_page(crnr, path, tmp_path / "r.html")
+    assert EVIL not in page
+    assert "<img src=x" not in page
+    assert "<b onclick" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_a_report_without_jinja_says_how_to_get_it(crnr: Runner, tmp_path, monkeypatch):
+    remove_extras(monkeypatch.setattr)
+    path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
+    result = crnr("evaluate", path, "--html", tmp_path / "r.html")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: --html needs jinja2: pip install 'crnr-cli[report]'\n"
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_any_work(crnr: Runner, tmp_path):
+    path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
+    result = crnr("evaluate", path, "--html", tmp_path / "no" / "r.html")
+    assert (result.exit, result.out) == (1, "")
+    assert "there is no directory" in result.err
+
+
+@pytest.fixture(scope="module")
+def digits_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report on the sample data, with its pictures and its gallery."""
+    crnr = Runner(tmp_path_factory.mktemp("digits"))
+    built = crnr("build", SAMPLE_DATA / "gallery", "-q")
+    assert built.exit == 0, built.err
+    evaluate_to_page(crnr, SAMPLE_DATA / "queries", crnr.here / "r.html")
+    return crnr.here / "r.html"
+
+
+def test_pictures_and_the_gallery_are_in_the_page(digits_page):
+    page = digits_page.read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
+    assert len(data["mistakes"]) > 0
+    assert all(m["picture"].startswith("data:image/png;base64,") for m in data["mistakes"])
+    assert sum(count for _, _, count in data["cells"]) == 100
+    assert "500 in 10 classes, 50 a class" in page
+    assert "28x28, grey" in page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+def opened(browser: Any, page: Path, width: int = 1280) -> Any:
+    set_width(browser, width)
+    browser.get_log("browser")
+    browser.get_log("performance")
+    browser.get(page.as_uri())
+    return browser
+
+
+def no_complaint(browser: Any) -> bool:
+    return [entry for entry in browser.get_log("browser") if entry["level"] != "DEBUG"] == []
+
+
+def requests(browser: Any) -> list[str]:
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    return [url for url in urls if not url.startswith("data:")]
+
+
+def test_the_page_loads_without_complaint_and_without_the_network(browser, digits_page):
+    opened(browser, digits_page)
+    assert browser.find_element("css selector", "h1").text.endswith("of 100 labelled right")
+    loaded = "return [...document.images].map((picture) => picture.complete && picture.naturalWidth)"
+    assert set(browser.execute_script(loaded)) == {28}
+    assert requests(browser) == [digits_page.as_uri()]
+    assert no_complaint(browser)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_wider_than_the_screen(browser, digits_page, width):
+    opened(browser, digits_page, width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def column(browser: Any, index: int) -> list[str]:
+    rows = (
+        "return [...document.querySelectorAll('#classes tbody tr')].map((row) => row.cells[%d].dataset.value)"
+    )
+    return browser.execute_script(rows % index)
+
+
+def test_the_table_sorts_both_ways_by_any_column(browser, digits_page):
+    opened(browser, digits_page)
+    f1 = [float(value) for value in column(browser, 3)]
+    assert f1 == sorted(f1)
+    heads = browser.find_elements("css selector", "#classes thead th")
+    heads[0].find_element("css selector", "button").click()
+    assert column(browser, 0) == [str(digit) for digit in range(10)]
+    heads[0].find_element("css selector", "button").click()
+    assert column(browser, 0) == [str(digit) for digit in reversed(range(10))]
+    assert [head.get_attribute("aria-sort") for head in heads] == ["descending", None, None, None, None]
+    heads[2].find_element("css selector", "button").click()
+    recall = [float(value) for value in column(browser, 2)]
+    assert recall == sorted(recall)
+    assert no_complaint(browser)
+
+
+def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser, digits_page):
+    from selenium.webdriver import ActionChains, Keys
+
+    opened(browser, digits_page)
+    data = json.loads(browser.execute_script("return document.getElementById('data').textContent"))
+    truth, label, count = next(cell for cell in data["cells"] if cell[0] != cell[1])
+    grid = browser.find_element("id", "grid")
+    browser.execute_script("arguments[0].scrollIntoView()", grid)
+    side = grid.size["width"] / 10
+    away = [round((place + 0.5) * side - grid.size["width"] / 2) for place in (label, truth)]
+    ActionChains(browser).move_to_element_with_offset(grid, *away).perform()
+    tip = browser.find_element("id", "tip")
+    assert tip.is_displayed()
+    assert tip.text == f"{truth}, taken for {label}: {count} of 10 ({10 * count}.0 %)"
+    ActionChains(browser).click().perform()
+    detail = browser.find_element("id", "detail")
+    assert f"{truth} taken for {label}" in detail.text
+    expected = [m["path"] for m in data["mistakes"] if (m["truth"], m["label"]) == (truth, label)]
+    assert len(expected) == count
+    assert [item.text for item in detail.find_elements("css selector", ".path")] == expected
+    detail.find_element("css selector", "button").click()
+    assert browser.find_element("id", "overview").is_displayed()
+    # The keyboard: from the first cell N goes to the first mistake in reading order, and Enter opens it.
+    browser.execute_script("arguments[0].blur(); arguments[0].focus()", grid)
+    grid.send_keys("n")
+    spoken = browser.execute_script("return document.getElementById('spoken').textContent")
+    assert spoken == f"{truth}, taken for {label}: {count} of 10 ({10 * count}.0 %)"
+    grid.send_keys(Keys.ENTER)
+    assert f"{truth} taken for {label}" in detail.text
+    grid.send_keys(Keys.HOME)
+    grid.send_keys(Keys.ARROW_RIGHT)
+    spoken = browser.execute_script("return document.getElementById('spoken').textContent")
+    assert spoken.startswith(f"{truth}, taken for 1: ") or (truth == 1 and "labelled right" in spoken)
+    assert no_complaint(browser)
+
+
+def test_a_class_named_as_a_script_does_nothing(crnr: Runner, browser, tmp_path):
+    rows = [(EVIL_PATH, EVIL, "b", 0.3), ("q.png", EVIL, EVIL, 0.2), ("b.png", "b", EVIL, 0.2)]
+    page = tmp_path / "r.html"
+    evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), page)
+    opened(browser, page)  # an alert would make every command after it fail
+    browser.find_element("css selector", ".pairs button").click()
+    detail = browser.find_element("id", "detail")
+    assert detail.find_element("css selector", "h2").text == f"{EVIL} taken for b"
+    assert detail.find_element("css selector", ".path").text == EVIL_PATH
+    assert browser.execute_script("return document.scripts.length") == 2
+    assert requests(browser) == [page.as_uri()]
+    assert no_complaint(browser)
+
+
+def test_two_hundred_classes_fit_a_phone(crnr: Runner, browser, tmp_path):
+    rng = np.random.default_rng(0)
+    names = [f"species {i}" for i in range(200)]
+    rows = [(f"q/{i}.png", names[i % 200], names[rng.integers(200)], 0.1) for i in range(600)]
+    page = tmp_path / "r.html"
+    evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), page)
+    opened(browser, page, 390)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    grid = browser.find_element("id", "grid")
+    assert grid.size["width"] == pytest.approx(grid.size["height"], abs=1)
+    assert len(browser.find_elements("css selector", "#classes tbody tr")) == 200
+    assert no_complaint(browser)
+
+
+def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser, tmp_path):
+    (table := tmp_path / "p.csv").write_text(
+        "path,truth,label,status\nq/1.png,a,,truncated\nq/2.png,b,unknown,rejected\n"
+    )
+    page = tmp_path / "r.html"
+    evaluate_to_page(crnr, table, page)
+    opened(browser, page)
+    assert browser.find_element("css selector", "h1").text == "0 of 0 labelled right"
+    assert "truncated" in browser.find_element("css selector", "main").text
+    assert no_complaint(browser)
+
+
+def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_path):
+    """The scores are those of the CSV, whatever lies beside it."""
+    source = write_csv(tmp_path / "out.csv", [("q/1", "a", "a", 0.5), ("q/2", "b", "a", 0.1)])
+    gallery = tmp_path / "g.h5"
+    alone = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))
+    gallery.write_text("not a gallery")
+    assert evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery)) == alone
+    for names, facts in ((["x", "y"], False), (["a", "b"], True)):
+        np.savez(tmp_path / "g.npz", features=np.eye(2), labels=names)
+        crnr("build", tmp_path / "g.npz", "-o", gallery, "-q")
+        page = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))
+        assert (page != alone) == facts
+        assert ("How the gallery was made" in page) == facts

@@ -1,0 +1,99 @@
+"""The journal: a stopped run can be resumed after any damage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crnr_cli.errors import OutputError
+from crnr_cli.results.journal import resumable
+
+BATCHES = [b"head\na\nb\n", b"c\n" * 10, b"d\xff\n", b"e\n"]
+WHOLE = b"".join(BATCHES)
+RUN = {"gallery": "0" * 64, "--max-pixels": 7}
+
+
+class Stop(Exception):  # noqa: N818, it is a wish and not an error
+    pass
+
+
+def write(path: Path, *, resume: bool, stop_after: int = 99, identity: dict[str, str | int] = RUN) -> int:
+    """Write BATCHES as a run would; returns how many were there before."""
+    with resumable(path, identity, resume=resume) as partial:
+        before = partial.done.batches
+        for number, batch in enumerate(BATCHES[before:], start=before):
+            if number == stop_after:
+                raise Stop
+            partial.write(batch)
+            partial.end_batch(Counter(ok=2, truncated=1), 1)
+        assert partial.done.statuses == Counter(ok=2 * len(BATCHES), truncated=len(BATCHES))
+        assert partial.done.skipped == len(BATCHES)
+    return before
+
+
+@pytest.mark.parametrize("stop_after", range(len(BATCHES)))
+def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, stop_after: int) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"the old file")
+    with pytest.raises(Stop):
+        write(path, resume=False, stop_after=stop_after)
+    assert path.read_bytes() == b"the old file"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "out.part", "out.part.journal"]
+    assert write(path, resume=True) == stop_after
+    assert path.read_bytes() == WHOLE
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_journal_that_outlived_its_run_is_no_obstacle(tmp_path: Path) -> None:
+    """There is nothing to go on with, so it may have been any run."""
+    (tmp_path / "out.part.journal").write_text('{"gallery": "another"}\n{"size": 9}\n')
+    assert write(tmp_path / "out", resume=True) == 0
+    assert (tmp_path / "out").read_bytes() == WHOLE
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_without_resume_a_run_starts_anew(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        write(tmp_path / "out", resume=False, stop_after=2)
+    assert write(tmp_path / "out", resume=False) == 0
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+def test_nothing_to_resume_is_a_start(tmp_path: Path) -> None:
+    assert write(tmp_path / "out", resume=True) == 0
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_damage_to_what_was_left_behind_is_cut_off(tmp_path: Path, data: st.DataObject) -> None:
+    """After a power loss either file may be short, or hold anything in the place of its last bytes."""
+    path = tmp_path / "out"
+    with pytest.raises(Stop):
+        write(path, resume=False, stop_after=data.draw(st.integers(1, len(BATCHES) - 1)))
+    for name in ("out.part", "out.part.journal"):
+        left = (tmp_path / name).read_bytes()
+        keep = data.draw(st.integers(0, len(left)))
+        tail = data.draw(st.one_of(st.just(b""), st.just(bytes(len(left) - keep)), st.binary(max_size=40)))
+        (tmp_path / name).write_bytes(left[:keep] + tail)
+    write(path, resume=True)
+    assert path.read_bytes() == WHOLE
+    assert list(tmp_path.iterdir()) == [path]
+    path.unlink()
+
+
+def test_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        write(tmp_path / "out", resume=False, stop_after=2)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    with pytest.raises(OutputError) as refused:
+        write(tmp_path / "out", resume=True, identity={"gallery": "1" * 64, "--max-pixels": 8})
+    assert str(refused.value) == (
+        f"{tmp_path}/out: the unfinished run was another one: gallery differs, --max-pixels was 7 and is 8; "
+        "give it the same again, or leave out --resume to start anew"
+    )
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before

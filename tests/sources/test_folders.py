@@ -1,0 +1,106 @@
+"""Listing pictures in folders, and choosing between pictures and features."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.folders import Pictures, fingerprint, open_source
+from helpers.runner import Runner, read_rows
+from helpers.samples import make_features, make_pictures, picture
+
+
+def listed(*names: str) -> Pictures:
+    source = open_source(names, Keys())
+    assert isinstance(source, Pictures)
+    return source
+
+
+def test_a_listing_is_sorted_and_knows_its_classes(crnr: Runner) -> None:
+    make_pictures(crnr.here / "q", ["b", "a/deep"], per_class=2)
+    picture(0, 0).save("q/top.png")
+    files = listed("q").files
+    assert [file.path for file in files] == [
+        "q/a/deep/0.png",
+        "q/a/deep/1.png",
+        "q/b/0.png",
+        "q/b/1.png",
+        "q/top.png",
+    ]
+    assert [file.folders for file in files] == [("a", "deep")] * 2 + [("b",)] * 2 + [()]
+    stamp = Path("q/top.png").stat()
+    assert (files[-1].stamp.size, files[-1].stamp.mtime_ns) == (stamp.st_size, stamp.st_mtime_ns)
+
+
+def test_a_file_by_its_name_has_the_nearest_folder_first(crnr: Runner) -> None:
+    make_pictures(crnr.here / "q", ["b"], per_class=1)
+    assert listed("q/b/0.png").files[0].folders == ("b", "q")
+
+
+def test_links_among_folders_are_followed_once(crnr: Runner) -> None:
+    """Ten folders that link to each other have millions of paths."""
+    make_pictures(crnr.here / "q", [f"f{i}" for i in range(10)], per_class=1)
+    for i in range(10):
+        for j in range(10):
+            if i != j:
+                Path(f"q/f{i}/to{j}").symlink_to(f"../f{j}")
+    assert 10 <= len(listed("q")) <= 10 + 10 + 10
+
+
+def test_a_linked_class_is_a_class(crnr: Runner) -> None:
+    make_pictures(crnr.here / "elsewhere", ["x"], per_class=2)
+    Path("q").mkdir()
+    Path("q/a").symlink_to("../elsewhere/x")
+    assert [file.folders for file in listed("q").files] == [("a",), ("a",)]
+
+
+def test_names_that_no_file_can_have(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = None
+    make_features(crnr.here / "g.npz")
+    make_pictures(crnr.here / "g")
+    crnr("build", "g", "-q")
+    names = ["a\0b", "x" * 5000, "g/ant/0.png/below"]
+    outcome = crnr("classify", "-", "-o", "out.csv", "-q", stdin="\n".join(names).encode())
+    assert (outcome.exit, outcome.out, outcome.err) == (3, "", "")
+    assert [row["status"] for row in read_rows(Path("out.csv"))] == ["unreadable", "unreadable", "vanished"]
+
+
+def test_the_fingerprint_of_a_listing(crnr: Runner) -> None:
+    make_pictures(crnr.here / "q", per_class=2)
+    make_features(crnr.here / "a.npz")
+    first = fingerprint(listed("q"))
+    assert fingerprint(listed("q")) == first
+    assert fingerprint(listed("q", "q")) != first
+    os.utime("q/ant/0.png", (1, 1))
+    assert fingerprint(listed("q")) != first
+    table = fingerprint(open_source(["a.npz"], Keys()))
+    os.utime("a.npz", (1, 1))
+    assert fingerprint(open_source(["a.npz"], Keys())) != table
+
+
+def test_pictures_and_features_do_not_mix(crnr: Runner) -> None:
+    make_features(crnr.here / "a.npz")
+    make_pictures(crnr.here / "q")
+    with pytest.raises(UsageError, match="give pictures or feature files, not both at once"):
+        open_source(["a.npz", "q"], Keys())
+
+
+def test_feature_files_have_one_width(crnr: Runner) -> None:
+    make_features(crnr.here / "a.npz", dimension=5)
+    make_features(crnr.here / "b.npz", dimension=6)
+    with pytest.raises(DataError, match=r"^b.npz: 6 features a sample, but a.npz has 5$"):
+        open_source(["a.npz", "b.npz"], Keys())
+
+
+def test_a_pipe_that_is_called_as_features_is_never_opened(crnr: Runner) -> None:
+    os.mkfifo("x.h5")
+    (file,) = listed("x.h5").files
+    assert isinstance(file.error, SampleError)
+    assert file.error.status == "not_regular"
+    outcome = crnr("info", "x.h5")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == "error: x.h5: not a regular file; name a gallery that `crnr build` wrote\n"

@@ -1,0 +1,185 @@
+"""Feature files: types, labels, keys, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from crnr_cli.errors import DataError
+from crnr_cli.sources import npz as npz_reader
+from crnr_cli.sources import tables
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.tables import FeatureFile
+from helpers.runner import Runner
+
+
+def npz(tmp_path: Path, **arrays: object) -> Path:
+    np.savez(tmp_path / "x.npz", **arrays)
+    return tmp_path / "x.npz"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int16", ">f8", ">i4", "bool", "uint8"])
+def test_numbers_of_any_type_are_read(tmp_path: Path, dtype: str) -> None:
+    values = np.array([[0, 1], [1, 1]]).astype(dtype)
+    file = FeatureFile.open(npz(tmp_path, features=values), Keys())
+    assert file.rows(0, 2).tolist() == values.tolist()
+    assert file.rows(0, 2).dtype.isnative
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param(np.array([7, 8]), id="int"),
+        pytest.param(np.array([[7.0], [8.0]]), id="float column, as MATLAB has them"),
+        pytest.param(np.array(["7", "8"]), id="str"),
+        pytest.param(np.array([b"7", b"8"]), id="bytes"),
+    ],
+)
+def test_labels_of_any_type_are_text(tmp_path: Path, labels: np.ndarray) -> None:
+    assert FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=labels), Keys()).labels == ["7", "8"]
+
+
+def test_hdf5_strings_and_paths_are_read(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["features"] = np.eye(2)
+        file["labels"] = ["passion flower", "Öl"]
+        file["paths"] = [b"a.jpg", b"b.jpg"]
+    opened = FeatureFile.open(tmp_path / "x.h5", Keys())
+    assert (opened.labels, opened.names) == (["passion flower", "Öl"], ["a.jpg", "b.jpg"])
+
+
+def test_rows_without_paths_are_named_by_file_and_row(tmp_path: Path) -> None:
+    path = npz(tmp_path, features=np.eye(2))
+    assert FeatureFile.open(path, Keys()).names == [f"{path}#0", f"{path}#1"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        pytest.param(
+            {"x": np.eye(2)}, r"no dataset features; found x \(2, 2\); name one with", id="other name"
+        ),
+        pytest.param({"features": np.eye(2) * 1j}, "must be a table of numbers", id="complex"),
+        pytest.param({"features": np.array([[{}]])}, "must be a table of numbers", id="pickled objects"),
+        pytest.param({"features": np.ones(4)}, r"found float64 of shape \(4,\)", id="not a table"),
+        pytest.param(
+            {"features": np.eye(2), "labels": [1, 2, 3]}, "2 rows of features but 3 labels", id="counts"
+        ),
+    ],
+)
+def test_what_cannot_be_features_is_refused(tmp_path: Path, arrays: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        FeatureFile.open(npz(tmp_path, **arrays), Keys())
+
+
+def test_labels_that_are_python_objects_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    labels = np.array(["a", "b"], dtype=object)
+    with pytest.raises(DataError, match=r"labels\.npy holds Python objects.*as with \.astype\(str\)"):
+        FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=labels), Keys())
+
+
+def test_a_label_that_is_not_a_number_is_refused_with_its_row(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"x\.npz: the label of row 1 is not a number"):
+        FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=[1.0, np.nan]), Keys())
+
+
+@pytest.mark.parametrize("name", ["x.npz", "x.h5"])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("hello")
+    with pytest.raises(DataError, match=rf"{name}: not a readable"):
+        FeatureFile.open(tmp_path / name, Keys())
+
+
+def test_a_dataset_that_points_elsewhere_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("features", (2, 2), "f4", external=[("/etc/passwd", 0, 16)])
+    with pytest.raises(DataError, match="points into other files"):
+        FeatureFile.open(tmp_path / "x.h5", Keys())
+
+
+def test_labels_of_all_kinds_are_text(crnr: Runner) -> None:
+    expected = {
+        "int": ([1, 2], ["1", "2"]),
+        "whole": ([1.0, 2.0], ["1", "2"]),
+        "half": ([0.5, 2.0], ["0.5", "2"]),
+        "huge": ([1e300, 1.0], ["1e+300", "1"]),
+        "odd": ([np.inf, 1.0], ["inf", "1"]),
+        "truth": ([True, False], ["True", "False"]),
+        "bytes": (np.array([b"a", b"\xe9"]), ["a", "\udce9"]),
+    }
+    for name, (labels, texts) in expected.items():
+        np.savez(f"{name}.npz", features=np.eye(2), labels=labels)
+        assert FeatureFile.open(Path(f"{name}.npz"), Keys()).labels == texts
+    np.savez("complex.npz", features=np.eye(2), labels=[1j, 2j])
+    with pytest.raises(DataError, match="labels must be numbers or text, not complex128"):
+        FeatureFile.open(Path("complex.npz"), Keys())
+    np.savez("half.npz", features=np.eye(2), labels=["a", "\ud800"])
+    with pytest.raises(DataError, match=r"half\.npz: row 1 has a label or name that is no text"):
+        FeatureFile.open(Path("half.npz"), Keys())
+
+
+def test_features_that_change_while_they_are_read(crnr: Runner) -> None:
+    """HDF5 gives zeros for rows that were cut off."""
+    with h5py.File("x.h5", "w") as file:
+        file["features"] = np.ones((5000, 40))
+        file["labels"] = np.arange(5000)
+    features = FeatureFile.open(Path("x.h5"), Keys())
+    assert features.rows(0, 10).all()
+    os.truncate("x.h5", 500_000)
+    with pytest.raises(DataError, match=r"x\.h5: has changed since this run began to read it; run it again"):
+        features.rows(10, 5000)
+
+
+def test_names_come_from_the_file_if_it_has_them(crnr: Runner) -> None:
+    np.savez("a.npz", features=np.eye(2), paths=["x.png", "y.png"])
+    assert FeatureFile.open(Path("a.npz"), Keys()).names == ["x.png", "y.png"]
+    np.savez("a.npz", features=np.eye(2), paths=["x.png"])
+    assert FeatureFile.open(Path("a.npz"), Keys()).names == ["a.npz#0", "a.npz#1"]
+
+
+def test_rows_that_cannot_be_read(crnr: Runner) -> None:
+    """A compressed piece that is damaged is found when it is unpacked."""
+    with h5py.File("x.h5", "w") as file:
+        data = np.random.default_rng(0).random((8, 4))
+        file.create_dataset("features", data=data, chunks=(4, 4), compression="gzip", fletcher32=True)
+        file["labels"] = np.arange(8)
+        where = file["features"].id.get_chunk_info(1).byte_offset
+    content = bytearray(Path("x.h5").read_bytes())
+    content[where + 20] ^= 0xFF
+    Path("x.h5").write_bytes(content)
+    opened = FeatureFile.open(Path("x.h5"), Keys())
+    np.testing.assert_array_equal(opened.rows(0, 4), data[:4])
+    with pytest.raises(DataError, match=r"^x.h5: cannot read rows 4 to 8 \("):
+        opened.rows(4, 8)
+
+
+def test_labels_that_cannot_be_read(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+            raise OSError("no luck")
+
+    with pytest.raises(DataError, match=r"^x.h5: cannot read its labels or names \(no luck\)$"):
+        tables._texts(Path("x.h5"), Broken())
+
+
+def test_a_file_of_features_that_vanished(crnr: Runner) -> None:
+    with pytest.raises(DataError, match=r"^x.npz: cannot read it \(No such file or directory\)$"):
+        FeatureFile.open(Path("x.npz"), Keys())
+
+
+def test_an_npz_that_swells_beyond_reason(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed("x.npz", features=np.zeros((1000, 100)))
+    assert FeatureFile.open(Path("x.npz"), Keys()).values.shape == (1000, 100)
+    monkeypatch.setattr(npz_reader, "_BEST_RATIO", 10)
+    with pytest.raises(DataError, match=r"features.npy declares more than it can hold"):
+        FeatureFile.open(Path("x.npz"), Keys())
+
+
+def test_an_empty_label_is_refused(crnr: Runner) -> None:
+    np.savez("x.npz", features=np.eye(2), labels=["a", ""])
+    outcome = crnr("build", "x.npz")
+    assert (outcome.exit, outcome.out, outcome.err) == (1, "", "error: x.npz#1: its label is empty\n")

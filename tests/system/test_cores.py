@@ -1,0 +1,106 @@
+"""How many cores are used, and what is done side by side on them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crnr_cli.system import cores
+from helpers.patches import count_batches_at_once, set_free_bytes_of_batches
+from helpers.runner import Runner
+
+
+def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    for quota, expected in (("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1)):
+        monkeypatch.setattr(Path, "read_text", lambda path, quota=quota: quota)
+        assert cores.available_cores() == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "jobs", "side_by_side", "threads"),
+    [
+        pytest.param(None, None, False, 8, id="all cores for one product"),
+        pytest.param(None, 3, False, 3, id="--jobs for one product"),
+        pytest.param(None, 3, True, 1, id="one core a batch"),
+        pytest.param("4", None, True, 4, id="the user's own word"),
+        pytest.param("4", 3, True, 1, id="--jobs is the later word"),
+        pytest.param("many", None, True, 8, id="a word that no library knows"),
+    ],
+)
+def test_libraries_are_told(
+    told: str | None, jobs: int | None, side_by_side: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "available_cores", lambda: 8)
+    for variable in cores._THREAD_VARIABLES:
+        monkeypatch.setenv(variable, told or "")
+        if told is None:
+            monkeypatch.delenv(variable)
+    cores.use_cores(jobs, side_by_side=side_by_side)
+    assert cores.threads_a_product() == threads
+
+
+def test_work_side_by_side_comes_in_order_and_no_more_at_once_than_asked() -> None:
+    at_work, most, lock = 0, 0, threading.Lock()
+
+    def work(item: int) -> int:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        time.sleep(0.01 * (item % 3))
+        with lock:
+            at_work -= 1
+        return item * item
+
+    assert list(cores.side_by_side(work, range(20), 3)) == [item * item for item in range(20)]
+    assert 2 <= most <= 3
+
+
+def test_work_side_by_side_takes_items_only_as_results_are_taken() -> None:
+    taken: list[int] = []
+    results = cores.side_by_side(abs, (taken.append(item) or item for item in range(100)), 2, ahead=3)
+    next(results)
+    results.close()
+    assert taken == [0, 1, 2, 3, 4]
+
+
+def test_an_error_in_work_side_by_side_is_that_of_its_item() -> None:
+    results = cores.side_by_side(lambda item: 1 // item, [1, 0, 1], 2)
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_the_answers_are_the_same_bytes_on_any_number_of_cores(
+    crnr: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(6), 50)
+    np.savez("gallery.npz", features=rng.standard_normal((300, 40)) + labels[:, None], labels=labels)
+    np.savez("queries.npz", features=rng.standard_normal((700, 40)))
+    assert crnr("build", "gallery.npz", "-q").exit == 0
+    used = count_batches_at_once(monkeypatch.setattr)
+    written = set()
+    for jobs in (1, 2, 5):
+        assert crnr("classify", "queries.npz", "-o", "out.csv", "-q", "--jobs", jobs).exit == 0
+        written.add((tmp_path / "out.csv").read_bytes())
+    assert used == [1, 2, 5]
+    assert len(written) == 1
+
+
+def test_fewer_batches_at_once_where_memory_is_short(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, pictures: Path
+) -> None:
+    assert crnr("build", "gallery", "-q").exit == 0
+    used = count_batches_at_once(monkeypatch.setattr)
+    a_batch = 5 * 256 * 9 * 4  # arrays of 256 queries and 9 samples in float32
+    for free, expected in ((None, 5), (100 * a_batch, 5), (5 * a_batch, 2), (0, 1)):
+        set_free_bytes_of_batches(free, monkeypatch.setattr)
+        assert crnr("classify", "queries", "-o", "out.csv", "-q", "--jobs", 5).exit == 0
+        assert used.pop() == expected
