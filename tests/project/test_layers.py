@@ -1,34 +1,137 @@
-"""The rules of the house, as tests: who may import whom, and who may speak to the terminal."""
+"""The rules of the house, as tests: one home per library, short files and functions, light starts.
+
+Which room may import which is checked by import-linter, whose contracts are in pyproject.toml.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import crnr_cli
+from crnr_cli.cli import options
+from crnr_cli.recipe.registry import STEPS
+from helpers.runner import app
 
 PACKAGE = Path(crnr_cli.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts and path.stem != "__main__"]
+ROOT_MODULES = {"__init__", "__main__", "errors", "arrays", "progress", "estimators"}
+REGISTRIES = {"methods", "solvers", "cli"}  # rooms whose door is more than a docstring
+# Where each library may be imported: a room, or a module of the root.
+HOMES = {
+    "PIL": {"pictures"},
+    "distributed": {"cluster"},
+    "fcntl": {"system"},
+    "h5py": {"sources", "gallery"},
+    "jinja2": {"report"},
+    "markupsafe": {"report"},
+    "matplotlib": {"report"},
+    "onnxruntime": {"recipe"},
+    "resource": {"system"},
+    "rich": {"cli"},
+    "scipy": {"solvers", "recipe", "results", "sources"},
+    "sklearn": {"methods", "estimators"},
+    "subprocess": {"pictures", "sources"},
+    "typer": {"cli"},
+}
+LONGEST_FILE = 350
+LONGEST_FUNCTION = 60
+LONGEST_COMMAND = 80  # a function in cli/, most of it declarations of options
+MOST_PARAMETERS = 8
+
+each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 
 
-def imported_names(path: Path) -> set[str]:
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_libraries(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+            names.add(node.module)
+    return {name.split(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_the_command_line_touches_the_terminal(path: Path) -> None:
-    assert not {"typer", "rich"} & {name.split(".")[0] for name in imported_names(path)}
+def functions(path: Path) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+
+
+@each_module
+def test_a_library_has_one_home(path: Path) -> None:
+    assert not {name for name in imported_libraries(path) & HOMES.keys() if room_of(path) not in HOMES[name]}
+
+
+def test_the_root_has_few_modules() -> None:
+    assert {path.stem for path in PACKAGE.glob("*.py")} == ROOT_MODULES
+
+
+@pytest.mark.parametrize("door", sorted(PACKAGE.glob("*/__init__.py")), ids=lambda door: door.parent.name)
+def test_the_door_of_a_room_is_empty(door: Path) -> None:
+    """Otherwise whoever enters loads all of it: a decoder process would load NumPy."""
+    body = ast.parse(door.read_text()).body
+    assert ast.get_docstring(ast.Module(body, [])) is not None
+    assert len(body) == 1 or door.parent.name in REGISTRIES
+
+
+@each_module
+def test_files_and_functions_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+    longest = LONGEST_COMMAND if room_of(path) == "cli" else LONGEST_FUNCTION
+    found = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions(path)}
+    assert {name: length for name, length in found.items() if length > longest} == {}
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if room_of(path) != "cli"], ids=str)
+def test_functions_have_few_parameters(path: Path) -> None:
+    found = {
+        f.name: [a.arg for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs) if a.arg != "self"]
+        for f in functions(path)
+    }
+    assert {name: names for name, names in found.items() if len(names) > MOST_PARAMETERS} == {}
+
+
+def declared_options() -> set[str]:
+    import typer
+
+    command = typer.main.get_command(app)
+    assert isinstance(command, typer.core.TyperGroup)
+    everything = [command, *command.commands.values()]
+    return {name for one in everything for parameter in one.params for name in parameter.opts} | {"--help"}
+
+
+@each_module
+def test_every_option_that_is_named_exists(path: Path) -> None:
+    """A remedy in an error must name an option that some command has."""
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    named = {name for text in texts for name in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]\b", text)}
+    assert named <= declared_options()
+
+
+def test_every_step_of_a_recipe_has_its_options() -> None:
+    """One for build and compare, one for tune; both are named like the step."""
+    for group in (options.Steps, options.TriedSteps):
+        assert [field.name for field in fields(group)] == list(STEPS)
+
+
+def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:
+    assert options.Steps().made() == ()
+    assert {name: tuple(tried) for name, tried in options.TriedSteps().parsed().items()} == {
+        name: step.tried for name, step in STEPS.items()
+    }
 
 
 @pytest.mark.parametrize(
