@@ -434,7 +434,7 @@ def test_names_of_methods_may_not_be_empty(crnr: Runner, pictures: Path, command
 
 
 @pytest.mark.parametrize("size", ["0", "8x", "8x8x8", "-4", "big"])
-def test_a_size_that_is_none_is_refused(crnr: Runner, pictures: Path, size: str) -> None:
+def test_an_invalid_size_is_refused(crnr: Runner, pictures: Path, size: str) -> None:
     result = crnr("build", "gallery", f"--size={size}")
     assert (result.exit, result.out) == (2, "")
     assert f"{size!r} is not a size; write 32 or 32x24" in result.err

@@ -111,7 +111,7 @@ def _error_of(cluster: Cluster, gallery: Gallery, source: Any, path: Path = GALL
     return str(caught.value)
 
 
-def test_a_worker_without_the_file_system_is_told(address: str, many: list[str], tmp_path: Path) -> None:
+def test_a_worker_without_the_file_system_is_reported(address: str, many: list[str], tmp_path: Path) -> None:
     gallery = load_gallery(GALLERY)
     queries = Pictures([PictureFile(many[0], ("cat",))])
     elsewhere = tmp_path / "elsewhere"
@@ -128,7 +128,7 @@ def test_a_worker_without_the_file_system_is_told(address: str, many: list[str],
         assert [error.status for error in answers.errors if error] == ["vanished"]
 
 
-def test_a_worker_with_another_gallery_or_version_is_told(
+def test_a_worker_with_another_gallery_or_version_is_reported(
     address: str, crnr: Runner, many: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = load_gallery(GALLERY)

@@ -74,7 +74,7 @@ def test_tune_finds_the_same_though_a_worker_is_killed(address: str, features: s
     assert (spread.folds, spread.untried) == (5, 0)
 
 
-def test_a_cluster_that_is_lost_is_told(features: str) -> None:
+def test_a_cluster_that_is_lost_is_reported(features: str) -> None:
     with connected("local:1") as cluster:
         (worker,) = cluster._client.run(os.getpid).values()
 
@@ -115,7 +115,7 @@ def test_compare_finds_the_same_though_a_worker_is_killed(
 def test_what_is_shared_is_not_sent_with_every_item(address: str) -> None:
     """What work keeps there is there for the next item on the same worker.
 
-    Dask may drop a copy that it holds to be spare and send it anew, so it need not be just once a worker.
+    Dask may drop a copy that it holds to be spare and send it again, so it need not be just once per worker.
     """
     with connected(address) as cluster:
         found = list(cluster.spread(count_calls, {"calls": 0}, range(40)))
@@ -165,14 +165,14 @@ def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.Monke
         assert refused.err == "error: --dask local:x: write local:N for N processes, as in local:4\n"
 
 
-def test_another_version_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = cluster_module.__version__
-    told = rf"worker tcp://127.0.0.1:\d+: has crnr {ours}, and 0.0.1 was started; install the same on all"
+    expected = rf"worker tcp://127.0.0.1:\d+: has crnr {ours}, and 0.0.1 was started; install the same on all"
     with connected(address) as cluster:
         monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
-        with pytest.raises(DataError, match=told):  # as of a worker that came later
+        with pytest.raises(DataError, match=expected):  # as of a worker that came later
             list(cluster.spread(count_calls, {"calls": 0}, [1]))
-    with pytest.raises(DataError, match=told), connected(address):
+    with pytest.raises(DataError, match=expected), connected(address):
         pass
 
 
@@ -187,7 +187,7 @@ def without_crnr(part: str, *arguments: str) -> Iterator[None]:
             process.kill()
 
 
-def test_a_worker_without_crnr_is_told() -> None:
+def test_a_worker_without_crnr_is_reported() -> None:
     from distributed import LocalCluster
 
     with (
@@ -203,7 +203,7 @@ def test_a_worker_without_crnr_is_told() -> None:
         pass
 
 
-def test_a_scheduler_without_crnr_is_told(tmp_path: Path) -> None:
+def test_a_scheduler_without_crnr_is_reported(tmp_path: Path) -> None:
     place = tmp_path / "scheduler.json"
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny"]
     with without_crnr("dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(place)):

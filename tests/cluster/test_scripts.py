@@ -55,7 +55,7 @@ def test_the_slurm_array(crnr: Runner, pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["parallel", "xargs"])
-def test_one_process_a_part(crnr: Runner, pictures: Path, tool: str) -> None:
+def test_one_process_per_part(crnr: Runner, pictures: Path, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     assert crnr("build", "gallery").exit == 0

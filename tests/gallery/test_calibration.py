@@ -21,8 +21,8 @@ from helpers.runner import Runner, rows
 N_CLASSES, DIMENSION = 4, 30
 
 
-def draw(rng: np.random.Generator, centres: np.ndarray, a_class: int) -> tuple[np.ndarray, np.ndarray]:
-    labels = np.repeat(np.arange(len(centres)), a_class)
+def draw(rng: np.random.Generator, centres: np.ndarray, per_class: int) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.repeat(np.arange(len(centres)), per_class)
     return np.abs(centres[labels] + 0.25 * rng.normal(size=(len(labels), centres.shape[1]))), labels
 
 
@@ -54,7 +54,7 @@ def classified(
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=60), st.floats(0, 1))
-def test_no_more_than_the_rate_can_fall_below_the_threshold(values, rate):
+def test_no_more_than_the_rate_can_fall_below_the_threshold(values: list[float], rate: float) -> None:
     """With any one of n + 1 exchangeable values as the query, at most rate * (n + 1) are rejected."""
     everything = np.sort(values)
     rejected = 0
@@ -65,7 +65,7 @@ def test_no_more_than_the_rate_can_fall_below_the_threshold(values, rate):
     assert rejected <= rate * len(everything) + 1e-6
 
 
-def test_the_threshold_is_the_value_of_that_rank():
+def test_the_threshold_is_the_value_of_that_rank() -> None:
     calibration = Calibration(np.arange(1, 20) / 100, "x")  # 19 values: 5 % is one in twenty
     assert calibration.least_standout(0.05) == 0.01
     assert calibration.least_standout(0.049) == 0  # too few values to promise less: nothing is rejected
@@ -73,11 +73,11 @@ def test_the_threshold_is_the_value_of_that_rank():
     assert calibration.least_standout(1) == 0.19
 
 
-def test_standing_out_is_measured_against_the_mean_of_the_others():
+def test_standing_out_is_measured_against_the_mean_of_the_others() -> None:
     np.testing.assert_allclose(standout(np.array([[0.4, 0.6, 1.0], [0.5, 0.5, 0.5]])), [0.5, 0])
 
 
-def test_every_sample_is_answered_by_the_others():
+def test_every_sample_is_answered_by_the_others() -> None:
     """With fewer samples than parts each is left out alone: the same as doing so by hand."""
     vectors = np.random.default_rng(2).uniform(size=(15, 6))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -90,7 +90,7 @@ def test_every_sample_is_answered_by_the_others():
     np.testing.assert_allclose(calibration.standouts, np.sort(by_hand), rtol=1e-9)
 
 
-def test_a_large_gallery_leaves_out_no_more_than_is_enough():
+def test_a_large_gallery_leaves_out_no_more_than_is_enough() -> None:
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(6000, 4))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -100,12 +100,14 @@ def test_a_large_gallery_leaves_out_no_more_than_is_enough():
     )
 
 
-def test_one_sample_a_class_cannot_be_calibrated():
+def test_one_sample_per_class_cannot_be_calibrated() -> None:
     with pytest.raises(DataError, match="every class has one sample"):
         calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr())
 
 
-def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(crnr: Runner, files):
+def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(
+    crnr: Runner, files: dict[str, Path]
+) -> None:
     known = classified(crnr, files, "queries", "--reject", "0.05")
     rejected = [row for row in known if row["label"] == "unknown"]
     # 5 % of 400 are 20; three standard deviations of such a count are 13.
@@ -114,7 +116,7 @@ def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(cr
     assert sum(row["label"] == "unknown" for row in strangers) > 60
 
 
-def test_a_rejected_row_keeps_its_best_guess(crnr: Runner, files):
+def test_a_rejected_row_keeps_its_best_guess(crnr: Runner, files: dict[str, Path]) -> None:
     plain = classified(crnr, files, "queries")
     rejecting = classified(crnr, files, "queries", "--reject", "0.2")
     assert {row["status"] for row in plain} == {"ok"}
@@ -126,7 +128,9 @@ def test_a_rejected_row_keeps_its_best_guess(crnr: Runner, files):
     assert sum(row["label"] == "unknown" for row in rejecting) > 40
 
 
-def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(crnr: Runner, files):
+def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(
+    crnr: Runner, files: dict[str, Path]
+) -> None:
     stored = classified(crnr, files, "queries", "--reject", "0.05", gallery="calibrated")
     assert stored == classified(crnr, files, "queries", "--reject", "0.05")
     about = json.loads(crnr("info", files["calibrated"], "--json").out)
@@ -136,7 +140,7 @@ def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(crnr: Runn
     assert json.loads(crnr("info", files["h5"], "--json").out)["calibration"] is None
 
 
-def test_classify_says_when_it_rejects(crnr: Runner, files):
+def test_classify_says_when_it_rejects(crnr: Runner, files: dict[str, Path]) -> None:
     command = ["classify", str(files["strangers"]), "-g", str(files["calibrated"]), "--reject", "0.05"]
     result = crnr(*command)
     assert result.exit == 0
@@ -149,7 +153,7 @@ def test_classify_says_when_it_rejects(crnr: Runner, files):
     )
 
 
-def test_evaluate_counts_the_rejected_apart(crnr: Runner, files, tmp_path):
+def test_evaluate_counts_the_rejected_apart(crnr: Runner, files: dict[str, Path], tmp_path: Path) -> None:
     (table := tmp_path / "out.csv").write_text(
         "path,truth,label,residual,runner_up,margin,status\n"
         "1,a,a,0.1,b,0.5,ok\n2,a,unknown,0.1,a,0.1,rejected\n3,b,unknown,0.1,a,0.1,rejected\n"
@@ -167,7 +171,7 @@ def test_evaluate_counts_the_rejected_apart(crnr: Runner, files, tmp_path):
     assert "Rejected as unknown" in page.read_text()
 
 
-def test_evaluate_rejects_too(crnr: Runner, files):
+def test_evaluate_rejects_too(crnr: Runner, files: dict[str, Path]) -> None:
     command = ["evaluate", str(files["queries"]), "-g", str(files["h5"]), "--json", "-q"]
     record = json.loads(crnr(*command, "--reject", "0.2").out)
     assert record["rejected"] > 40
@@ -175,7 +179,7 @@ def test_evaluate_rejects_too(crnr: Runner, files):
 
 
 @pytest.mark.parametrize("name", ["unknown", "Unknown"])
-def test_the_name_is_kept_for_the_rejected(crnr: Runner, tmp_path, name):
+def test_the_name_is_kept_for_the_rejected(crnr: Runner, tmp_path: Path, name: str) -> None:
     np.savez(path := tmp_path / "f.npz", features=np.eye(4), labels=np.array([name, name, "b", "b"]))
     result = crnr("build", path, "-o", tmp_path / "g.h5")
     assert (result.exit, result.out) == (1, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,7 +132,9 @@ def _deep(file: h5py.File) -> None:
 
 
 @pytest.mark.parametrize("tamper", [_soft_link, _external_link, _filtered, _huge, _objects, _deep])
-def test_hostile_structure_is_refused_before_it_is_read(path: Path, tamper) -> None:
+def test_hostile_structure_is_refused_before_it_is_read(
+    path: Path, tamper: Callable[[h5py.File], None]
+) -> None:
     with h5py.File(path, "r+") as file:
         tamper(file)
     with pytest.raises(

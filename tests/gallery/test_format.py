@@ -148,7 +148,7 @@ def test_vectors_of_whole_numbers_are_refused(crnr: Runner) -> None:
         load_gallery(Path("gallery.h5"))
 
 
-def test_an_attribute_that_is_no_single_value_is_refused(crnr: Runner) -> None:
+def test_an_attribute_that_is_not_a_single_value_is_refused(crnr: Runner) -> None:
     shutil.copy(V1, "gallery.h5")
     with h5py.File("gallery.h5", "r+") as file:
         file.attrs["more"] = np.zeros(1000)

@@ -153,7 +153,7 @@ def check_duplicated_sample(name: str) -> None:
     np.testing.assert_array_equal(r.argmin(axis=1), truths)
 
 
-def check_one_sample_a_class(name: str) -> None:
+def check_one_sample_per_class(name: str) -> None:
     samples, _, _ = problem(sizes=(1, 1, 1, 1, 1))
     np.testing.assert_array_equal(residuals(name, samples, samples.vectors).argmin(axis=1), np.arange(5))
 

@@ -30,7 +30,7 @@ def save_model(
 
 
 def flat_model(path: Path, shape: Shape) -> Path:
-    """Gives back what it is given, as one vector a picture: so its preparation can be seen."""
+    """Gives back what it is given, as one vector per picture: so its preparation can be seen."""
     return save_model(
         path,
         [helper.make_node("Flatten", ["image"], ["features"])],

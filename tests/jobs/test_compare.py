@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.stats import binomtest
 
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.build import BuildOptions
@@ -36,7 +38,7 @@ def data(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @given(st.integers(0, 99), st.integers(0, 99))
-def test_mcnemar_is_the_exact_binomial_test(first, second):
+def test_mcnemar_is_the_exact_binomial_test(first: int, second: int) -> None:
     if first + second:
         expected = binomtest(first, first + second).pvalue
         assert mcnemar(first, second) == pytest.approx(expected, rel=1e-12)
@@ -45,7 +47,7 @@ def test_mcnemar_is_the_exact_binomial_test(first, second):
 
 
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=6), st.floats(0.01, 0.99), st.integers(0, 99))
-def test_every_class_keeps_a_sample_and_gives_its_share(sizes, share, seed):
+def test_every_class_keeps_a_sample_and_gives_its_share(sizes: list[int], share: float, seed: int) -> None:
     class_index = np.repeat(np.arange(len(sizes)), sizes)
     taken = [min(round(share * size), size - 1) for size in sizes]
     if not any(taken):
@@ -56,7 +58,9 @@ def test_every_class_keeps_a_sample_and_gives_its_share(sizes, share, seed):
     assert np.bincount(class_index[held], minlength=len(sizes)).tolist() == taken
 
 
-def test_accuracies_are_those_of_build_and_evaluate(crnr: Runner, data, tmp_path):
+def test_accuracies_are_those_of_build_and_evaluate(
+    crnr: Runner, data: tuple[Path, Path], tmp_path: Path
+) -> None:
     gallery, test = data
     result = crnr("compare", gallery, "--test", test, "--pca", 6, "--set", "crc.lam=0.05", "--json", "-q")
     assert (result.exit, result.err) == (0, "")
@@ -74,7 +78,7 @@ def test_accuracies_are_those_of_build_and_evaluate(crnr: Runner, data, tmp_path
         assert row["interval"] == pytest.approx(scored["interval"], rel=1e-12)
 
 
-def test_p_values_are_of_paired_answers(data):
+def test_p_values_are_of_paired_answers(data: tuple[Path, Path]) -> None:
     gallery, test = data
     report = compare([str(gallery)], CompareOptions(BuildOptions(dtype="float64"), test=[str(test)]))
     samples, queries, truths = problem(sizes=SIZES, d=12, m=60, spread=1.5)
@@ -94,14 +98,14 @@ def test_p_values_are_of_paired_answers(data):
     assert len({other.p_value for other in others}) > 3
 
 
-def test_the_best_comes_first(data):
+def test_the_best_comes_first(data: tuple[Path, Path]) -> None:
     report = compare([str(data[0])], CompareOptions(draws=2))
     correct = [result.scores.correct for result in report.results]
     assert correct == sorted(correct, reverse=True)
     assert [result.p_value is None for result in report.results] == [True] + [False] * (len(METHODS) - 1)
 
 
-def test_a_sample_that_is_tested_again_is_still_one_sample(data):
+def test_a_sample_that_is_tested_again_is_still_one_sample(data: tuple[Path, Path]) -> None:
     """Ten draws of nearly the same samples must not pass for ten times the evidence."""
     options = CompareOptions(draws=10, holdout=0.5, methods=["crnr", "nn"])
     report = compare([str(data[0])], options)
@@ -112,24 +116,26 @@ def test_a_sample_that_is_tested_again_is_still_one_sample(data):
     assert report.n_tested <= sum(SIZES)
 
 
-def test_a_pair_of_a_sample_goes_to_the_method_more_often_right():
+def test_a_pair_of_a_sample_goes_to_the_method_more_often_right() -> None:
     numbers = np.array([0, 0, 0, 1, 1, 2])
     tally = compare_job._Tally(truths=list("aaabbc"), labels=list("aabbbb"))
     assert compare_job._hits(tally, numbers).tolist() == [2, 2, 0]
 
 
-def test_pca_never_sees_the_samples_held_out(data, monkeypatch):
+def test_pca_never_sees_the_samples_held_out(
+    data: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fitted = []
     axes = compare_job.principal_axes
 
-    def recorded(raw, count):
+    def recorded(raw: Array, count: int) -> Array:
         fitted.append(raw)
         return axes(raw, count)
 
     tested = []
     split = compare_job.held_out
 
-    def remembered(*arguments):
+    def remembered(*arguments: Any) -> Array:
         tested.append(split(*arguments))
         return tested[-1]
 
@@ -142,7 +148,7 @@ def test_pca_never_sees_the_samples_held_out(data, monkeypatch):
         np.testing.assert_array_equal(raw, whole[~held])
 
 
-def test_the_seed_makes_the_draw(data):
+def test_the_seed_makes_the_draw(data: tuple[Path, Path]) -> None:
     def accuracies(seed: int) -> list[float | None]:
         report = compare([str(data[0])], CompareOptions(draws=2, seed=seed, methods=["crnr", "nn", "crc"]))
         return [result.scores.accuracy for result in report.results]
@@ -151,14 +157,14 @@ def test_the_seed_makes_the_draw(data):
     assert accuracies(1) != accuracies(2)
 
 
-def test_progress_goes_over_methods_and_draws(data):
-    told = []
+def test_progress_goes_over_methods_and_draws(data: tuple[Path, Path]) -> None:
+    steps = []
     options = CompareOptions(draws=2, methods=["nn", "crc"])
-    compare([str(data[0])], options, lambda *step: told.append(step))
-    assert told[-5:] == [("comparing", done, 4) for done in range(5)]
+    compare([str(data[0])], options, lambda *step: steps.append(step))
+    assert steps[-5:] == [("comparing", done, 4) for done in range(5)]
 
 
-def test_table(crnr: Runner, data):
+def test_table(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--methods", "nn, crnr", "--draws", 2, "--holdout", 0.25, columns=80)
     assert (result.exit, result.err) == (0, "")
     assert "best" in result.out
@@ -167,7 +173,7 @@ def test_table(crnr: Runner, data):
     assert max(map(len, result.out.splitlines())) <= 80
 
 
-def test_csv(crnr: Runner, data, tmp_path):
+def test_csv(crnr: Runner, data: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     result = crnr("compare", data[0], "--test", data[1], "--methods", "nn,crnr", "--csv", path, "--json")
     assert (result.exit, result.err) == (0, "")
@@ -182,7 +188,7 @@ def test_csv(crnr: Runner, data, tmp_path):
         assert row["p_value"] == ("" if record["p_value"] is None else str(record["p_value"]))
 
 
-def test_test_keys_are_its_own(crnr: Runner, tmp_path, data):
+def test_test_keys_are_its_own(crnr: Runner, tmp_path: Path, data: tuple[Path, Path]) -> None:
     train, test = (np.load(path) for path in data)
     both = tmp_path / "both.npz"
     np.savez(both, F=train["features"], L=train["labels"], tf=test["features"], tl=test["labels"])
@@ -196,7 +202,7 @@ def test_test_keys_are_its_own(crnr: Runner, tmp_path, data):
 
 
 @pytest.mark.usefixtures("no_scikit_learn")
-def test_without_scikit_learn_its_methods_are_left_out(crnr: Runner, data):
+def test_without_scikit_learn_its_methods_are_left_out(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--draws", 1, "--json")
     assert result.exit == 0
     names = {row["method"] for row in json.loads(result.out)["methods"]}
@@ -206,14 +212,16 @@ def test_without_scikit_learn_its_methods_are_left_out(crnr: Runner, data):
 
 
 @pytest.mark.usefixtures("no_scikit_learn")
-def test_without_scikit_learn_its_methods_cannot_be_asked_for(crnr: Runner, data):
+def test_without_scikit_learn_its_methods_cannot_be_asked_for(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--methods", "crnr,svm")
     assert (result.exit, result.out) == (2, "")
     assert result.err.startswith("error: svm needs scikit-learn; ")
 
 
-def test_a_method_that_fails_on_the_data_leaves_the_others(crnr: Runner, data, monkeypatch):
-    def fail(self, samples):
+def test_a_method_that_fails_on_the_data_leaves_the_others(
+    crnr: Runner, data: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object, samples: object) -> None:
         raise DataError("crc cannot")
 
     monkeypatch.setattr(METHODS["crc"], "fit", fail)
@@ -241,33 +249,37 @@ def test_a_method_that_fails_on_the_data_leaves_the_others(crnr: Runner, data, m
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_use_is_refused_in_words(crnr: Runner, data, arguments, code, message):
+def test_wrong_use_is_refused_in_words(
+    crnr: Runner, data: tuple[Path, Path], arguments: list[str], code: int, message: str
+) -> None:
     result = crnr("compare", data[0], *arguments)
     assert (result.exit, result.out) == (code, "")
     assert result.err.startswith(message)
 
 
-def test_holdout_and_test_exclude_each_other(crnr: Runner, data):
+def test_holdout_and_test_exclude_each_other(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--test", data[1], "--draws", 3)
     assert (result.exit, result.out) == (2, "")
     assert "--draws is for a comparison without --test" in result.err
 
 
-def test_one_class_is_refused(crnr: Runner, tmp_path):
+def test_one_class_is_refused(crnr: Runner, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=["a"] * 4)
     result = crnr("compare", tmp_path / "x.npz")
     assert (result.exit, result.out) == (1, "")
     assert result.err == "error: only one class, a: there is nothing to compare\n"
 
 
-def test_other_dimensions_are_refused(crnr: Runner, data, tmp_path):
+def test_other_dimensions_are_refused(crnr: Runner, data: tuple[Path, Path], tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=np.eye(5), labels=list("abcda"))
     result = crnr("compare", data[0], "--test", tmp_path / "x.npz")
     assert (result.exit, result.out) == (1, "")
     assert "5 features a sample, and the gallery was built from 12" in result.err
 
 
-def test_classes_the_gallery_does_not_have_are_named(crnr: Runner, data, tmp_path):
+def test_classes_the_gallery_does_not_have_are_named(
+    crnr: Runner, data: tuple[Path, Path], tmp_path: Path
+) -> None:
     test = np.load(data[1])
     labels = np.where(np.arange(60) < 10, "z", test["labels"])
     np.savez(tmp_path / "x.npz", features=test["features"], labels=labels)
@@ -276,7 +288,7 @@ def test_classes_the_gallery_does_not_have_are_named(crnr: Runner, data, tmp_pat
     assert json.loads(result.out)["methods"][0]["accuracy"] <= 50 / 60
 
 
-def test_pictures(crnr: Runner, tmp_path):
+def test_pictures(crnr: Runner, tmp_path: Path) -> None:
     """Folders for both; a broken test picture is named, and the exit code tells."""
     rng = np.random.default_rng(0)
     for part in ("gallery", "test"):
@@ -297,7 +309,7 @@ def test_pictures(crnr: Runner, tmp_path):
     assert crnr(*command, "--methods", "nn", "-q", "--allow-skipped").exit == 0
 
 
-def test_a_batch_of_unreadable_pictures_and_pca(crnr: Runner, tmp_path):
+def test_a_batch_of_unreadable_pictures_and_pca(crnr: Runner, tmp_path: Path) -> None:
     """With no picture to read there is no width to project, and every row still gets its status."""
     rng = np.random.default_rng(0)
     for name in ("a", "b"):

@@ -34,7 +34,7 @@ def explained(crnr: Runner, *arguments: str) -> dict:
     return json.loads(result.out)
 
 
-def test_the_answer_is_that_of_classify(crnr: Runner, gallery):
+def test_the_answer_is_that_of_classify(crnr: Runner, gallery: str) -> None:
     record = explained(crnr, QUERY, "-g", gallery)
     answer = record["explanations"][0]
     row = rows(crnr("classify", QUERY, "-g", gallery, "-q").out)[0]
@@ -45,7 +45,7 @@ def test_the_answer_is_that_of_classify(crnr: Runner, gallery):
         assert residual == pytest.approx(float(row[f"residual:{name}"]), rel=1e-5)
 
 
-def test_the_weights_leave_the_residuals(crnr: Runner, gallery):
+def test_the_weights_leave_the_residuals(crnr: Runner, gallery: str) -> None:
     """The code that is shown is the one that the residuals are taken from."""
     answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
     loaded = load_gallery(Path(gallery))
@@ -62,7 +62,7 @@ def test_the_weights_leave_the_residuals(crnr: Runner, gallery):
         assert answer["weight_shares"][name] == pytest.approx(share, rel=1e-5)
 
 
-def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runner, gallery):
+def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runner, gallery: str) -> None:
     first, other = explained(crnr, QUERY, "-g", gallery, "--against", "nrc")["explanations"]
     assert (first["method"], other["method"]) == ("crnr", "nrc")
     assert other["parameters"]["mu"] == first["parameters"]["mu"]
@@ -74,7 +74,7 @@ def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runne
     np.testing.assert_allclose(list(other["residuals"].values()), expected, rtol=1e-5)
 
 
-def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, gallery):
+def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, gallery: str) -> None:
     result = crnr("explain", QUERY, "-g", gallery)
     assert (result.exit, result.err) == (0, "")
     answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
@@ -87,7 +87,7 @@ def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, galler
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "html"])
-def test_the_drawing_is_written(crnr: Runner, gallery, tmp_path, suffix):
+def test_the_drawing_is_written(crnr: Runner, gallery: str, tmp_path: Path, suffix: str) -> None:
     output = tmp_path / f"why.{suffix}"
     result = crnr("explain", QUERY, "-g", gallery, "--against", "nrc", "-o", output, "--json")
     assert result.exit == 0, result.err
@@ -102,7 +102,7 @@ def test_the_drawing_is_written(crnr: Runner, gallery, tmp_path, suffix):
         assert suffix == "svg" or text.count("data:image/png") == 8  # the query and seven samples
 
 
-def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path):
+def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path: Path) -> None:
     """No formula of matplotlib, no tag of HTML, and a sign that no font has."""
     names = np.array(["a$\\frac{$", "<b>b</b>", "\U0001f33b flower"])
     np.savez(features := tmp_path / "f.npz", features=np.eye(6) + 0.1, labels=np.repeat(names, 2))
@@ -124,7 +124,9 @@ def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path):
         ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
     ],
 )
-def test_a_query_that_is_not_one_is_refused(crnr: Runner, tmp_path, query, code, words):
+def test_a_query_that_is_not_one_is_refused(
+    crnr: Runner, tmp_path: Path, query: str, code: int, words: str
+) -> None:
     rng = np.random.default_rng(0)
     np.savez(features := tmp_path / "f.npz", features=rng.random((100, 4)), labels=np.arange(100) % 3)
     gallery = tmp_path / "g.h5"
@@ -134,20 +136,22 @@ def test_a_query_that_is_not_one_is_refused(crnr: Runner, tmp_path, query, code,
     assert result.err == words.format(features=features)
 
 
-def test_a_picture_that_cannot_be_read_is_named(crnr: Runner, gallery, tmp_path):
+def test_a_picture_that_cannot_be_read_is_named(crnr: Runner, gallery: str, tmp_path: Path) -> None:
     (bad := tmp_path / "bad.png").write_bytes(b"no picture")
     result = crnr("explain", bad, "-g", gallery)
     assert (result.exit, result.out) == (1, "")
     assert result.err == f"error: {bad}: not a picture of a known format\n"
 
 
-def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery):
+def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery: str) -> None:
     result = crnr("explain", QUERY, "-g", gallery, "-o", "why.doc")
     assert (result.exit, result.out) == (2, "")
     assert result.err == "error: why.doc: an explanation's name must end in .png, .svg, .pdf or .html\n"
 
 
-def test_without_the_extra_one_line_says_how_to_get_it(crnr: Runner, gallery, monkeypatch):
+def test_without_the_extra_one_line_says_how_to_get_it(
+    crnr: Runner, gallery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     remove_extras(monkeypatch.setattr)
     result = crnr("explain", QUERY, "-g", gallery, "-o", "why.png")
     assert (result.exit, result.out) == (1, "")
@@ -155,7 +159,9 @@ def test_without_the_extra_one_line_says_how_to_get_it(crnr: Runner, gallery, mo
 
 
 @pytest.mark.parametrize("other", ["nn", "crc", "svm"])
-def test_every_kind_of_method_can_be_compared_with(crnr: Runner, gallery, tmp_path, other):
+def test_every_kind_of_method_can_be_compared_with(
+    crnr: Runner, gallery: str, tmp_path: Path, other: str
+) -> None:
     """Without a code, with another decision, and with scores in the place of residuals."""
     output = tmp_path / "why.png"
     record = explained(crnr, QUERY, "-g", gallery, "--against", other, "-o", str(output))
@@ -168,7 +174,7 @@ def test_every_kind_of_method_can_be_compared_with(crnr: Runner, gallery, tmp_pa
 
 
 @pytest.mark.parametrize("method", ["svm", "softmax"])
-def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path, method):
+def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path: Path, method: str) -> None:
     scored = str(tmp_path / "scored.h5")
     built = crnr("build", SAMPLE_DATA / "gallery", "--method", method, "-o", scored, "-q")
     assert built.exit == 0, built.err
@@ -192,7 +198,7 @@ def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path, me
         assert "<!-- residual -->" not in text
 
 
-def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_path):
+def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_path: Path) -> None:
     """40 classes, and a query whose true class is the worst of them."""
     rng = np.random.default_rng(0)
     names = [f"class {i:02}" for i in range(40)]
@@ -210,7 +216,7 @@ def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_p
     assert [name for name in names if f"<!-- {name} -->" in drawn] == names[:2]  # there is no room for more
 
 
-def test_a_row_far_down_is_the_row_that_is_explained(crnr: Runner, tmp_path):
+def test_a_row_far_down_is_the_row_that_is_explained(crnr: Runner, tmp_path: Path) -> None:
     """Beyond the first batch that is read."""
     np.savez(tmp_path / "g.npz", features=np.eye(3), labels=["a", "b", "c"])
     features = np.tile([3.0, 1, 0], (1030, 1))

@@ -26,7 +26,7 @@ def trial(setting: Setting, n_right: int, n: int = 400) -> Trial:
     return Trial(setting, np.arange(n) < n_right)
 
 
-def test_the_error_of_a_lead_is_that_of_paired_answers():
+def test_the_error_of_a_lead_is_that_of_paired_answers() -> None:
     right = np.array([1, 1, 1, 0, 0, 1, 0, 1], dtype=bool)
     other = np.array([1, 0, 0, 0, 1, 1, 0, 1], dtype=bool)
     lead, error = Trial(PAPER, right).lead(Trial(PAPER, other))
@@ -35,14 +35,14 @@ def test_the_error_of_a_lead_is_that_of_paired_answers():
     assert error == pytest.approx(np.sqrt((3 - 8 / 64) / 7 / 8))
 
 
-def test_the_papers_setting_stays_within_one_standard_error():
+def test_the_papers_setting_stays_within_one_standard_error() -> None:
     paper, other = trial(PAPER, 300), trial(Setting(Crnr(lam=1.0), 1.0, None), 301)
     # One sample more of 400: lead 1/400, error sqrt(1/400 * 399/400 / 399) = 1/400.
     assert other.lead(paper) == pytest.approx((1 / 400, 1 / 400))
     assert choose([paper, other], paper) is paper
 
 
-def test_of_those_near_the_best_the_fewest_changes_win():
+def test_of_those_near_the_best_the_fewest_changes_win() -> None:
     paper = trial(PAPER, 300)
     near = trial(Setting(Crnr(lam=1.0), 1.0, None), 339)
     best = trial(Setting(Crnr(lam=1.0, mu=0.3, iterations=8), 0.5, None), 340)
@@ -50,7 +50,7 @@ def test_of_those_near_the_best_the_fewest_changes_win():
     assert choose([paper, far, near, best], paper) is near
 
 
-def test_what_is_chosen_beats_the_papers_setting_itself():
+def test_what_is_chosen_beats_the_papers_setting_itself() -> None:
     rng = np.random.default_rng(0)
     paper = trial(PAPER, 300)
     best = trial(Setting(Crnr(lam=1.0), 0.5, None), 308)
@@ -61,7 +61,7 @@ def test_what_is_chosen_beats_the_papers_setting_itself():
     assert choose([paper, best, noisy], paper) is best
 
 
-def test_another_method_must_beat_all_of_crnr():
+def test_another_method_must_beat_all_of_crnr() -> None:
     paper = trial(PAPER, 300)
     crnr = trial(Setting(Crnr(lam=1.0, mu=0.3), 0.5, None), 339)
     assert choose([paper, crnr, trial(Setting(Nrc(), 1.0, None), 340)], paper) is crnr
@@ -69,7 +69,7 @@ def test_another_method_must_beat_all_of_crnr():
     assert choose([paper, crnr, better], paper) is better
 
 
-def test_principal_axes_never_see_what_is_held_back():
+def test_principal_axes_never_see_what_is_held_back() -> None:
     raw = np.random.default_rng(0).normal(size=(12, 5))
     class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
     samples = job.FoldedSamples(raw, class_index, fold_of, Recipe("features", 5), "float64")
@@ -94,7 +94,9 @@ def heavy_tails(tmp_path: Path) -> Path:
     return path
 
 
-def test_tune_finds_a_power_and_builds_with_it(crnr: Runner, heavy_tails, tmp_path, monkeypatch):
+def test_tune_finds_a_power_and_builds_with_it(
+    crnr: Runner, heavy_tails: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(job, "LAMS", (0.0, 0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1, 0.3))
     gallery, plot = tmp_path / "g.h5", tmp_path / "p.png"
@@ -117,7 +119,9 @@ def test_tune_finds_a_power_and_builds_with_it(crnr: Runner, heavy_tails, tmp_pa
     assert f"{gallery}: built with --method crnr" in result.err
 
 
-def test_tune_shows_a_table_with_the_papers_setting(crnr: Runner, heavy_tails, monkeypatch):
+def test_tune_shows_a_table_with_the_papers_setting(
+    crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
     result = crnr("tune", heavy_tails, "--pca", "0,10", "--samples", "rows")
@@ -127,7 +131,7 @@ def test_tune_shows_a_table_with_the_papers_setting(crnr: Runner, heavy_tails, m
     assert f"to build with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
 
 
-def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_tails):
+def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_tails: Path) -> None:
     result = crnr("tune", heavy_tails, "--budget", "0", "--json", "--quiet")
     assert (result.exit, result.err) == (0, "")
     record = json.loads(result.out)
@@ -135,11 +139,11 @@ def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_
     assert {(trial["lam"], trial["mu"]) for trial in record["trials"]} == {(0.01, 0.1)}
     assert len(record["trials"]) == 12
     assert record["untried"] == 2 * 27 * 6
-    told = crnr("tune", heavy_tails, "--budget", "0").err
-    assert f"note: the budget ended with {2 * 27 * 6} settings untried\n" in told
+    shown = crnr("tune", heavy_tails, "--budget", "0").err
+    assert f"note: the budget ended with {2 * 27 * 6} settings untried\n" in shown
 
 
-def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path):
+def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path: Path) -> None:
     make_pictures(tmp_path / "g", per_class=3)
     (tmp_path / "g" / "ant" / "empty.png").write_bytes(b"")
     command = ["tune", str(tmp_path / "g"), "--budget", "0", "-o", str(tmp_path / "g.h5")]
@@ -156,7 +160,7 @@ def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path
         ("aaaa", "only one class: there is nothing to tell apart, and nothing to tune"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path, labels, message):
+def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path: Path, labels: str, message: str) -> None:
     np.savez(path := tmp_path / "f.npz", features=np.eye(4), labels=np.array(list(labels)))
     result = crnr("tune", path)
     assert (result.exit, result.out, result.err) == (1, "", f"error: {message}\n")
@@ -172,20 +176,26 @@ def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path, labels, message
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_options_that_say_nothing_are_refused(crnr: Runner, heavy_tails, option, words):
+def test_options_that_say_nothing_are_refused(
+    crnr: Runner, heavy_tails: Path, option: list[str], words: str
+) -> None:
     result = crnr("tune", heavy_tails, *option)
     assert (result.exit, result.out) == (2, "")
     assert words in result.err
 
 
-def test_without_matplotlib_one_line_says_how_to_get_it(crnr: Runner, heavy_tails, monkeypatch):
+def test_without_matplotlib_one_line_says_how_to_get_it(
+    crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     remove_extras(monkeypatch.setattr)
     result = crnr("tune", heavy_tails, "--plot", "x.png")
     assert (result.exit, result.out) == (1, "")
     assert result.err == "error: --plot needs matplotlib: pip install 'crnr-cli[report]'\n"
 
 
-def test_what_does_not_fit_in_memory_is_refused(crnr: Runner, heavy_tails, monkeypatch):
+def test_what_does_not_fit_in_memory_is_refused(
+    crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     set_free_bytes(10_000, monkeypatch.setattr)  # enough to read them
     result = crnr("tune", heavy_tails)
     assert (result.exit, result.out) == (1, "")
@@ -193,7 +203,9 @@ def test_what_does_not_fit_in_memory_is_refused(crnr: Runner, heavy_tails, monke
     assert result.err == f"error: {needs}; use a smaller --size or fewer samples\n"
 
 
-def test_any_method_of_the_registry_can_be_tried_within_a_budget(crnr: Runner, heavy_tails, monkeypatch):
+def test_any_method_of_the_registry_can_be_tried_within_a_budget(
+    crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is asked for by name is tried right after the paper's setting, and shown."""
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))

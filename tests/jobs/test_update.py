@@ -59,7 +59,7 @@ def test_add_equals_a_build_of_everything(crnr: Runner) -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_a_calibrated_gallery_is_calibrated_anew_with_the_new_samples(crnr: Runner) -> None:
+def test_a_calibrated_gallery_is_calibrated_again_with_the_new_samples(crnr: Runner) -> None:
     crnr("build", "gallery", "--calibrate", "-q")
     make_pictures(crnr.here / "gallery", first=20)
     assert crnr("add", "gallery.h5", "gallery", "-q").exit == 0
@@ -163,7 +163,7 @@ def test_add_refuses_a_class_that_looks_like_another(crnr: Runner) -> None:
     assert outcome.err == "error: classes 'ANT' and 'ant' differ only in case or Unicode form; rename one\n"
 
 
-def test_one_content_in_two_classes_is_told(crnr: Runner) -> None:
+def test_the_same_content_in_two_classes_is_reported(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
     Path("gallery/bee/x.png").write_bytes(Path("gallery/ant/1.png").read_bytes())
     outcome = crnr("build", "gallery")
@@ -336,7 +336,7 @@ def test_update_from_another_folder_is_refused(crnr: Runner) -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_samples_that_are_in_the_gallery_twice_are_told(crnr: Runner) -> None:
+def test_samples_that_are_in_the_gallery_twice_are_reported(crnr: Runner) -> None:
     outcome = crnr("add", "gallery.h5", str(crnr.here / "gallery"))
     assert outcome.exit == 0
     assert (

@@ -20,7 +20,7 @@ def unit_rows(n: int, d: int, seed: int = 0) -> np.ndarray:
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(2, 6), st.integers(0, 3))
-def test_folds_are_even_in_size_and_in_every_class(sizes, count, seed):
+def test_folds_are_even_in_size_and_in_every_class(sizes: list[int], count: int, seed: int) -> None:
     class_index = np.repeat(np.arange(len(sizes)), sizes)
     folds = stratified_folds(class_index, count, seed)
     assert np.array_equal(folds == -1, np.repeat(np.array(sizes) == 1, sizes))
@@ -32,7 +32,7 @@ def test_folds_are_even_in_size_and_in_every_class(sizes, count, seed):
     assert np.ptp(np.bincount(folds[folds >= 0], minlength=count)) <= 1
 
 
-def test_residuals_by_gram_are_the_residuals():
+def test_residuals_by_gram_are_the_residuals() -> None:
     X, Y = unit_rows(20, 9).T, unit_rows(5, 9, seed=1).T
     edges, c = np.array([0, 4, 13, 20]), np.random.default_rng(2).normal(size=(20, 5))
     expected = [
@@ -46,7 +46,9 @@ def test_residuals_by_gram_are_the_residuals():
 
 @pytest.mark.parametrize(("n_features", "form"), [(40, "dense"), (4, "low-rank")])
 @pytest.mark.parametrize("method", [Crnr(lam=0.3, mu=0.3), Crnr(lam=0.0), Nrc(mu=1.0)])
-def test_one_pass_answers_for_every_count_of_iterations(n_features, form, method):
+def test_one_pass_answers_for_every_count_of_iterations(
+    n_features: int, form: str, method: Crnr | Nrc
+) -> None:
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
     fold = Fold.split(vectors, class_index, stratified_folds(class_index, 4) == 1)
     counts = (2, 5, 9)

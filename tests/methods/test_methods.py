@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,11 +28,11 @@ WIDTHS = pytest.mark.parametrize("d", [24, 9], ids=["n<d", "n>d"])
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-def test_method(check, name):
+def test_method(check: Callable[[str], None], name: str) -> None:
     check(name)
 
 
-def test_there_are_enough_checks():
+def test_there_are_enough_checks() -> None:
     assert len(CHECKS) >= 15
 
 
@@ -39,13 +42,13 @@ def run(name: str, samples: Samples, queries: Array, **parameters: object) -> Ar
 
 
 def columns(samples: Samples) -> tuple[Array, list[slice]]:
-    """X with one column a sample, and the columns of each class."""
+    """X with one column per sample, and the columns of each class."""
     return samples.vectors.T, [slice(a, b) for a, b in pairwise(samples.edges)]
 
 
 @WIDTHS
 @pytest.mark.parametrize("lam", [1e-3, 0.5])
-def test_crc_is_its_formula(d, lam):
+def test_crc_is_its_formula(d: int, lam: float) -> None:
     samples, queries, _ = problem(d=d)
     X, classes = columns(samples)
     expected = []
@@ -56,7 +59,7 @@ def test_crc_is_its_formula(d, lam):
 
 
 @WIDTHS
-def test_nsc_is_least_squares_on_each_class(d):
+def test_nsc_is_least_squares_on_each_class(d: int) -> None:
     samples, queries, _ = problem(d=d)
     X, classes = columns(samples)
     expected = [
@@ -66,13 +69,13 @@ def test_nsc_is_least_squares_on_each_class(d):
     np.testing.assert_allclose(run("nsc", samples, queries), expected, rtol=1e-9)
 
 
-def test_nsc_leaves_nothing_where_a_class_spans_the_space():
+def test_nsc_leaves_nothing_where_a_class_spans_the_space() -> None:
     samples, queries, _ = problem(sizes=(9, 2), d=3)
     assert (run("nsc", samples, queries)[:, 0] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_nsc_does_not_take_rounding_for_a_direction(dtype):
+def test_nsc_does_not_take_rounding_for_a_direction(dtype: str) -> None:
     """Samples of class 0 lie in a plane, to rounding; a third direction would be noise."""
     rng = np.random.default_rng(0)
     plane = rng.normal(size=(6, 2)) @ rng.normal(size=(2, 5))
@@ -85,7 +88,7 @@ def test_nsc_does_not_take_rounding_for_a_direction(dtype):
 @WIDTHS
 @pytest.mark.parametrize("gamma", [0.0, 1e-3, 0.3])
 @pytest.mark.parametrize("lam", [1e-3, 0.1])
-def test_procrc_is_its_formula(d, lam, gamma):
+def test_procrc_is_its_formula(d: int, lam: float, gamma: float) -> None:
     samples, queries, _ = problem(d=d)
     X, classes = columns(samples)
     Q = X.T @ X + lam * np.eye(X.shape[1])
@@ -101,7 +104,7 @@ def test_procrc_is_its_formula(d, lam, gamma):
 
 
 @WIDTHS
-def test_croc_is_its_formula(d):
+def test_croc_is_its_formula(d: int) -> None:
     samples, queries, _ = problem(d=d)
     X, classes = columns(samples)
     expected = []
@@ -117,7 +120,7 @@ def test_croc_is_its_formula(d):
     np.testing.assert_allclose(run("croc", samples, queries, lam=0.05, weight=0.7), expected, rtol=1e-9)
 
 
-def test_nn_is_one_less_the_best_cosine():
+def test_nn_is_one_less_the_best_cosine() -> None:
     samples, queries, _ = problem()
     expected = [
         [min(1 - x @ y for x in samples.vectors[a:b]) for a, b in pairwise(samples.edges)] for y in queries
@@ -142,7 +145,7 @@ def naive_admm(X: Array, classes: list[slice], y: Array, lam: float, mu: float, 
 @WIDTHS
 @pytest.mark.parametrize("factor", ["dense", "low-rank"])
 @pytest.mark.parametrize(("name", "lam"), [("crnr", 0.1), ("nrc", 0.0)])
-def test_crnr_and_nrc_are_the_published_iteration(name, lam, factor, d):
+def test_crnr_and_nrc_are_the_published_iteration(name: str, lam: float, factor: str, d: int) -> None:
     samples, queries, _ = problem(d=d)
     X, classes = columns(samples)
     expected = []
@@ -153,7 +156,7 @@ def test_crnr_and_nrc_are_the_published_iteration(name, lam, factor, d):
     np.testing.assert_allclose(run(name, samples, queries, **parameters), expected, rtol=1e-9)
 
 
-def test_crnr_answers_as_the_authors_program():
+def test_crnr_answers_as_the_authors_program() -> None:
     reference = np.load(DATA / "small_reference.npz")
     labels = reference["labels"]
     order = np.argsort(labels, kind="stable")
@@ -167,7 +170,7 @@ def test_crnr_answers_as_the_authors_program():
 
 
 @pytest.mark.parametrize("sizes", [(7,) * 40, (3, 50, 3, 3, 20, 4, 30) * 3], ids=["even", "uneven"])
-def test_many_small_classes_in_few_dimensions(sizes):
+def test_many_small_classes_in_few_dimensions(sizes: tuple[int, ...]) -> None:
     """The low-rank factor joins small classes into blocks, which must not be taken for one large class."""
     samples, queries, _ = problem(sizes=sizes, d=10)
     dense, low_rank = (run("crnr", samples, queries, lam=0.1, factor=f) for f in ("dense", "low-rank"))
@@ -183,7 +186,9 @@ def test_many_small_classes_in_few_dimensions(sizes):
         ("softmax", LogisticRegression(C=3.0, max_iter=2000)),
     ],
 )
-def test_trained_methods_answer_as_scikit_learn(name, classifier, sizes, dtype):
+def test_trained_methods_answer_as_scikit_learn(
+    name: str, classifier: Any, sizes: tuple[int, ...], dtype: str
+) -> None:
     samples, queries, _ = problem(sizes=sizes, m=400, spread=1.0, dtype=dtype)
     classifier.fit(samples.vectors, np.repeat(np.arange(len(sizes)), sizes))
     r = run(name, samples, queries, c=3.0)
@@ -194,7 +199,7 @@ def test_trained_methods_answer_as_scikit_learn(name, classifier, sizes, dtype):
 
 
 @pytest.mark.parametrize("name", ["svm", "softmax"])
-def test_classify_needs_no_scikit_learn(name, monkeypatch):
+def test_classify_needs_no_scikit_learn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     samples, queries, _ = problem()
     method = make_method(name, {})
     state = method.fit(samples)
@@ -206,7 +211,7 @@ def test_classify_needs_no_scikit_learn(name, monkeypatch):
 
 @pytest.mark.usefixtures("no_scikit_learn")
 @pytest.mark.parametrize("name", ["svm", "softmax"])
-def test_build_says_how_to_install_scikit_learn(crnr: Runner, name, tmp_path):
+def test_build_says_how_to_install_scikit_learn(crnr: Runner, name: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=list("aabb"))
     result = crnr("build", tmp_path / "x.npz", "--method", name, "-o", tmp_path / "g.h5")
     assert (result.exit, result.out) == (2, "")
@@ -218,13 +223,13 @@ def test_build_says_how_to_install_scikit_learn(crnr: Runner, name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["svm", "softmax"])
-def test_trained_methods_need_two_classes(name):
+def test_trained_methods_need_two_classes(name: str) -> None:
     samples, _, _ = problem(sizes=(4,))
     with pytest.raises(DataError, match=f"{name} needs two classes or more"):
         make_method(name, {}).fit(samples)
 
 
-def test_training_that_does_not_converge_is_an_error(monkeypatch):
+def test_training_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, _, _ = problem()
     monkeypatch.setattr(
         METHODS["softmax"], "classifier", lambda self: LogisticRegression(C=self.c, max_iter=1)
@@ -234,19 +239,19 @@ def test_training_that_does_not_converge_is_an_error(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("svm", "softmax")])
-def test_one_class_can_be_fitted(name):
+def test_one_class_can_be_fitted(name: str) -> None:
     samples, queries, _ = problem(sizes=(4,))
     assert np.isfinite(run(name, samples, queries)).all()
 
 
-def test_every_method_is_named_in_the_help_of_build(crnr: Runner):
+def test_every_method_is_named_in_the_help_of_build(crnr: Runner) -> None:
     result = crnr("build", "--help")
     assert result.exit == 0
     first, last = list(METHODS)[:-1], list(METHODS)[-1]
     assert f"{', '.join(first)} or {last}." in " ".join(result.out.split())
 
 
-def test_a_parameter_of_another_method_is_refused(crnr: Runner, tmp_path):
+def test_a_parameter_of_another_method_is_refused(crnr: Runner, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=list("aabb"))
     source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
     result = crnr("build", source, "--method", "crc", "--gamma", "1", "-o", output)
@@ -258,7 +263,7 @@ def test_a_parameter_of_another_method_is_refused(crnr: Runner, tmp_path):
     ("option", "name"),
     [("--lam", "src"), ("--gamma", "procrc"), ("--weight", "croc"), ("--c", "svm"), ("--tol", "src")],
 )
-def test_build_passes_a_parameter_to_its_method(crnr: Runner, option, name, tmp_path):
+def test_build_passes_a_parameter_to_its_method(crnr: Runner, option: str, name: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=np.eye(4) + 0.1, labels=list("aabb"))
     source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
     made = crnr("build", source, "--method", name, option, "0.25", "-o", output, "--json", "-q")
@@ -266,7 +271,7 @@ def test_build_passes_a_parameter_to_its_method(crnr: Runner, option, name, tmp_
     assert f'"{option.removeprefix("--")}": 0.25' in made.out
 
 
-def test_parameters_are_read_by_their_type():
+def test_parameters_are_read_by_their_type() -> None:
     assert parse_parameter("crnr", "iterations", "7") == 7
     assert parse_parameter("crnr", "lam", "1e-3") == 0.001
     assert parse_parameter("crnr", "factor", "dense") == "dense"
@@ -274,7 +279,7 @@ def test_parameters_are_read_by_their_type():
         parse_parameter("crnr", "iterations", "1.5")
 
 
-def test_margin_of_a_score_is_the_ratio_of_probabilities():
+def test_margin_of_a_score_is_the_ratio_of_probabilities() -> None:
     """For softmax; and ties are 0 whatever the sign."""
     samples, queries, _ = problem(m=50, spread=1.0)
     classifier = LogisticRegression(C=100.0, max_iter=2000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import stat
 from pathlib import Path
 
 import numpy as np
@@ -157,9 +156,8 @@ def test_whatever_a_decoder_raises(
     assert status(tmp_path / "x.png") == expected
 
 
-def test_fifo_is_told_by_its_mode(tmp_path: Path) -> None:
+def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert status(tmp_path / "pipe")[0] == "not_regular"
 
 

@@ -110,7 +110,7 @@ def test_many_pictures_come_in_order(tmp_path: Path) -> None:
     assert [isinstance(answer, Pixels) for answer in answers] == [bool(i % 7) for i in range(n)]
 
 
-def test_a_decoder_that_never_starts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_that_never_starts_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     use_decoder((sys.executable, "-c", "pass"), monkeypatch.setattr)
     with pytest.raises(DataError, match="the decoder process does not start"):
         list(decode(["x.png"], Form(None), jobs=1))

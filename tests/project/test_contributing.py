@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import crnr_cli.methods as registry
-from crnr_cli.methods import METHODS, make_method
+from crnr_cli.methods import METHODS, Method, make_method
 from helpers.method_checks import CHECKS, problem
 from helpers.paths import ROOT
 
@@ -21,8 +22,8 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def shown(tmp_path, monkeypatch):
-    """The class, from the text; its module is called otherwise than in the package, which coverage counts."""
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Method]:
+    """The class, from the text; its module has another name than in the package, which coverage counts."""
     path = tmp_path / "centroid.py"
     path.write_text(CLASS, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("centroid", path)
@@ -34,18 +35,18 @@ def shown(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def centroid(shown, monkeypatch):
+def centroid(shown: type[Method], monkeypatch: pytest.MonkeyPatch) -> str:
     """Its name, in the registry."""
     monkeypatch.setitem(METHODS, shown.name, shown)
     return shown.name
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-def test_shown_method(check, centroid):
+def test_shown_method(check: Callable[[str], None], centroid: str) -> None:
     check(centroid)
 
 
-def test_shown_method_is_its_formula(centroid):
+def test_shown_method_is_its_formula(centroid: str) -> None:
     samples, queries, _ = problem()
     method = make_method(centroid, {"shrink": 2.0})
     parts = np.split(samples.vectors, samples.edges[1:-1])
@@ -54,7 +55,7 @@ def test_shown_method_is_its_formula(centroid):
     np.testing.assert_allclose(method.residuals(samples, method.fit(samples), queries), expected)
 
 
-def test_the_registry_with_the_shown_lines_knows_the_method(shown):
+def test_the_registry_with_the_shown_lines_knows_the_method(shown: type[Method]) -> None:
     source = Path(registry.__file__).read_text(encoding="utf-8")
     lines = re.findall(r"```diff\n (.*\n)\+(.*\n)```", TEXT)
     assert len(lines) == 2

@@ -350,13 +350,13 @@ def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], w
     assert refused.err.startswith(f"error: {words}")
 
 
-def test_numbers_that_are_none_are_refused(crnr: Runner, photos: Path) -> None:
+def test_invalid_numbers_are_refused(crnr: Runner, photos: Path) -> None:
     refused = crnr("build", "photos", "--extractor", "m.onnx", "--mean", "1,two,3")
     assert (refused.exit, refused.out) == (2, "")
     assert "--mean 1,two,3: write a number, or three with commas" in refused.err
 
 
-def test_a_file_that_is_no_model(crnr: Runner, photos: Path) -> None:
+def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     Path("m.onnx").write_text("hello")
     refused = crnr("build", "photos", "--extractor", "m.onnx")
     assert (refused.exit, refused.out) == (1, "")

@@ -16,20 +16,20 @@ from crnr_cli.recipe.recipe import Recipe
 from helpers.runner import Runner
 
 
-def test_power_is_taken_of_absolute_values_and_keeps_signs():
+def test_power_is_taken_of_absolute_values_and_keeps_signs() -> None:
     vectors, errors = Recipe("features", 3, power=0.5).unit_vectors(np.array([[4.0, -9.0, 0.0]]), "float64")
     np.testing.assert_allclose(vectors, np.array([[2.0, -3.0, 0.0]]) / np.sqrt(13), rtol=1e-15)
     assert errors == [None]
 
 
-def test_power_neither_overflows_nor_vanishes():
+def test_power_neither_overflows_nor_vanishes() -> None:
     raw = np.array([[1e200, -1e200], [1e-200, 1e-200]])
     vectors, errors = Recipe("features", 2, power=3).unit_vectors(raw, "float64")
     np.testing.assert_allclose(vectors, np.array([[1, -1], [1, 1]]) / np.sqrt(2), rtol=1e-15)
     assert errors == [None, None]
 
 
-def test_pca_is_fitted_on_raised_values():
+def test_pca_is_fitted_on_raised_values() -> None:
     raw = np.random.default_rng(0).normal(size=(30, 6))
     raised = np.sign(raw) * np.sqrt(np.abs(raw))
     _, _, rows = np.linalg.svd(raised - raised.mean(axis=0))
@@ -38,12 +38,12 @@ def test_pca_is_fitted_on_raised_values():
 
 
 @pytest.mark.parametrize("power", [0.0, -1.0, float("nan"), float("inf")])
-def test_power_that_is_none_is_refused(power):
+def test_an_invalid_power_is_refused(power: float) -> None:
     with pytest.raises(UsageError, match="power must be above 0"):
         Recipe("features", 2, power=power)
 
 
-def test_build_stores_the_power_and_classify_applies_it(crnr: Runner, tmp_path: Path):
+def test_build_stores_the_power_and_classify_applies_it(crnr: Runner, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     features, gallery = tmp_path / "f.h5", tmp_path / "g.h5"
     raw = rng.gamma(1.0, size=(12, 5))

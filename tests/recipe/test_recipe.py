@@ -57,7 +57,7 @@ def test_every_row_is_a_unit_vector_or_has_a_reason(raw: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("bits", [np.uint64(0x7FF0000000000001), np.uint16(0x7C01)])
-def test_a_signalling_nan_is_told_as_any_other(bits: np.generic) -> None:
+def test_a_signalling_nan_is_reported_as_any_other(bits: np.generic) -> None:
     raw = np.array([[bits, 0]]).astype(bits.dtype).view(f"f{bits.itemsize}")
     _, errors = Recipe("features", 2).unit_vectors(raw, "float64")
     assert [error and error.status for error in errors] == ["non_finite"]

@@ -46,7 +46,7 @@ def evaluate_to_page(crnr: Runner, source: Path, page: Path, *options: str) -> s
     return page.read_text(encoding="utf-8")
 
 
-def test_cells_are_the_counts_and_the_rarest_mistake_is_seen():
+def test_cells_are_the_counts_and_the_rarest_mistake_is_seen() -> None:
     scores = score(["a"] * 100 + ["b"], ["a"] * 99 + ["b", "b"])
     cells = {(cell["row"], cell["column"]): cell for cell in matrix_cells(scores)}
     assert {place: cell["count"] for place, cell in cells.items()} == {(0, 0): 99, (0, 1): 1, (1, 1): 1}
@@ -54,7 +54,7 @@ def test_cells_are_the_counts_and_the_rarest_mistake_is_seen():
     assert cells[1, 1]["strength"] == 1
 
 
-def test_intervals_of_macro_scores_are_those_of_resampling():
+def test_intervals_of_macro_scores_are_those_of_resampling() -> None:
     rng = np.random.default_rng(5)
     truth = rng.integers(0, 4, 200)
     label = np.where(rng.random(200) < 0.8, truth, rng.integers(0, 4, 200))
@@ -68,14 +68,14 @@ def test_intervals_of_macro_scores_are_those_of_resampling():
     np.testing.assert_allclose(f1, np.quantile(f1s, [0.025, 0.975]), atol=0.02)
 
 
-def test_histogram_counts_every_answer_once():
+def test_histogram_counts_every_answer_once() -> None:
     bins = histogram([row("a", "a", 0.9), row("a", "b", 0.0), row("a", "a", 0.05), row("b", "b", 0.9)])
     assert bins is not None
     assert (sum(bin["right"] for bin in bins), sum(bin["wrong"] for bin in bins)) == (3, 1)
     assert (bins[0]["wrong"], bins[-1]["right"]) == (1, 2)
 
 
-def test_a_page_embeds_no_more_pictures_than_it_can_carry():
+def test_a_page_embeds_no_more_pictures_than_it_can_carry() -> None:
     mistakes = [row("a", f"b{i % 7}", path=f"{i}.png") for i in range(500)]
     paths = pictured(mistakes)
     assert len(paths) == len(set(paths)) == PICTURES
@@ -92,11 +92,11 @@ def test_a_page_embeds_no_more_pictures_than_it_can_carry():
         ([], ""),
     ],
 )
-def test_the_folder_that_all_paths_share(paths, folder):
+def test_the_folder_that_all_paths_share(paths: list[str], folder: str) -> None:
     assert common_folder(paths) == folder
 
 
-def test_the_page_is_one_file_that_only_runs_its_own_script(crnr: Runner, tmp_path):
+def test_the_page_is_one_file_that_only_runs_its_own_script(crnr: Runner, tmp_path: Path) -> None:
     rows = [("q/1.png", "a", "b", 0.2), ("q/2.png", "b", "b", 0.2)]
     page = evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), tmp_path / "r.html")
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
@@ -108,7 +108,7 @@ def test_the_page_is_one_file_that_only_runs_its_own_script(crnr: Runner, tmp_pa
     assert "default-src 'none'" in page
 
 
-def test_every_name_and_path_is_escaped(crnr: Runner, tmp_path):
+def test_every_name_and_path_is_escaped(crnr: Runner, tmp_path: Path) -> None:
     rows = [(EVIL_PATH, EVIL, '"><b onclick=x>', 0.2), ("caf\udce9.png", "a", "a", 0.3)]
     path = tmp_path / "p.csv"
     with path.open("w", newline="", errors="surrogateescape") as file:
@@ -122,7 +122,9 @@ def test_every_name_and_path_is_escaped(crnr: Runner, tmp_path):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
-def test_a_report_without_jinja_says_how_to_get_it(crnr: Runner, tmp_path, monkeypatch):
+def test_a_report_without_jinja_says_how_to_get_it(
+    crnr: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     remove_extras(monkeypatch.setattr)
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
     result = crnr("evaluate", path, "--html", tmp_path / "r.html")
@@ -130,7 +132,7 @@ def test_a_report_without_jinja_says_how_to_get_it(crnr: Runner, tmp_path, monke
     assert result.err == "error: --html needs jinja2: pip install 'crnr-cli[report]'\n"
 
 
-def test_a_page_that_cannot_be_written_is_refused_before_any_work(crnr: Runner, tmp_path):
+def test_a_page_that_cannot_be_written_is_refused_before_any_work(crnr: Runner, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
     result = crnr("evaluate", path, "--html", tmp_path / "no" / "r.html")
     assert (result.exit, result.out) == (1, "")
@@ -147,7 +149,7 @@ def digits_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return crnr.here / "r.html"
 
 
-def test_pictures_and_the_gallery_are_in_the_page(digits_page):
+def test_pictures_and_the_gallery_are_in_the_page(digits_page: Path) -> None:
     page = digits_page.read_text()
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
     assert len(data["mistakes"]) > 0
@@ -181,7 +183,7 @@ def requests(browser: Any) -> list[str]:
     return [url for url in urls if not url.startswith("data:")]
 
 
-def test_the_page_loads_without_complaint_and_without_the_network(browser, digits_page):
+def test_the_page_loads_without_complaint_and_without_the_network(browser: Any, digits_page: Path) -> None:
     opened(browser, digits_page)
     assert browser.find_element("css selector", "h1").text.endswith("of 100 labelled right")
     loaded = "return [...document.images].map((picture) => picture.complete && picture.naturalWidth)"
@@ -191,7 +193,7 @@ def test_the_page_loads_without_complaint_and_without_the_network(browser, digit
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_is_wider_than_the_screen(browser, digits_page, width):
+def test_nothing_is_wider_than_the_screen(browser: Any, digits_page: Path, width: int) -> None:
     opened(browser, digits_page, width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
@@ -203,7 +205,7 @@ def column(browser: Any, index: int) -> list[str]:
     return browser.execute_script(rows % index)
 
 
-def test_the_table_sorts_both_ways_by_any_column(browser, digits_page):
+def test_the_table_sorts_both_ways_by_any_column(browser: Any, digits_page: Path) -> None:
     opened(browser, digits_page)
     f1 = [float(value) for value in column(browser, 3)]
     assert f1 == sorted(f1)
@@ -219,7 +221,7 @@ def test_the_table_sorts_both_ways_by_any_column(browser, digits_page):
     assert no_complaint(browser)
 
 
-def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser, digits_page):
+def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser: Any, digits_page: Path) -> None:
     from selenium.webdriver import ActionChains, Keys
 
     opened(browser, digits_page)
@@ -255,7 +257,7 @@ def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser, digits_page
     assert no_complaint(browser)
 
 
-def test_a_class_named_as_a_script_does_nothing(crnr: Runner, browser, tmp_path):
+def test_a_class_named_as_a_script_does_nothing(crnr: Runner, browser: Any, tmp_path: Path) -> None:
     rows = [(EVIL_PATH, EVIL, "b", 0.3), ("q.png", EVIL, EVIL, 0.2), ("b.png", "b", EVIL, 0.2)]
     page = tmp_path / "r.html"
     evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), page)
@@ -269,7 +271,7 @@ def test_a_class_named_as_a_script_does_nothing(crnr: Runner, browser, tmp_path)
     assert no_complaint(browser)
 
 
-def test_two_hundred_classes_fit_a_phone(crnr: Runner, browser, tmp_path):
+def test_two_hundred_classes_fit_a_phone(crnr: Runner, browser: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     names = [f"species {i}" for i in range(200)]
     rows = [(f"q/{i}.png", names[i % 200], names[rng.integers(200)], 0.1) for i in range(600)]
@@ -283,7 +285,7 @@ def test_two_hundred_classes_fit_a_phone(crnr: Runner, browser, tmp_path):
     assert no_complaint(browser)
 
 
-def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser, tmp_path):
+def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser: Any, tmp_path: Path) -> None:
     (table := tmp_path / "p.csv").write_text(
         "path,truth,label,status\nq/1.png,a,,truncated\nq/2.png,b,unknown,rejected\n"
     )
@@ -295,7 +297,7 @@ def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser, tmp_pa
     assert no_complaint(browser)
 
 
-def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_path):
+def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_path: Path) -> None:
     """The scores are those of the CSV, whatever lies beside it."""
     source = write_csv(tmp_path / "out.csv", [("q/1", "a", "a", 0.5), ("q/2", "b", "a", 0.1)])
     gallery = tmp_path / "g.h5"

@@ -56,7 +56,7 @@ def test_a_journal_that_outlived_its_run_is_no_obstacle(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_without_resume_a_run_starts_anew(tmp_path: Path) -> None:
+def test_without_resume_a_run_starts_again(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         write(tmp_path / "out", resume=False, stop_after=2)
     assert write(tmp_path / "out", resume=False) == 0

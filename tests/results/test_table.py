@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from random import Random
 
 import numpy as np
 import pytest
@@ -44,7 +45,9 @@ def parsed(data: bytes) -> list[list[str]]:
     st.lists(file_names, min_size=1, max_size=4),
     st.randoms(use_true_random=False),
 )
-def test_names_round_trip_through_another_reader(classes: list[str], paths: list[str], random) -> None:
+def test_names_round_trip_through_another_reader(
+    classes: list[str], paths: list[str], random: Random
+) -> None:
     rng = np.random.default_rng(random.randrange(2**32))
     residuals = rng.random((len(paths), len(classes)))
     truths = [random.choice([*classes, None]) for _ in paths]
@@ -99,7 +102,9 @@ def test_ties_go_to_the_first_name_with_margin_zero() -> None:
 
 
 @given(st.integers(0, 10), st.integers(1, 60), st.integers(1, 60), st.randoms(use_true_random=False))
-def test_the_best_classes_are_those_that_a_stable_sort_puts_first(m: int, k: int, count: int, random) -> None:
+def test_the_best_classes_are_those_that_a_stable_sort_puts_first(
+    m: int, k: int, count: int, random: Random
+) -> None:
     few_values = [random.choice([-1.0, 0.0, 0.5, 0.5, 2.0]) for _ in range(m * k)]  # so that many are equal
     residuals = np.array(few_values, np.float32).reshape(m, k)
     count = min(count, k)

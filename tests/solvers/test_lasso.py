@@ -27,7 +27,9 @@ def least(X: Array, y: Array, lam: float, tol: float = 1e-14) -> float:
 @pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-6), ("float32", 1.2e-5)])
 @pytest.mark.parametrize("lam", [1e-3, 1e-2, 0.3])
 @pytest.mark.parametrize(("sizes", "d"), [((5, 3, 7), 24), ((20, 30, 25), 16)], ids=["dense", "low-rank"])
-def test_objective_is_that_of_scikit_learn(sizes, d, lam, dtype, close):
+def test_objective_is_that_of_scikit_learn(
+    sizes: tuple[int, ...], d: int, lam: float, dtype: str, close: float
+) -> None:
     samples, queries, _ = problem(sizes=sizes, d=d, dtype=dtype)
     X, Y = samples.vectors.T, queries.T.copy()
     code = lasso.code(lasso.factorize(X, samples.edges, lam), X, Y, lam, 20_000, 1e-6)
@@ -37,7 +39,7 @@ def test_objective_is_that_of_scikit_learn(sizes, d, lam, dtype, close):
     assert code.gap.max() <= close
 
 
-def test_nothing_is_used_where_lam_is_large():
+def test_nothing_is_used_where_lam_is_large() -> None:
     """Above twice the largest |x'y| the answer is exactly 0."""
     samples, queries, _ = problem()
     X, Y = samples.vectors.T, queries.T.copy()
@@ -46,7 +48,7 @@ def test_nothing_is_used_where_lam_is_large():
     assert not code.c.any()
 
 
-def test_the_last_step_is_the_answer_when_steps_run_out():
+def test_the_last_step_is_the_answer_when_steps_run_out() -> None:
     samples, queries, _ = problem()
     X, Y = samples.vectors.T, queries.T.copy()
     code = lasso.code(lasso.factorize(X, samples.edges, 1e-3), X, Y, 1e-3, 3, 1e-9)
@@ -58,7 +60,7 @@ def test_the_last_step_is_the_answer_when_steps_run_out():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-4, 1.0), st.integers(0, 60))
-def test_gap_bounds_the_excess_of_any_code(seed, lam, nonzero):
+def test_gap_bounds_the_excess_of_any_code(seed: int, lam: float, nonzero: int) -> None:
     """Weak duality: whatever the code, its objective exceeds the least by no more than the gap."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(8, 12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_residuals_of_classes_worked_on_together(at_once: int, monkeypatch: pyte
 
 problems = st.tuples(
     st.integers(0, 2**32 - 1),  # seed
-    st.lists(st.integers(1, 6), min_size=1, max_size=5),  # samples a class
+    st.lists(st.integers(1, 6), min_size=1, max_size=5),  # samples per class
     st.integers(2, 12),  # dimension
     st.sampled_from([0.0, 1e-3, 0.1, 1.0]),  # lam
 )
@@ -181,7 +182,9 @@ def test_float32_codes_agree_with_float64() -> None:
     np.testing.assert_allclose(solvers.admm(single, Y.astype("float32"), 5).c, exact, rtol=0, atol=1e-5)
 
 
-def plain_admm(X: np.ndarray, edges: np.ndarray, y: np.ndarray, lam: float, mu: float, steps: int):
+def plain_admm(
+    X: np.ndarray, edges: np.ndarray, y: np.ndarray, lam: float, mu: float, steps: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The paper's three variables, written out: yields (c, z) after every step."""
     n = X.shape[1]
     Q = X.T @ X + mu / 2 * np.eye(n)

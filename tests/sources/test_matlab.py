@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import h5py
 import numpy as np
@@ -40,7 +42,7 @@ def save_v73(path: Path, variables: dict[str, object]) -> None:
 
 
 def save_array(file: h5py.File, name: str, array: Array) -> h5py.Dataset:
-    if array.dtype.kind == "U":  # one row of characters a text
+    if array.dtype.kind == "U":  # one row of characters per text
         width = max(map(len, array.ravel()))
         units = [np.frombuffer(text.ljust(width).encode("utf-16-le"), "<u2") for text in array.ravel()]
         dataset = file.create_dataset(name, data=np.array(units).T)
@@ -63,6 +65,7 @@ def save_cells(file: h5py.File, name: str, cells: Array) -> None:
     dataset.attrs["MATLAB_class"] = np.bytes_("cell")
 
 
+Save = Callable[[Path, dict[str, object]], None]
 VERSIONS = pytest.mark.parametrize("save", [save_v5, save_v73], ids=["v5", "v7.3"])
 
 
@@ -74,7 +77,9 @@ def rows(file: FeatureFile) -> Array:
 @VERSIONS
 @pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("labels", [[LABELS], np.array([LABELS]).T], ids=["1 x n", "n x 1"])
-def test_the_number_of_labels_tells_rows_from_columns(tmp_path, save, turned, labels):
+def test_the_number_of_labels_tells_rows_from_columns(
+    tmp_path: Path, save: Save, turned: bool, labels: object
+) -> None:
     path = tmp_path / "x.mat"
     save(path, {"F": VALUES.T if turned else VALUES, "who": np.array(labels, float), "other": np.eye(2)})
     file = FeatureFile.open(path, Keys("F", "who"))
@@ -85,7 +90,7 @@ def test_the_number_of_labels_tells_rows_from_columns(tmp_path, save, turned, la
 
 @VERSIONS
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
-def test_numbers_of_any_type(tmp_path, save, dtype):
+def test_numbers_of_any_type(tmp_path: Path, save: Save, dtype: str) -> None:
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES.astype(dtype), "labels": np.array(LABELS, "int32")})
     np.testing.assert_array_equal(rows(FeatureFile.open(path, Keys())), VALUES)
@@ -93,7 +98,7 @@ def test_numbers_of_any_type(tmp_path, save, dtype):
 
 @VERSIONS
 @pytest.mark.parametrize("cells", [False, True], ids=["char matrix", "cell array"])
-def test_text_as_labels(tmp_path, save, cells):
+def test_text_as_labels(tmp_path: Path, save: Save, cells: bool) -> None:
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES, "labels": np.array(NAMES, dtype=object if cells else str)})
     assert FeatureFile.open(path, Keys()).labels == NAMES
@@ -101,7 +106,9 @@ def test_text_as_labels(tmp_path, save, cells):
 
 @VERSIONS
 @pytest.mark.parametrize(("axis", "expected"), [("rows", VALUES[:3]), ("columns", VALUES[:3].T)])
-def test_samples_says_which_where_nothing_else_does(tmp_path, save, axis, expected):
+def test_samples_says_which_where_nothing_else_does(
+    tmp_path: Path, save: Save, axis: Literal["rows", "columns"], expected: Array
+) -> None:
     path = tmp_path / "square.mat"
     save(path, {"features": VALUES[:3], "labels": np.array([1.0, 2, 3])})
     with pytest.raises(DataError, match=r"3 rows and 3 columns with 3 labels; .* --samples rows\|columns$"):
@@ -110,7 +117,7 @@ def test_samples_says_which_where_nothing_else_does(tmp_path, save, axis, expect
 
 
 @VERSIONS
-def test_without_labels_samples_must_be_said(tmp_path, save):
+def test_without_labels_samples_must_be_said(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES.T})
     with pytest.raises(DataError, match=r"3 rows and 4 columns and no labels; .* --samples rows\|columns$"):
@@ -121,7 +128,7 @@ def test_without_labels_samples_must_be_said(tmp_path, save):
 
 
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
-def test_samples_as_columns_of_other_files(tmp_path, suffix):
+def test_samples_as_columns_of_other_files(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x.{suffix}"
     if suffix == "npz":
         np.savez(path, features=VALUES.T, labels=LABELS)
@@ -132,7 +139,7 @@ def test_samples_as_columns_of_other_files(tmp_path, suffix):
 
 
 @VERSIONS
-def test_labels_of_another_number(tmp_path, save):
+def test_labels_of_another_number(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES, "labels": np.array([1.0, 2])})
     with pytest.raises(DataError, match=r"4 rows and 3 columns but 2 labels; .* --labels-key$"):
@@ -140,7 +147,7 @@ def test_labels_of_another_number(tmp_path, save):
 
 
 @VERSIONS
-def test_an_unknown_name_lists_the_others_in_matlabs_shape(tmp_path, save):
+def test_an_unknown_name_lists_the_others_in_matlabs_shape(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"F": VALUES, "who": np.array([LABELS], float)})
     with pytest.raises(
@@ -150,7 +157,7 @@ def test_an_unknown_name_lists_the_others_in_matlabs_shape(tmp_path, save):
 
 
 @VERSIONS
-def test_cells_of_numbers_are_no_labels(tmp_path, save):
+def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     cells = np.empty(4, dtype=object)
     cells[:] = [np.eye(2), np.eye(2), np.eye(2), np.eye(2)]
@@ -170,7 +177,7 @@ def test_cells_of_numbers_are_no_labels(tmp_path, save):
     ],
     ids=["struct", "sparse", "complex", "3-D", "char"],
 )
-def test_what_is_no_table_is_refused(tmp_path, value, message):
+def test_what_is_not_a_table_is_refused(tmp_path: Path, value: object, message: str) -> None:
     path = tmp_path / "x.mat"
     savemat(path, {"features": value, "labels": LABELS})
     with pytest.raises(DataError, match=message):
@@ -178,7 +185,7 @@ def test_what_is_no_table_is_refused(tmp_path, value, message):
 
 
 @pytest.mark.parametrize("number", [3, 16, 17], ids=["object", "function handle", "opaque"])
-def test_odd_classes_are_refused(tmp_path, number):
+def test_odd_classes_are_refused(tmp_path: Path, number: int) -> None:
     """Written as a plain matrix, then renamed in the variable's flags: only the class is looked at."""
     path = tmp_path / "x.mat"
     savemat(path, {"features": VALUES}, do_compression=False)
@@ -191,7 +198,7 @@ def test_odd_classes_are_refused(tmp_path, number):
 
 
 @pytest.mark.parametrize("kind", ["function_handle", "struct", "string"])
-def test_odd_classes_of_v73_are_refused(tmp_path, kind):
+def test_odd_classes_of_v73_are_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x.mat"
     save_v73(path, {"features": VALUES})
     with h5py.File(path, "r+") as file:
@@ -203,7 +210,7 @@ def test_odd_classes_of_v73_are_refused(tmp_path, kind):
 @pytest.mark.parametrize(
     ("kind", "value"), [("cell", np.ones((1, 4))), ("char", np.ones((2, 4)))], ids=["cell", "char"]
 )
-def test_numbers_that_claim_to_be_text_are_refused(tmp_path, kind, value):
+def test_numbers_that_claim_to_be_text_are_refused(tmp_path: Path, kind: str, value: Array) -> None:
     path = tmp_path / "x.mat"
     save_v73(path, {"features": VALUES, "labels": value})
     with h5py.File(path, "r+") as file:
@@ -212,7 +219,7 @@ def test_numbers_that_claim_to_be_text_are_refused(tmp_path, kind, value):
         FeatureFile.open(path, Keys())
 
 
-def test_cells_that_point_nowhere_are_refused(tmp_path):
+def test_cells_that_point_nowhere_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.mat"
     save_v73(path, {"features": VALUES, "labels": np.array(NAMES, dtype=object)})
     with h5py.File(path, "r+") as file:
@@ -221,7 +228,7 @@ def test_cells_that_point_nowhere_are_refused(tmp_path):
         FeatureFile.open(path, Keys())
 
 
-def test_empty_variable_of_v73_is_refused(tmp_path):
+def test_empty_variable_of_v73_is_refused(tmp_path: Path) -> None:
     """Its dataset holds the shape of what is not there."""
     path = tmp_path / "x.mat"
     save_v73(path, {"features": np.array([[0.0, 5.0]])})
@@ -234,7 +241,7 @@ def test_empty_variable_of_v73_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"not matlab at all" * 20, b"\x00" * 300], ids=["empty", "text", "zeros"]
 )
-def test_other_files_are_refused(tmp_path, content):
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.mat"
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"^{path}: "):
@@ -242,7 +249,7 @@ def test_other_files_are_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("place", [0, 145, 185, 393])
-def test_a_damaged_file_is_read_or_refused(tmp_path, place):
+def test_a_damaged_file_is_read_or_refused(tmp_path: Path, place: int) -> None:
     """Cut, or with one byte changed: never a traceback, and never the end of the process, though some of
     these crash SciPy's parser."""
     path = tmp_path / "x.mat"
@@ -258,7 +265,7 @@ def test_a_damaged_file_is_read_or_refused(tmp_path, place):
             assert len(file) in (3, 4)
 
 
-def test_a_parser_that_crashes_is_an_error(tmp_path, monkeypatch):
+def test_a_parser_that_crashes_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.mat"
     savemat(path, {"features": VALUES})
     killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"]
@@ -270,7 +277,7 @@ def test_a_parser_that_crashes_is_an_error(tmp_path, monkeypatch):
         FeatureFile.open(path, Keys(samples="rows"))
 
 
-def test_a_shape_larger_than_the_file_is_refused_before_it_is_read(tmp_path):
+def test_a_shape_larger_than_the_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.mat"
     savemat(path, {"features": VALUES}, do_compression=False)
     content = bytearray(path.read_bytes())
@@ -281,7 +288,7 @@ def test_a_shape_larger_than_the_file_is_refused_before_it_is_read(tmp_path):
         FeatureFile.open(path, Keys(samples="rows"))
 
 
-def test_commands_read_mat_files(crnr: Runner, tmp_path):
+def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(3, 20))
     classes = np.repeat([1, 2, 3], 8)

@@ -23,24 +23,24 @@ def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "jobs", "side_by_side", "threads"),
+    ("variable", "jobs", "side_by_side", "threads"),
     [
         pytest.param(None, None, False, 8, id="all cores for one product"),
         pytest.param(None, 3, False, 3, id="--jobs for one product"),
-        pytest.param(None, 3, True, 1, id="one core a batch"),
-        pytest.param("4", None, True, 4, id="the user's own word"),
-        pytest.param("4", 3, True, 1, id="--jobs is the later word"),
-        pytest.param("many", None, True, 8, id="a word that no library knows"),
+        pytest.param(None, 3, True, 1, id="one core per batch"),
+        pytest.param("4", None, True, 4, id="the user's own setting"),
+        pytest.param("4", 3, True, 1, id="--jobs over the variable"),
+        pytest.param("many", None, True, 8, id="an invalid variable"),
     ],
 )
-def test_libraries_are_told(
-    told: str | None, jobs: int | None, side_by_side: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+def test_libraries_use_as_many_threads_as_asked_for(
+    variable: str | None, jobs: int | None, side_by_side: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cores, "available_cores", lambda: 8)
-    for variable in cores._THREAD_VARIABLES:
-        monkeypatch.setenv(variable, told or "")
-        if told is None:
-            monkeypatch.delenv(variable)
+    for name in cores._THREAD_VARIABLES:
+        monkeypatch.setenv(name, variable or "")  # set in any case, so that it is restored afterwards
+        if variable is None:
+            monkeypatch.delenv(name)
     cores.use_cores(jobs, side_by_side=side_by_side)
     assert cores.threads_a_product() == threads
 

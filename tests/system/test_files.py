@@ -39,11 +39,13 @@ def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-def test_a_failing_disk_is_told(tmp_path: Path, code: int) -> None:
+def test_a_failing_disk_is_reported(tmp_path: Path, code: int) -> None:
     path = tmp_path / "x"
-    with pytest.raises(OutputError) as told:
+    with pytest.raises(OutputError) as raised:
         write_and_fail(path, OSError(code, "words"))
-    assert str(told.value) == (f"{path}: cannot write ({os.strerror(code)}); the old file, if any, is intact")
+    assert str(raised.value) == (
+        f"{path}: cannot write ({os.strerror(code)}); the old file, if any, is intact"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
