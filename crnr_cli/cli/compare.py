@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,24 +29,60 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from crnr_cli.jobs.compare import CompareReport, MethodResult
+    from crnr_cli.sources.base import Keys
 
 SIGNIFICANT = 0.05
+
+_testing_option = partial(typer.Option, rich_help_panel="Testing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Testing:
+    """What the methods are tested with: a source of its own, or parts of the gallery."""
+
+    test: Annotated[
+        list[str] | None, _testing_option(metavar="SOURCE", help="Labelled samples to test with.")
+    ] = None
+    test_features_key: Annotated[
+        str | None,
+        _testing_option(
+            metavar="NAME", help="Dataset with the features in --test.", show_default="--features-key"
+        ),
+    ] = None
+    test_labels_key: Annotated[
+        str | None,
+        _testing_option(
+            metavar="NAME", help="Dataset with the labels in --test.", show_default="--labels-key"
+        ),
+    ] = None
+    holdout: Annotated[
+        float | None,
+        _testing_option(help="Share of every class to test with, without --test.", show_default="0.3"),
+    ] = None
+    draws: Annotated[
+        int | None, _testing_option(min=1, help="How often to draw that share again.", show_default="5")
+    ] = None
+    seed: Annotated[int | None, _testing_option(min=0, help="Seed of the draws.", show_default="0")] = None
+
+    def values(self, keys: Keys) -> dict[str, Any]:
+        """As fields of `CompareOptions`; `keys` are those of the gallery."""
+        given = {name: getattr(self, name) for name in ("holdout", "draws", "seed")}
+        drawn = {name: value for name, value in given.items() if value is not None}
+        if self.test and drawn:
+            raise typer.BadParameter(f"--{next(iter(drawn))} cannot be combined with --test")
+        if not self.test and (self.test_features_key, self.test_labels_key) != (None, None):
+            raise typer.BadParameter("--test-features-key and --test-labels-key need --test")
+        test_keys = replace(
+            keys,
+            features=self.test_features_key or keys.features,
+            labels=self.test_labels_key or keys.labels,
+        )
+        return {"test": self.test or None, "test_keys": test_keys, **drawn}
 
 
 @command
 def compare(
     sources: Sources,
-    test: Annotated[
-        list[str] | None, typer.Option(metavar="SOURCE", help="Labelled samples to test with.")
-    ] = None,
-    holdout: Annotated[
-        float | None,
-        typer.Option(help="Share of every class to test with, without --test.", show_default="0.3"),
-    ] = None,
-    draws: Annotated[
-        int | None, typer.Option(min=1, help="How often to draw that share again.", show_default="5")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draws.", show_default="0")] = None,
     methods: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Methods to compare.", show_default="all")
     ] = None,
@@ -56,18 +93,9 @@ def compare(
         ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table to this CSV.")] = None,
-    test_features_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Dataset with the features in --test.", show_default="--features-key"
-        ),
-    ] = None,
-    test_labels_key: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Dataset with the labels in --test.", show_default="--labels-key"),
-    ] = None,
     dask: options.Dask = None,
     *,
+    testing: Testing,
     vectors: Vectors,
     steps: Steps,
     network: Network,
@@ -80,31 +108,16 @@ def compare(
     With --dask, the times in the table are those on the workers.
     """
     names = options.parse_methods(methods)
-    drawn: dict[str, Any] = {
-        name: value
-        for name, value in (("holdout", holdout), ("draws", draws), ("seed", seed))
-        if value is not None
-    }
-    if test and drawn:
-        raise typer.BadParameter(f"--{next(iter(drawn))} cannot be combined with --test")
-    if not test and (test_features_key, test_labels_key) != (None, None):
-        raise typer.BadParameter("--test-features-key and --test-labels-key need --test")
     reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
+    tested = testing.values(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
     from crnr_cli.jobs.compare import compare as run
-    from crnr_cli.sources.base import Keys
     from crnr_cli.system.files import check_output
 
     if csv:
-        check_output(csv, [*sources, *(test or [])])
-    keys = reading.keys
+        check_output(csv, [*sources, *(testing.test or [])])
     compare_options = CompareOptions(
-        reading=reading,
-        methods=names,
-        settings=_parse_settings(settings or []),
-        test=test or None,
-        test_keys=Keys(test_features_key or keys.features, test_labels_key or keys.labels, keys.samples),
-        **drawn,
+        reading=reading, methods=names, settings=_parse_settings(settings or []), **tested
     )
     with spreading(dask, output.quiet) as spread, shown_progress(output.quiet) as progress:
         report = run(sources, compare_options, progress, spread)

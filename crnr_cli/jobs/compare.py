@@ -245,9 +245,7 @@ def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Arra
         rows = rng.permutation(np.flatnonzero(class_index == i))
         held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
     if not held.any():
-        raise UsageError(
-            f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test"
-        )
+        raise UsageError(f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test")
     return held
 
 

@@ -93,8 +93,10 @@ class VariableText:
 
 
 def _guarded(path: Path, name: str, item: Any) -> Any:
+    if isinstance(item, Refused):
+        return item
     text = h5py.check_string_dtype(item.dtype)
-    is_variable = isinstance(item, h5py.Dataset) and text is not None and text.length is None
+    is_variable = text is not None and text.length is None
     return VariableText(path, name, item.shape) if is_variable else item
 
 

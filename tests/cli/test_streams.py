@@ -62,7 +62,7 @@ def test_a_report_is_not_written_over_an_open_file(crnr: Runner) -> None:
         outcome = crnr.process("evaluate", "gallery.npz", "--errors", "/dev/stdout", stdout=file)
     assert outcome.exit == 1
     assert outcome.err == (
-        "error: /dev/stdout: stands for a file that is open already; name the file itself\n"
+        "error: /dev/stdout: stands for a file that is already open; give the file itself\n"
     )
     assert (crnr.here / "all.txt").read_text() == "first\n"
 
@@ -73,7 +73,7 @@ def test_a_gallery_needs_a_regular_file(crnr: Runner, name: str) -> None:
     os.mkfifo(crnr.here / "pipe")
     outcome = crnr.process("build", "gallery.npz", "-o", name)
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == f"error: {name}: not a regular file, which a gallery has to be\n"
+    assert outcome.err == f"error: {name}: not a regular file; a gallery can only be written to one\n"
 
 
 @pytest.mark.usefixtures("built")

@@ -15,12 +15,14 @@ from crnr_cli.cluster import dask as cluster_module
 from crnr_cli.cluster.answer import answering
 from crnr_cli.cluster.dask import Cluster, connected
 from crnr_cli.errors import DataError
+from crnr_cli.gallery.answer import QueryOptions, answer
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.jobs.classify import QueryOptions, answer, classify
+from crnr_cli.jobs.classify import classify
 from crnr_cli.progress import silent
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.folders import PictureFile, Pictures, open_source
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.folders import PictureFile, Pictures
+from crnr_cli.sources.listing import open_source
 from helpers.cluster import CLUSTER, assert_same_rows
 from helpers.runner import Runner
 
@@ -84,12 +86,12 @@ def test_features_are_sent_by_their_row_numbers(address: str, crnr: Runner, tmp_
     for name, count in (("a", 1300), ("b", 700)):
         np.savez(f"{name}.npz", features=random.normal(size=(count, 5)), labels=np.arange(count) % 4)
     assert crnr("build", "g.npz").exit == 0
-    gallery, source = load_gallery(GALLERY), open_source(["a.npz", "b.npz"], Keys())
+    gallery, source = load_gallery(GALLERY), open_source(["a.npz", "b.npz"], InputOptions())
     with connected(address) as cluster:
         for first in (0, 2, 4):
             expected = list(answer(gallery, source, QueryOptions(), first=first))
             found = list(answering(cluster, GALLERY)(gallery, source, QueryOptions(), silent, first))
-            assert [a.paths for a in found] == [a.paths for a in expected]
+            assert [a.batch.names for a in found] == [a.batch.names for a in expected]
             assert [a.truths for a in found] == [a.truths for a in expected]
             for mine, theirs in zip(found, expected, strict=True):
                 np.testing.assert_allclose(mine.residuals, theirs.residuals, atol=1e-6)
@@ -125,7 +127,7 @@ def test_a_worker_without_the_file_system_is_reported(address: str, many: list[s
         assert re.fullmatch(rf"worker tcp://127.0.0.1:\d+: does not see {elsewhere}; {remedy}", message)
         gone = Pictures([PictureFile(str(tmp_path / "gone.png"), ())])
         (answers,) = answering(cluster, GALLERY)(gallery, gone, QueryOptions(), silent, 0)
-        assert [error.status for error in answers.errors if error] == ["vanished"]
+        assert [error.status for error in answers.batch.errors if error] == ["vanished"]
 
 
 def test_a_worker_with_another_gallery_or_version_is_reported(
@@ -137,4 +139,4 @@ def test_a_worker_with_another_gallery_or_version_is_reported(
     with connected(address) as cluster:
         assert "sees another gallery at" in _error_of(cluster, old, queries)
         monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
-        assert "and 0.0.1 was started; install the same on all" in _error_of(cluster, old, queries)
+        assert "but this is 0.0.1; install the same version everywhere" in _error_of(cluster, old, queries)

@@ -21,11 +21,12 @@ import pytest
 from crnr_cli.cluster import dask as cluster_module
 from crnr_cli.cluster.dask import Cluster, connected
 from crnr_cli.errors import DataError
-from crnr_cli.jobs.build import BuildOptions
+from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.compare import CompareOptions, CompareReport, compare
 from crnr_cli.jobs.tune import TuneOptions, TuneReport, tune
 from crnr_cli.methods import METHODS
 from crnr_cli.progress import Progress
+from crnr_cli.recipe.registry import make_steps
 from helpers.cluster import CLUSTER, count_calls
 from helpers.runner import Runner
 
@@ -83,7 +84,7 @@ def test_a_cluster_that_is_lost_is_reported(features: str) -> None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
 
-        with pytest.raises(DataError, match=r"the cluster is lost \(.*\); start it and the command again"):
+        with pytest.raises(DataError, match=r"cluster was lost \(.*\); start both again"):
             tune([features], TuneOptions(), progress=kill, spread=cluster.spread)
 
 
@@ -99,7 +100,7 @@ def results(report: CompareReport) -> list[tuple[Any, ...]]:
 def test_compare_finds_the_same_though_a_worker_is_killed(
     address: str, features: str, pca: int | None
 ) -> None:
-    options = CompareOptions(BuildOptions(pca=pca), draws=6)
+    options = CompareOptions(Reading(steps=make_steps({"pca": pca})), draws=6)
     alone = compare([features], options)
     with connected(address) as cluster:
         killed, kill_one = killer(cluster, "comparing")

@@ -41,12 +41,12 @@ def test_other_dimension(case: Case) -> None:
         "classify queries.npz -o out.csv",
         exit=1,
         err=[
-            "error: queries.npz: 5 features a sample, and the gallery was built from 6; "
+            "error: queries.npz: 5 features per sample, but the gallery was built from 6; "
             "use the same features for both"
         ],
     )
     make_queries()
-    case.run(CLASSIFY, exit=1, err=["error: the gallery was built from features, and these are pictures"])
+    case.run(CLASSIFY, exit=1, err=["error: the gallery was built from features, but these are pictures"])
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5", "queries"}
 
 
@@ -75,7 +75,7 @@ def test_types_of_features(case: Case) -> None:
             "classify queries.npz -o out.csv",
             exit=1,
             err=[
-                "error: queries.npz: features must be a table of numbers, one row a sample; "
+                "error: queries.npz: features must be a table of numbers, one row per sample; "
                 f"found {found} of shape (4, 2)"
             ],
         )
@@ -93,7 +93,7 @@ def test_values_that_are_not_finite(case: Case) -> None:
     case.run(
         "build bad.npz",
         exit=1,
-        err=["error: 2 rows hold NaN or infinity: bad.npz#1, bad.npz#3; mend or remove them"],
+        err=["error: 2 rows hold NaN or infinity: bad.npz#1, bad.npz#3; fix or remove them"],
     )
     assert case.files() == {"bad.npz"}
     np.savez("gallery.npz", features=values * 1e200, labels=labels)

@@ -30,7 +30,9 @@ def test_one_class(case: Case) -> None:
         ],
     )
     make_queries()
-    case.run(CLASSIFY, exit=1, err=["error: the gallery has one class, ant: every answer would be the same"])
+    case.run(
+        CLASSIFY, exit=1, err=["error: the gallery has only one class, ant: every answer would be the same"]
+    )
     assert case.files() == {"gallery", "gallery.h5", "queries"}
 
 
@@ -107,7 +109,7 @@ def test_other_versions(case: Case) -> None:
         CLASSIFY,
         exit=1,
         err=[
-            "error: gallery.h5: gallery format 99, and this crnr (0.1.0) reads up to 1; please upgrade crnr"
+            "error: gallery.h5: gallery format 99, but this crnr (0.1.0) reads up to 1; please upgrade crnr"
         ],
     )
     with h5py.File("other.h5", "w") as file:
@@ -154,7 +156,10 @@ def test_hostile_hdf5(case: Case) -> None:
     with h5py.File("huge.h5", "w") as file:
         file.create_dataset("features", (10**12, 10**3), float, chunks=(1, 10**3), compression="gzip")
         file["labels"] = labels
-    refuse("huge.h5", "dataset features declares 8000000000000000 bytes and holds 0; write it again in full")
+    refuse(
+        "huge.h5",
+        "dataset features declares 8000000000000000 bytes and holds 0; write the file again, in full",
+    )
     with h5py.File("filter.h5", "w") as file:
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_chunk((4, 4))
@@ -164,7 +169,7 @@ def test_hostile_hdf5(case: Case) -> None:
         file["labels"] = labels
     refuse(
         "filter.h5",
-        "dataset features is compressed in a way that is not known here; store it with gzip or plain",
+        "dataset features uses an unsupported compression; store it with gzip, or uncompressed",
     )
     with h5py.File("deep.h5", "w") as file:
         file["/".join("abcdefghijkl") + "/features"] = np.eye(4)
@@ -172,7 +177,7 @@ def test_hostile_hdf5(case: Case) -> None:
     with h5py.File("reference.h5", "w") as file:
         file.create_dataset("features", (4, 4), h5py.ref_dtype)
         file["labels"] = labels
-    refuse("reference.h5", "dataset features is of type object, and not of numbers or text")
+    refuse("reference.h5", "dataset features is of type object, not numbers or text")
     assert "gallery.h5" not in case.files()
 
     make_pictures(case.here / "gallery")

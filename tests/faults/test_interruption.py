@@ -8,20 +8,18 @@ from pathlib import Path
 import pytest
 
 from helpers.faults import Case, labelled
-from helpers.patches import set_batch_size
 from helpers.pausing import start_pausing
 from helpers.runner import ended
 
-START = "classify gallery.npz -o out.csv"
+START = "classify gallery.npz -o out.csv --batch-size 1"
 RESUME = f"{START} --resume"
 
 
 @pytest.mark.fault(35, "SIGINT or SIGTERM in the middle")
 @pytest.mark.usefixtures("features_gallery")
-def test_interrupted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current batch is finished if it can be in 2 s; exit 130 or 143; `--resume` goes on from there."""
-    set_batch_size(1, monkeypatch.setattr)
-    case("classify", "gallery.npz", "-o", "clean.csv")
+def test_interrupted(case: Case) -> None:
+    """The current batch is finished if it can be in 2 s; exit 130 or 143; `--resume` continues from there."""
+    case("classify", "gallery.npz", "-o", "clean.csv", "--batch-size", 1)
     for number, words in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
         process = start_pausing(case, 0.2, START)
         process.send_signal(number)
@@ -29,7 +27,7 @@ def test_interrupted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
             ended(process),
             f"crnr {START}",
             exit=128 + number,
-            err=[f"{words}; the same command with --resume goes on from there"],
+            err=[f"{words}; the same command with --resume continues from there"],
         )
         assert case.files() == {
             "gallery.npz",
@@ -45,10 +43,9 @@ def test_interrupted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.fault(36, "SIGKILL or a power loss")
 @pytest.mark.usefixtures("features_gallery")
-def test_killed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed(case: Case) -> None:
     """The old file is whole or the new one is; `classify --resume` gives the bytes of a run in one go."""
-    set_batch_size(1, monkeypatch.setattr)
-    case("classify", "gallery.npz", "-o", "clean.csv")
+    case("classify", "gallery.npz", "-o", "clean.csv", "--batch-size", 1)
     Path("out.csv").write_text("old")
     process = start_pausing(case, 60, START)
     process.kill()
@@ -67,7 +64,7 @@ def test_two_at_once(case: Case) -> None:
     """The second refuses, and says why."""
     Path("out.csv").write_text("old")
     process = start_pausing(case, 60, START)
-    busy = "error: out.csv: another crnr is writing it; wait for it or name another file"
+    busy = "error: out.csv: another crnr is writing it; wait, or choose another file"
     case.run(START, exit=1, err=[busy])
     case.run("build gallery.npz -o out.csv", exit=1, err=[busy])
     assert Path("out.csv").read_text() == "old"
@@ -80,15 +77,14 @@ def test_two_at_once(case: Case) -> None:
 
 @pytest.mark.fault(40, "Resume with another gallery, other options or another list of inputs")
 @pytest.mark.usefixtures("features_gallery")
-def test_another_resume(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_resume(case: Case) -> None:
     """Refused, with what differs; the unfinished run is kept."""
-    set_batch_size(1, monkeypatch.setattr)
     process = start_pausing(case, 60, START)
     process.kill()
     ended(process)
     left = {path.name: path.read_bytes() for path in case.here.glob("out*")}
-    refused = "error: out.csv: the unfinished run was another one: "
-    remedy = "; give it the same again, or leave out --resume to start anew"
+    refused = "error: out.csv: the unfinished run was a different one: "
+    remedy = "; run it with the same options, or leave out --resume to start over"
     case.run(f"{RESUME} --max-pixels 5", exit=1, err=[f"{refused}--max-pixels was 89478485 and is 5{remedy}"])
     case.build("gallery.npz --lam 0.5 -o other.h5")
     case.run(f"{RESUME} -g other.h5", exit=1, err=[f"{refused}gallery differs{remedy}"])

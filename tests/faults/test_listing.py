@@ -64,7 +64,7 @@ def test_what_systems_leave_behind(case: Case) -> None:
         make_pictures(case.here / "gallery", [junk], per_class=1)
     for junk in (".DS_Store", "ant/Thumbs.db", "bee/._x.jpg"):
         Path("gallery", junk).write_bytes(b"junk")
-    note = "note: 5 system files passed over (.DS_Store, Thumbs.db and the like)"
+    note = "note: 5 system files ignored (.DS_Store, Thumbs.db and the like)"
     case.run(
         "build gallery",
         exit=0,
@@ -205,7 +205,7 @@ def test_nothing_to_do(case: Case) -> None:
         "build gallery",
         exit=0,
         err=[
-            "note: class dog: nothing in it, left out",
+            "note: class dog: its folder is empty, left out",
             "gallery.h5: 3 classes, 12 samples, dimension 64, crnr, dense",
         ],
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from helpers.faults import CLASSIFY, Case, labelled
-from helpers.patches import set_batch_size
 from helpers.runner import Outcome, Runner, read_rows, without_root
 from helpers.samples import make_features, make_pictures
 
@@ -43,7 +42,8 @@ def test_full_disk(case: Case) -> None:
         exit=1,
         **limited(4_000),
         err=[
-            "error: out.csv: cannot write (File too large); what is done is kept: --resume goes on from there"
+            "error: out.csv: cannot write (File too large); "
+            "what is done is kept: --resume continues from there"
         ],
     )
     assert Path("out.csv").read_text() == "old"
@@ -64,13 +64,13 @@ def test_output_in_a_bad_place(case: Case) -> None:
     """Found before anything is decoded."""
     Path("folder").mkdir()
     for output, words in {
-        "folder": "is a directory; name a file",
-        "missing/out.csv": "there is no directory missing; make it first",
+        "folder": "is a directory; give a file name",
+        "missing/out.csv": "there is no directory missing; create it first",
         "queries/out.csv": "lies inside the queries queries; write it somewhere else",
         "gallery.h5": "is an input of this run; write to another file",
     }.items():
         case.run(f"classify queries -o {output}", exit=1, err=[f"error: {output}: {words}"])
-    case.run("build gallery -o folder", exit=1, err=["error: folder: is a directory; name a file"])
+    case.run("build gallery -o folder", exit=1, err=["error: folder: is a directory; give a file name"])
     Path("folder").chmod(0o555)
     case.run(
         "classify queries -o folder/out.csv",
@@ -119,7 +119,8 @@ def test_stdout_that_takes_nothing(case: Case) -> None:
 
 
 GO_ON = (
-    "what is done is kept: --resume goes on from there, without --strict or with a higher --max-failure-rate"
+    "what is done is kept: --resume continues from there, "
+    "without --strict or with a higher --max-failure-rate"
 )
 
 
@@ -129,31 +130,29 @@ def test_strict_stops_at_the_first_failure(crnr: Runner, queries: Path) -> None:
     outcome = crnr(*CLASSIFY.split(), "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs are without an answer "
-        f"and at most 0.00% may be; {GO_ON}\n"
+        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs have no answer "
+        f"and at most 0.00% may have none; {GO_ON}\n"
     )
     assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv.part", "out.csv.part.journal"}
     assert crnr("classify", "queries", "--strict").err == (
-        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs are without an answer "
-        "and at most 0.00% may be\n"
+        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs have no answer "
+        "and at most 0.00% may have none\n"
     )
     assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.2").exit == 1
     assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.4", "--resume").exit == 3
     assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv"}
 
 
-def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(
-    crnr: Runner, queries: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_batch_size(1, monkeypatch.setattr)
+def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(crnr: Runner, queries: Path) -> None:
+    command = [*CLASSIFY.split(), "--batch-size", 1]
     (queries / "0.png").write_bytes(b"")
-    assert crnr(*CLASSIFY.split(), "--strict").exit == 1
-    outcome = crnr(*CLASSIFY.split(), "--strict", "--resume")
+    assert crnr(*command, "--strict").exit == 1
+    outcome = crnr(*command, "--strict", "--resume")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        f"error: stopped, as 1 of 2 inputs are without an answer and at most 0.00% may be; {GO_ON}\n"
+        f"error: stopped, as 1 of 2 inputs have no answer and at most 0.00% may have none; {GO_ON}\n"
     )
-    outcome = crnr(*CLASSIFY.split(), "--resume")
+    outcome = crnr(*command, "--resume")
     assert outcome.exit == 3
     assert outcome.err.startswith("note: 1 of 2 inputs were answered before\n")
     assert [row["status"] for row in read_rows(Path("out.csv"))] == ["empty_file", "ok"]
@@ -165,7 +164,7 @@ def test_strict_build_stops_too(crnr: Runner) -> None:
     outcome = crnr("build", "gallery", "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: gallery/ant/empty.png: the file is empty; stopped, as 1 of 13 samples have to be left out "
+        "error: gallery/ant/empty.png: the file is empty; stopped, as 1 of 13 samples have to be skipped "
         "and at most 0.00% may be\n"
     )
     assert crnr.files() == {"gallery"}

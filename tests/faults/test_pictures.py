@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.recipe.raw_pixels import RawPixels
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
 from helpers.runner import read_rows
 from helpers.samples import make_pictures, noise, picture
@@ -20,7 +21,7 @@ def test_constant_picture(case: Case) -> None:
     """Never NaN, never a class; in a gallery the sample is left out and named."""
     make_pictures(case.here / "gallery")
     Image.new("L", (8, 8), 0).save("gallery/ant/black.png")
-    why = "nothing to compare: all values are zero or one colour"
+    why = "nothing to compare: all of one colour"
     case.run(
         "build gallery",
         exit=3,
@@ -241,13 +242,13 @@ def test_mixed_sizes(case: Case) -> None:
     """One size, chosen at build, stored in the gallery and applied to queries."""
     make_pictures(case.here / "gallery", ["ant"], size=(8, 8))
     make_pictures(case.here / "gallery", ["bee", "cow"], size=(40, 30))
-    note = "note: pictures differ in size: all brought to 32x32; --size chooses another size"
+    note = "note: pictures differ in size: all are resized to 32x32; --size chooses another size"
     case.run(
         "build gallery",
         exit=0,
         err=[note, "gallery.h5: 3 classes, 12 samples, dimension 1024, crnr, dense"],
     )
-    assert load_gallery(Path("gallery.h5")).recipe.size == (32, 32)
+    assert load_gallery(Path("gallery.h5")).recipe.extractor == RawPixels((32, 32))
     queries = make_queries()
     picture(0, 5, (9, 33)).save(queries / "tall.png")
     case.run(CLASSIFY, exit=0, err=[labelled(2, 2)], statuses=GOOD | {"queries/tall.png": "ok"})

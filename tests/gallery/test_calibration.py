@@ -96,12 +96,12 @@ def test_a_large_gallery_leaves_out_no_more_than_is_enough() -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     samples = Samples.of(vectors, np.repeat([0, 1], 3000))
     assert calibrate(samples, Crnr()).origin == (
-        "1200 gallery samples, answered with 1/20 of the gallery left out at a time"
+        "1200 gallery samples, classified with 1/20 of the gallery left out at a time"
     )
 
 
 def test_one_sample_per_class_cannot_be_calibrated() -> None:
-    with pytest.raises(DataError, match="every class has one sample"):
+    with pytest.raises(DataError, match="every class has only one sample"):
         calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr())
 
 
@@ -135,7 +135,7 @@ def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(
     assert stored == classified(crnr, files, "queries", "--reject", "0.05")
     about = json.loads(crnr("info", files["calibrated"], "--json").out)
     assert about["calibration"] == (
-        "400 gallery samples, answered with 1/20 of the gallery left out at a time"
+        "400 gallery samples, classified with 1/20 of the gallery left out at a time"
     )
     assert json.loads(crnr("info", files["h5"], "--json").out)["calibration"] is None
 
@@ -148,7 +148,7 @@ def test_classify_says_when_it_rejects(crnr: Runner, files: dict[str, Path]) -> 
     rejected = result.out.count(",unknown,")
     assert result.err == (
         f"{rejected} of 100 inputs are unknown: the best class stands out by less than {least:.4g}, "
-        "as do 5 % of 400 gallery samples, answered with 1/20 of the gallery left out at a time\n"
+        "as do 5 % of 400 gallery samples, classified with 1/20 of the gallery left out at a time\n"
         f"{100 - rejected} of 100 inputs labelled\n"
     )
 
@@ -183,6 +183,6 @@ def test_the_name_is_kept_for_the_rejected(crnr: Runner, tmp_path: Path, name: s
     np.savez(path := tmp_path / "f.npz", features=np.eye(4), labels=np.array([name, name, "b", "b"]))
     result = crnr("build", path, "-o", tmp_path / "g.h5")
     assert (result.exit, result.out) == (1, "")
-    words = f"class '{name}': this name is kept for what is none of the classes; rename it"
+    words = f"class '{name}': this name is reserved for rejected queries; rename the class"
     assert result.err == f"error: {words}\n"
     assert not (tmp_path / "g.h5").exists()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from crnr_cli.pictures import decoder_process
 from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import Form, Pixels
+from crnr_cli.pictures.pixels import PixelRequest, Pixels
 
 
-def read_badly(path: str, form: Form) -> Pixels:
+def read_badly(path: str, form: PixelRequest) -> Pixels:
     name = Path(path).name
     if name.startswith("crash"):
         os.kill(os.getpid(), signal.SIGSEGV)

@@ -19,7 +19,7 @@ from crnr_cli.recipe.recipe import Recipe
 from helpers.runner import Runner, rows
 
 # An iterative method is run to the end, so that it can be held to (nearly) what a closed form is held to.
-STRICT: dict[str, dict[str, object]] = {"src": {"tol": 1e-13, "iterations": 20_000}}
+STRICT: dict[str, dict[str, object]] = {"src": {"tol": 1e-11, "iterations": 20_000}}
 # How far residuals may be apart that should be equal: scikit-learn stops its training at tolerances of 1e-4.
 TOLERANCES = {"src": 1e-5, "svm": 1e-2, "softmax": 5e-2}
 TOLERANCE = 1e-9
@@ -112,7 +112,7 @@ def check_order_of_queries_does_not_matter(name: str) -> None:
 
 def check_scale_of_a_query_does_not_matter(name: str) -> None:
     samples, queries, _ = problem()
-    recipe = Recipe("features", queries.shape[1])
+    recipe = Recipe(queries.shape[1])
     scales = 10.0 ** np.linspace(-150, 150, len(queries))
     scaled, errors = recipe.unit_vectors(queries * scales[:, None], "float64")
     assert errors == [None] * len(queries)
@@ -213,7 +213,7 @@ def check_state_survives_save_and_load(name: str) -> None:
     method = method_called(name)
     n, d = samples.vectors.shape
     names = [f"s{i}" for i in range(n)]
-    gallery = Gallery(samples, names, names, list("abcd"), Recipe("features", d), method, method.fit(samples))
+    gallery = Gallery(samples, names, names, list("abcd"), Recipe(d), method, method.fit(samples))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "g.h5"
         save_gallery(gallery, path)
@@ -258,7 +258,8 @@ def check_commands(name: str) -> None:
         good = [row for row in found if row["status"] == "ok"]
         assert all(0 <= float(row["margin"]) <= 1 and row["truth"] == row["label"] for row in good)
         scored = crnr("evaluate", "queries.npz", "--json")
-        assert (scored.exit, scored.err) == (0, "")
+        assert (scored.exit, scored.err) == (3, "")
+        assert crnr("evaluate", "queries.npz", "--json", "--allow-skipped").exit == 0
         assert '"accuracy": 1.0' in scored.out
 
 

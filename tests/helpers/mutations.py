@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.errors import CrnrError, SampleError
+from crnr_cli.gallery.answer import QueryOptions
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.jobs.classify import QueryOptions
 from crnr_cli.jobs.evaluate import evaluate
 from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import Form
+from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.tables import FeatureFile
 
@@ -66,7 +66,7 @@ def open_gallery(path: Path) -> object:
 
 
 def open_picture(path: Path) -> object:
-    pixels = read_pixels(str(path), Form((16, 12)))
+    pixels = read_pixels(str(path), PixelRequest((16, 12)))
     assert (pixels.width, pixels.height) == (16, 12)
     assert len(pixels.data) == 16 * 12 * (4 if pixels.is_float else 1)
     return pixels.data

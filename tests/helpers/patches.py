@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from crnr_cli.jobs import classify
+from crnr_cli.gallery import answer
 from crnr_cli.methods import trained
 from crnr_cli.pictures import pool
 from crnr_cli.system import cores, memory, optional
@@ -20,24 +20,19 @@ from crnr_cli.system import cores, memory, optional
 Patch = Callable[[object, str, object], None]
 
 
-def set_batch_size(size: int, patch: Patch) -> None:
-    """Let classify answer so many queries at a time."""
-    patch(classify, "batch_size", lambda n_samples: size)
-
-
 def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
     """Let classify report on stderr that it has begun a batch, and wait there."""
-    answer = classify.answer
+    run = answer.answer
 
     def pausing(*arguments: Any, **options: Any) -> Iterator[Any]:
-        for batch, answers in enumerate(answer(*arguments, **options)):
+        for batch, answers in enumerate(run(*arguments, **options)):
             if batch == number:
                 sys.stderr.write("begun\n")
                 sys.stderr.flush()
                 time.sleep(seconds)
             yield answers
 
-    patch(classify, "answer", pausing)
+    patch(answer, "answer", pausing)
 
 
 def count_batches_at_once(patch: Patch) -> list[int]:
@@ -48,13 +43,13 @@ def count_batches_at_once(patch: Patch) -> list[int]:
         counts.append(arguments[2])
         return cores.side_by_side(*arguments)
 
-    patch(classify, "side_by_side", counting)
+    patch(answer, "side_by_side", counting)
     return counts
 
 
 def set_free_bytes_of_batches(free: int | None, patch: Patch) -> None:
     """Let classify find so much memory free when it decides how many batches to answer at once."""
-    patch(classify, "free_bytes", lambda: free)
+    patch(answer, "free_bytes", lambda: free)
 
 
 def set_free_bytes(free: int | None, patch: Patch) -> None:
@@ -66,21 +61,21 @@ def use_decoder(command: Sequence[str], patch: Patch, seconds: float | None = No
     """Decode pictures by another program, and wait so many seconds for each."""
     patch(pool, "COMMAND", command)
     if seconds is not None:
-        patch(pool, "SECONDS_A_PICTURE", seconds)
+        patch(pool, "SECONDS_PER_PICTURE", seconds)
 
 
 def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[bytes]]:
     """The decoders as they are started, of which the first are killed at once: the list grows."""
-    start = pool._start
+    launch = pool.DecoderPool._launch
     started: list[subprocess.Popen[bytes]] = []
 
-    def watched() -> subprocess.Popen[bytes]:
-        started.append(start())
+    def watched(decoders: pool.DecoderPool) -> subprocess.Popen[bytes]:
+        started.append(launch(decoders))
         if len(started) <= kill_first:
             started[-1].kill()
         return started[-1]
 
-    patch(pool, "_start", watched)
+    patch(pool.DecoderPool, "_launch", watched)
     return started
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import UsageError
+from crnr_cli.gallery.answer import QueryOptions
 from crnr_cli.jobs import classify as job
-from crnr_cli.jobs.classify import ClassifyReport, QueryOptions
-from crnr_cli.sources.base import Keys
-from helpers.patches import set_batch_size
+from crnr_cli.jobs.classify import ClassifyReport
 from helpers.pausing import start_pausing
 from helpers.runner import Runner
 from helpers.samples import make_features, make_pictures
@@ -28,15 +27,12 @@ def classify(source: str, *, resume: bool = False, stop_at: int | None = None) -
         if done == stop_at:
             raise Stop
 
-    options = QueryOptions(Keys(), jobs=1)
+    options = QueryOptions(jobs=1, batch_size=4)
     return job.classify([source], Path("gallery.h5"), Path("out.csv"), options, progress, resume=resume)
 
 
 @pytest.mark.parametrize("kind", ["pictures", "features"])
-def test_classify_resumed_gives_the_bytes_of_a_run_in_one_go(
-    crnr: Runner, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    set_batch_size(4, monkeypatch.setattr)
+def test_classify_resumed_gives_the_bytes_of_a_run_in_one_go(crnr: Runner, kind: str) -> None:
     if kind == "pictures":
         gallery, queries = "gallery", "queries"
         make_pictures(crnr.here / gallery)
@@ -67,9 +63,7 @@ def test_resume_wants_a_file(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == "error: --resume needs an output file; name it with --output\n"
     with pytest.raises(UsageError):
-        job.classify(
-            ["gallery.npz"], Path("gallery.h5"), Path("/dev/null"), QueryOptions(Keys()), resume=True
-        )
+        job.classify(["gallery.npz"], Path("gallery.h5"), Path("/dev/null"), QueryOptions(), resume=True)
 
 
 def test_a_device_is_written_to_directly(crnr: Runner) -> None:
@@ -88,11 +82,11 @@ def test_a_signal_lets_the_batch_finish_if_it_can(
 ) -> None:
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz")
-    process = start_pausing(crnr, seconds, "classify gallery.npz -o out.csv")
+    process = start_pausing(crnr, seconds, "classify gallery.npz -o out.csv --batch-size 1")
     process.send_signal(number)
     _, err = process.communicate(timeout=30)  # not the 60 s of the batch
     assert process.returncode == 128 + number
-    assert err.decode() == f"{words}; the same command with --resume goes on from there\n"
+    assert err.decode() == f"{words}; the same command with --resume continues from there\n"
     assert not (crnr.here / "out.csv").exists()
     assert (crnr.here / "out.csv.part").read_bytes().count(b"\n") == 1 + batches
     assert len((crnr.here / "out.csv.part.journal").read_bytes().splitlines()) == 1 + batches
@@ -101,7 +95,7 @@ def test_a_signal_lets_the_batch_finish_if_it_can(
 def test_a_second_signal_stops_at_once(crnr: Runner) -> None:
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz")
-    process = start_pausing(crnr, 60, "classify gallery.npz -o out.csv")
+    process = start_pausing(crnr, 60, "classify gallery.npz -o out.csv --batch-size 1")
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)  # two signals at once may be taken for one
     process.send_signal(signal.SIGINT)

@@ -15,10 +15,12 @@ from scipy.stats import binomtest
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
+from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs import compare as compare_job
-from crnr_cli.jobs.build import BuildOptions
 from crnr_cli.jobs.compare import CompareOptions, compare, held_out
 from crnr_cli.methods import METHODS, make_method
+from crnr_cli.recipe.pca import Pca
+from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.scores import mcnemar, wilson
 from helpers.method_checks import problem
 from helpers.runner import Runner, read_rows
@@ -80,7 +82,7 @@ def test_accuracies_are_those_of_build_and_evaluate(
 
 def test_p_values_are_of_paired_answers(data: tuple[Path, Path]) -> None:
     gallery, test = data
-    report = compare([str(gallery)], CompareOptions(BuildOptions(dtype="float64"), test=[str(test)]))
+    report = compare([str(gallery)], CompareOptions(Reading(dtype="float64"), test=[str(test)]))
     samples, queries, truths = problem(sizes=SIZES, d=12, m=60, spread=1.5)
 
     def right(name: str) -> np.ndarray:
@@ -126,11 +128,11 @@ def test_pca_never_sees_the_samples_held_out(
     data: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted = []
-    axes = compare_job.principal_axes
+    fit = Recipe.fitted
 
-    def recorded(raw: Array, count: int) -> Array:
+    def recorded(recipe: Recipe, raw: Array) -> Recipe:
         fitted.append(raw)
-        return axes(raw, count)
+        return fit(recipe, raw)
 
     tested = []
     split = compare_job.held_out
@@ -139,9 +141,9 @@ def test_pca_never_sees_the_samples_held_out(
         tested.append(split(*arguments))
         return tested[-1]
 
-    monkeypatch.setattr(compare_job, "principal_axes", recorded)
+    monkeypatch.setattr(Recipe, "fitted", recorded)
     monkeypatch.setattr(compare_job, "held_out", remembered)
-    compare([str(data[0])], CompareOptions(BuildOptions(pca=4), draws=3, methods=["nn"]))
+    compare([str(data[0])], CompareOptions(Reading(steps=(Pca(4),)), draws=3, methods=["nn"]))
     whole = np.load(data[0])["features"]
     assert len(fitted) == len(tested) == 3
     for raw, held in zip(fitted, tested, strict=True):
@@ -168,7 +170,7 @@ def test_table(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--methods", "nn, crnr", "--draws", 2, "--holdout", 0.25, columns=80)
     assert (result.exit, result.err) == (0, "")
     assert "best" in result.out
-    for word in ("method", "accuracy", "95 %", "macro F1", "build s", "ms a query", "crnr", "nn"):
+    for word in ("method", "accuracy", "95 %", "macro F1", "build s", "ms per query", "crnr", "nn"):
         assert word in result.out
     assert max(map(len, result.out.splitlines())) <= 80
 
@@ -236,15 +238,15 @@ def test_a_method_that_fails_on_the_data_leaves_the_others(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--methods", "magic"], 2, "error: no method is called magic; there are crnr, nrc, "),
-        (["--set", "crc.lam"], 2, "error: --set crc.lam: write METHOD.PARAM=VALUE, as in crc.lam=0.1"),
-        (["--set", "magic.lam=1"], 2, "error: --set magic.lam=1: no method is called magic; there are crnr"),
+        (["--methods", "magic"], 2, "error: unknown method magic; choose from crnr, nrc, "),
+        (["--set", "crc.lam"], 2, "error: --set crc.lam: write METHOD.PARAM=VALUE, such as crc.lam=0.1"),
+        (["--set", "magic.lam=1"], 2, "error: --set magic.lam=1: unknown method magic; choose from crnr"),
         (["--set", "crc.mu=1"], 2, "error: crc has no parameter mu; it has lam"),
         (["--set", "crc.lam=much"], 2, "error: crc.lam: 'much' is not a number"),
         (["--set", "crc.lam=-1"], 2, "error: crc: lam must be above 0, not -1"),
         (["--set", "crc.lam=1", "--methods", "nn"], 2, "error: a parameter is set for crc, which is not"),
-        (["--holdout", "1.5"], 2, "error: --holdout must lie between 0 and 1, not 1.5"),
-        (["--holdout", "0.001"], 2, "error: --holdout 0.001 of so few samples a class is none; "),
+        (["--holdout", "1.5"], 2, "error: --holdout must be between 0 and 1, not 1.5"),
+        (["--holdout", "0.001"], 2, "error: --holdout 0.001 leaves no sample to test with; "),
         (["--csv", "/nowhere/x.csv"], 1, "error: /nowhere/x.csv: there is no directory /nowhere"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -260,7 +262,7 @@ def test_wrong_use_is_refused_in_words(
 def test_holdout_and_test_exclude_each_other(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--test", data[1], "--draws", 3)
     assert (result.exit, result.out) == (2, "")
-    assert "--draws is for a comparison without --test" in result.err
+    assert "--draws cannot be combined with --test" in result.err
 
 
 def test_one_class_is_refused(crnr: Runner, tmp_path: Path) -> None:
@@ -274,7 +276,7 @@ def test_other_dimensions_are_refused(crnr: Runner, data: tuple[Path, Path], tmp
     np.savez(tmp_path / "x.npz", features=np.eye(5), labels=list("abcda"))
     result = crnr("compare", data[0], "--test", tmp_path / "x.npz")
     assert (result.exit, result.out) == (1, "")
-    assert "5 features a sample, and the gallery was built from 12" in result.err
+    assert "5 features per sample, but the gallery was built from 12" in result.err
 
 
 def test_classes_the_gallery_does_not_have_are_named(

@@ -119,8 +119,12 @@ def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "code", "words"),
     [
-        ("{features}", 2, "error: {features}: holds 100 queries; explain takes one, such as {features}#0\n"),
-        ("{features}#100", 2, "error: {features}: has 100 rows, and no row 100; the first is 0\n"),
+        (
+            "{features}",
+            2,
+            "error: {features}: holds 100 queries, but explain takes one, such as {features}#0\n",
+        ),
+        ("{features}#100", 2, "error: {features}: has 100 rows and no row 100; the first is 0\n"),
         ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
     ],
 )
@@ -146,7 +150,7 @@ def test_a_picture_that_cannot_be_read_is_named(crnr: Runner, gallery: str, tmp_
 def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery: str) -> None:
     result = crnr("explain", QUERY, "-g", gallery, "-o", "why.doc")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: why.doc: an explanation's name must end in .png, .svg, .pdf or .html\n"
+    assert result.err == "error: why.doc: its name must end in .png, .svg, .pdf or .html\n"
 
 
 def test_without_the_extra_one_line_says_how_to_get_it(

@@ -12,13 +12,19 @@ import pytest
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import Setting, Trial, choose
+from crnr_cli.methods import Method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
 from helpers.patches import remove_extras, set_free_bytes
 from helpers.runner import Runner
 from helpers.samples import make_pictures
 
-PAPER = Setting(Crnr(), 1.0, None)
+
+def setting(method: Method, power: float = 1.0) -> Setting:
+    return Setting(method, (("power", power), ("pca", None)))
+
+
+PAPER = setting(Crnr())
 
 
 def trial(setting: Setting, n_right: int, n: int = 400) -> Trial:
@@ -36,7 +42,7 @@ def test_the_error_of_a_lead_is_that_of_paired_answers() -> None:
 
 
 def test_the_papers_setting_stays_within_one_standard_error() -> None:
-    paper, other = trial(PAPER, 300), trial(Setting(Crnr(lam=1.0), 1.0, None), 301)
+    paper, other = trial(PAPER, 300), trial(setting(Crnr(lam=1.0), 1.0), 301)
     # One sample more of 400: lead 1/400, error sqrt(1/400 * 399/400 / 399) = 1/400.
     assert other.lead(paper) == pytest.approx((1 / 400, 1 / 400))
     assert choose([paper, other], paper) is paper
@@ -44,18 +50,18 @@ def test_the_papers_setting_stays_within_one_standard_error() -> None:
 
 def test_of_those_near_the_best_the_fewest_changes_win() -> None:
     paper = trial(PAPER, 300)
-    near = trial(Setting(Crnr(lam=1.0), 1.0, None), 339)
-    best = trial(Setting(Crnr(lam=1.0, mu=0.3, iterations=8), 0.5, None), 340)
-    far = trial(Setting(Crnr(lam=0.1), 1.0, None), 320)
+    near = trial(setting(Crnr(lam=1.0), 1.0), 339)
+    best = trial(setting(Crnr(lam=1.0, mu=0.3, iterations=8), 0.5), 340)
+    far = trial(setting(Crnr(lam=0.1), 1.0), 320)
     assert choose([paper, far, near, best], paper) is near
 
 
 def test_what_is_chosen_beats_the_papers_setting_itself() -> None:
     rng = np.random.default_rng(0)
     paper = trial(PAPER, 300)
-    best = trial(Setting(Crnr(lam=1.0), 0.5, None), 308)
+    best = trial(setting(Crnr(lam=1.0), 0.5), 308)
     # As often right as the best, yet on other samples than the paper's: not clearly better than that.
-    noisy = Trial(Setting(Crnr(iterations=8), 1.0, None), rng.permutation(best.right))
+    noisy = Trial(setting(Crnr(iterations=8), 1.0), rng.permutation(best.right))
     assert noisy.accuracy == best.accuracy
     assert noisy.lead(paper)[0] <= noisy.lead(paper)[1]
     assert choose([paper, best, noisy], paper) is best
@@ -63,17 +69,17 @@ def test_what_is_chosen_beats_the_papers_setting_itself() -> None:
 
 def test_another_method_must_beat_all_of_crnr() -> None:
     paper = trial(PAPER, 300)
-    crnr = trial(Setting(Crnr(lam=1.0, mu=0.3), 0.5, None), 339)
-    assert choose([paper, crnr, trial(Setting(Nrc(), 1.0, None), 340)], paper) is crnr
-    better = trial(Setting(Nrc(), 1.0, None), 380)
+    crnr = trial(setting(Crnr(lam=1.0, mu=0.3), 0.5), 339)
+    assert choose([paper, crnr, trial(setting(Nrc(), 1.0), 340)], paper) is crnr
+    better = trial(setting(Nrc(), 1.0), 380)
     assert choose([paper, crnr, better], paper) is better
 
 
 def test_principal_axes_never_see_what_is_held_back() -> None:
     raw = np.random.default_rng(0).normal(size=(12, 5))
     class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
-    samples = job.FoldedSamples(raw, class_index, fold_of, Recipe("features", 5), "float64")
-    fold = samples.fold(1.0, 2, 1)
+    samples = job.FoldedSamples(raw, class_index, fold_of, Recipe(5), "float64")
+    fold = samples.fold((("power", 1.0), ("pca", 2)), 1)
     kept = raw[fold_of != 1]
     _, _, rows = np.linalg.svd(kept - kept.mean(axis=0))
     projected = raw[fold_of == 1] @ rows[:2].T
@@ -126,7 +132,7 @@ def test_tune_shows_a_table_with_the_papers_setting(
     monkeypatch.setattr(job, "MUS", (0.1,))
     result = crnr("tune", heavy_tails, "--pca", "0,10", "--samples", "rows")
     assert result.exit == 0
-    assert "60 samples, each labelled by the others in 5 folds; best of 48 settings" in result.out
+    assert "60 samples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
     assert "paper's" in result.out
     assert f"to build with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
 
@@ -140,7 +146,7 @@ def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_
     assert len(record["trials"]) == 12
     assert record["untried"] == 2 * 27 * 6
     shown = crnr("tune", heavy_tails, "--budget", "0").err
-    assert f"note: the budget ended with {2 * 27 * 6} settings untried\n" in shown
+    assert f"note: the time budget ended before {2 * 27 * 6} settings untried\n" in shown
 
 
 def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path: Path) -> None:
@@ -156,8 +162,8 @@ def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("abcd", "every class has one sample: tune holds samples back, and needs two of a class"),
-        ("aaaa", "only one class: there is nothing to tell apart, and nothing to tune"),
+        ("abcd", "every class has only one sample: tune holds samples back, and needs two per class"),
+        ("aaaa", "only one class: there is nothing to distinguish, and nothing to tune"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path: Path, labels: str, message: str) -> None:
@@ -169,10 +175,10 @@ def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path: Path, labels: s
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        (["--methods", "magic"], "error: no method is called magic"),
-        (["--plot", "x.bmp"], "error: x.bmp: a picture's name must end in .png, .svg, .pdf"),
-        (["--pca", "1.5"], "--pca '1.5': write whole numbers"),
-        (["--power", "a"], "--power 'a': write numbers"),
+        (["--methods", "magic"], "error: unknown method magic"),
+        (["--plot", "x.bmp"], "error: x.bmp: the name of a plot must end in .png, .svg, .pdf"),
+        (["--pca", "1.5"], "--pca '1.5': give settings separated by commas"),
+        (["--power", "a"], "--power 'a': give settings separated by commas"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

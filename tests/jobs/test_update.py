@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 from PIL import Image
 
+from crnr_cli.arrays import Array, Batch
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.jobs import build as build_job
+from crnr_cli.recipe.pca import Pca
+from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.tables import Features
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_features, make_pictures, picture
 
@@ -24,6 +29,13 @@ def built(crnr: Runner) -> None:
     """A gallery of three classes in gallery.h5, made from the folder gallery."""
     make_pictures(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
+
+
+def axes_of(gallery: Gallery) -> Array:
+    (pca,) = gallery.recipe.steps
+    assert isinstance(pca, Pca)
+    assert pca.axes is not None
+    return pca.axes
 
 
 def residuals(gallery: Gallery) -> np.ndarray:
@@ -66,7 +78,7 @@ def test_a_calibrated_gallery_is_calibrated_again_with_the_new_samples(crnr: Run
     added = load_gallery(Path("gallery.h5"))
     assert added.calibration is not None
     assert added.calibration.origin == (
-        "24 gallery samples, answered with 1/20 of the gallery left out at a time"
+        "24 gallery samples, classified with 1/20 of the gallery left out at a time"
     )
     expected = calibrate(added.samples, added.method).standouts
     np.testing.assert_array_equal(added.calibration.standouts, expected)
@@ -109,12 +121,12 @@ def test_add_keeps_the_axes_of_pca_and_says_so(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", classes=("x", "y"))
     make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
     crnr("build", "a.npz", "--pca", "3")
-    axes = load_gallery(Path("gallery.h5")).recipe.pca
+    axes = axes_of(load_gallery(Path("gallery.h5")))
     outcome = crnr("add", "gallery.h5", "b.npz")
     assert outcome.exit == 0
-    assert "note: PCA keeps its old axes; build the gallery anew to fit them to all samples\n" in outcome.err
+    assert "note: 3 principal components: still fitted to the old samples; " in outcome.err
     gallery = load_gallery(Path("gallery.h5"))
-    np.testing.assert_array_equal(gallery.recipe.pca, axes)
+    np.testing.assert_array_equal(axes_of(gallery), axes)
     with np.load("b.npz") as new:
         projected = new["features"].astype(float) @ axes
     expected = projected / np.linalg.norm(projected, axis=1, keepdims=True)
@@ -129,7 +141,7 @@ def test_another_kind_of_source_is_refused(crnr: Runner, command: list[str]) -> 
     before = Path("gallery.h5").read_bytes()
     outcome = crnr(*command, "rows.npz")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == "error: the gallery was built from pictures, and these are features\n"
+    assert outcome.err == "error: the gallery was built from pictures, but these are features\n"
     assert Path("gallery.h5").read_bytes() == before
     assert crnr.files() == {"gallery", "gallery.h5", "rows.npz"}
 
@@ -142,7 +154,8 @@ def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
     outcome = crnr("add", "gallery.h5", "new")
     assert (outcome.exit, outcome.out) == (3, "")
     assert outcome.err.startswith(
-        "left out: new/dog/empty.png: the file is empty\nnote: class eel: nothing in it, left out\nadded: "
+        "left out: new/dog/empty.png: the file is empty\n"
+        "note: class eel: its folder is empty, left out\nadded: "
     )
     assert crnr("add", "gallery.h5", "new", "--strict").exit == 1
     assert crnr("add", "gallery.h5", "new", "--allow-skipped").exit == 0
@@ -184,12 +197,12 @@ def test_many_notes_of_a_kind_are_cut(crnr: Runner) -> None:
     (crnr.here / "gallery" / "bee").symlink_to("ant")
     outcome = crnr("build", "gallery")
     assert outcome.err.count("the same content in two classes") == 10
-    assert "note: ... and 3 more\n" in outcome.err
+    assert "... and 3 more\n" in outcome.err
     for i in range(12):
         Path("gallery", f"class {i}").mkdir()
         Path("gallery", f"class {i}", "0.png").write_text("no picture")
     outcome = crnr("build", "gallery")
-    assert outcome.err.count("nothing in it can be used") == 10
+    assert outcome.err.count("none of its files can be used") == 10
     assert "note: ... and 2 more\n" in outcome.err
 
 
@@ -211,19 +224,19 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        ([], 2, "say what to remove, with --class NAME or --sample NAME"),
-        (["--class", "dog"], 1, "gallery.h5: no class is called dog; there are ant, bee, cow"),
+        ([], 2, "choose what to remove with --class NAME or --sample NAME"),
+        (["--class", "dog"], 1, "gallery.h5: there is no class dog; there are ant, bee, cow"),
         (
             ["--sample", "x"],
             1,
-            "gallery.h5: no sample is called x; there are "
+            "gallery.h5: there is no sample x; there are "
             + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
             + ", ...",
         ),
         (
             ["--sample", "bee/3.png"],
             1,
-            "gallery.h5: no sample is called bee/3.png; "
+            "gallery.h5: there is no sample bee/3.png; "
             "the closest are gallery/bee/3.png, gallery/bee/2.png, gallery/bee/1.png",
         ),
         (
@@ -244,13 +257,13 @@ def test_remove_refuses_what_makes_no_sense(crnr: Runner, args: list[str], code:
 @pytest.mark.usefixtures("built")
 def test_update_reads_only_what_may_have_changed(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    decode = build_job.raw_batches
+    batches = Pictures.batches
 
-    def watched(source: object, *args: object) -> object:
-        read.extend(file.path for file in source.files)  # type: ignore[attr-defined]
-        return decode(source, *args)  # type: ignore[arg-type]
+    def watched(source: Pictures, *arguments: Any) -> Generator[Batch]:
+        read.extend(source.names())
+        return batches(source, *arguments)
 
-    monkeypatch.setattr(build_job, "raw_batches", watched)
+    monkeypatch.setattr(Pictures, "batches", watched)
     Path("gallery/README").write_text("about these pictures")
     Path("gallery/ant/1.png").unlink()
     picture(1, 50).save("gallery/bee/1.png")
@@ -284,7 +297,7 @@ def test_update_of_features(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> No
     assert "0 added, 6 changed, 4 removed, 10 unchanged\n" in outcome.err
     crnr("build", "a.npz", "b.npz", "-o", "fresh.h5")
     assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
-    monkeypatch.setattr(build_job, "raw_batches", None)  # nothing is to be read
+    monkeypatch.setattr(Features, "batches", None)  # nothing is to be read
     assert crnr("build", "a.npz", "b.npz", "--update", "-q").exit == 0
 
 
@@ -330,7 +343,7 @@ def test_update_from_another_folder_is_refused(crnr: Runner) -> None:
         assert (outcome.exit, outcome.out) == (1, "")
         assert outcome.err == (
             f"error: gallery.h5: none of its 12 samples, such as gallery/ant/0.png, is in {source}; "
-            "name its sources as when it was built, or build without --update to replace it\n"
+            "give its sources as when it was built, or build without --update to replace it\n"
         )
     assert Path("gallery.h5").read_bytes() == before
 
@@ -341,7 +354,7 @@ def test_samples_that_are_in_the_gallery_twice_are_reported(crnr: Runner) -> Non
     assert outcome.exit == 0
     assert (
         f"note: 12 of the added samples are in the gallery twice now: {crnr.here}/gallery/ant/0.png is the "
-        "same as gallery/ant/0.png; `crnr remove --sample` takes one out\n"
+        "same as gallery/ant/0.png; `crnr remove --sample` removes one\n"
     ) in outcome.err
 
 
@@ -356,8 +369,8 @@ def test_samples_that_share_a_name_are_not_lost(crnr: Runner, command: tuple[str
     outcome = crnr(*command)
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: two different samples are called img0.png; give them names of their own, or build the "
-        "gallery anew from all its sources\n"
+        "error: two different samples are called img0.png; give them different names, or build the "
+        "gallery again from all its sources\n"
     )
     assert Path("gallery.h5").read_bytes() == before
 
@@ -374,7 +387,7 @@ def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
     for name in ("yak", "zebra"):
         Path("gallery", name).mkdir()
         Path("gallery", name, "0.png").write_text("no picture")
-    lost = "note: class {}: nothing in it can be used, left out\n"
+    lost = "note: class {}: none of its files can be used, left out\n"
     built = crnr("build", "gallery")
     assert (built.exit, lost.format("yak") in built.err, lost.format("zebra") in built.err) == (3, True, True)
     Path("gallery/yak").rename("new_yak")
@@ -408,11 +421,11 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
 def test_verify(crnr: Runner) -> None:
     outcome = crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: 12 samples, whole by its checksum\n"
+    assert outcome.err == "gallery.h5: 12 samples, intact by its checksum\n"
     Path("gallery").rename("moved")
     outcome = crnr("verify", "gallery.h5", "--against", "moved")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: 12 samples, whole by its checksum, and the same as in its sources\n"
+    assert outcome.err == "gallery.h5: 12 samples, intact by its checksum, and equal to its sources\n"
     Path("moved").rename("gallery")
     picture(1, 50).save("gallery/bee/1.png")
     Path("gallery/ant/3.png").unlink()
@@ -454,7 +467,7 @@ def test_verify_features_and_a_damaged_gallery(crnr: Runner) -> None:
 def test_a_second_writer_is_refused(crnr: Runner) -> None:
     from crnr_cli.system.files import claimed
 
-    busy = "error: gallery.h5: another crnr is writing it; wait for it or name another file\n"
+    busy = "error: gallery.h5: another crnr is writing it; wait, or choose another file\n"
     with claimed(Path("gallery.h5")):
         for command in (["add", "gallery.h5", "gallery"], ["remove", "gallery.h5", "--class", "ant"]):
             outcome = crnr(*command)

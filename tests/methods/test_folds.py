@@ -53,7 +53,8 @@ def test_one_pass_answers_for_every_count_of_iterations(
     fold = Fold.split(vectors, class_index, stratified_folds(class_index, 4) == 1)
     counts = (2, 5, 9)
     assert solvers.cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
-    winners = fold.winners(method, counts)
+    winners = method.winners_after(fold, counts)
+    assert method.variants(counts) == [replace(method, iterations=count) for count in counts]
     for row, count in zip(winners, counts, strict=True):
         separate = replace(method, iterations=count)
         state = separate.fit(fold.samples)

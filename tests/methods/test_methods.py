@@ -160,7 +160,7 @@ def test_crnr_answers_as_the_authors_program() -> None:
     reference = np.load(DATA / "small_reference.npz")
     labels = reference["labels"]
     order = np.argsort(labels, kind="stable")
-    recipe = Recipe("features", reference["gallery"].shape[1])
+    recipe = Recipe(reference["gallery"].shape[1])
     vectors, queries = (recipe.unit_vectors(reference[k], "float64")[0] for k in ("gallery", "queries"))
     samples = Samples.of(vectors[order], labels[order].astype(int) - 1)
     for lam, mu, expected in zip(reference["lam"], reference["mu"], reference["residuals"], strict=True):

@@ -14,10 +14,10 @@ from PIL import Image
 from crnr_cli.errors import SampleError
 from crnr_cli.pictures import decode as images
 from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import Form, Pixels
+from crnr_cli.pictures.pixels import PixelRequest, Pixels
 from helpers.samples import picture
 
-AS_IT_IS = Form(None)
+AS_IT_IS = PixelRequest(None)
 
 
 def values(pixels: Pixels) -> np.ndarray:
@@ -25,7 +25,7 @@ def values(pixels: Pixels) -> np.ndarray:
     return flat.reshape(pixels.height, pixels.width, pixels.bands)
 
 
-def status(path: Path, form: Form = AS_IT_IS) -> tuple[str, str]:
+def status(path: Path, form: PixelRequest = AS_IT_IS) -> tuple[str, str]:
     with pytest.raises(SampleError) as refused:
         read_pixels(str(path), form)
     return refused.value.status, refused.value.detail
@@ -34,14 +34,14 @@ def status(path: Path, form: Form = AS_IT_IS) -> tuple[str, str]:
 def test_grey_pixels_are_those_of_the_file(tmp_path: Path) -> None:
     seen = picture(0, 1, (5, 4))
     seen.save(tmp_path / "x.png")
-    pixels = read_pixels(str(tmp_path / "x.png"), Form(None, with_hash=True))
+    pixels = read_pixels(str(tmp_path / "x.png"), PixelRequest(None, with_hash=True))
     np.testing.assert_array_equal(values(pixels)[:, :, 0], np.asarray(seen))
     assert pixels.sha256 == hashlib.sha256((tmp_path / "x.png").read_bytes()).hexdigest()
 
 
 def test_colour_and_its_size(tmp_path: Path) -> None:
     Image.new("RGB", (6, 4), (10, 20, 30)).save(tmp_path / "x.png")
-    pixels = read_pixels(str(tmp_path / "x.png"), Form((3, 2), color=True))
+    pixels = read_pixels(str(tmp_path / "x.png"), PixelRequest((3, 2), color=True))
     np.testing.assert_array_equal(values(pixels), np.tile([10, 20, 30], (2, 3, 1)))
     assert pixels.sha256 == ""
 
@@ -49,15 +49,15 @@ def test_colour_and_its_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("alpha", "expected"), [(0, 255), (255, 10)])
 def test_transparency_is_on_white(tmp_path: Path, alpha: int, expected: int) -> None:
     Image.new("LA", (2, 2), (10, alpha)).save(tmp_path / "x.png")
-    assert set(read_pixels(str(tmp_path / "x.png"), Form(None)).data) == {expected}
+    assert set(read_pixels(str(tmp_path / "x.png"), PixelRequest(None)).data) == {expected}
 
 
 def test_16_bits_stay_16_bits(tmp_path: Path) -> None:
     ramp = np.arange(0, 60_000, 5_000, dtype=np.uint16).reshape(3, 4)
     Image.fromarray(ramp).save(tmp_path / "x.png")
-    grey = read_pixels(str(tmp_path / "x.png"), Form(None))
+    grey = read_pixels(str(tmp_path / "x.png"), PixelRequest(None))
     np.testing.assert_array_equal(values(grey)[:, :, 0], ramp.astype(np.float32))
-    color = read_pixels(str(tmp_path / "x.png"), Form(None, color=True))
+    color = read_pixels(str(tmp_path / "x.png"), PixelRequest(None, color=True))
     np.testing.assert_array_equal(values(color), np.repeat(ramp[:, :, None], 3, axis=2))
 
 
@@ -65,9 +65,9 @@ def test_a_header_tells_the_size_as_seen(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     picture(0, 1, (5, 4)).save(tmp_path / "x.png", exif=exif)
-    header = read_pixels(str(tmp_path / "x.png"), Form(None, header_only=True))
+    header = read_pixels(str(tmp_path / "x.png"), PixelRequest(None, header_only=True))
     assert (header.width, header.height, header.data) == (4, 5, b"")
-    turned = read_pixels(str(tmp_path / "x.png"), Form(None))
+    turned = read_pixels(str(tmp_path / "x.png"), PixelRequest(None))
     assert (turned.width, turned.height) == (4, 5)
     np.testing.assert_array_equal(values(turned)[:, :, 0], np.rot90(np.asarray(picture(0, 1, (5, 4))), -1))
 
@@ -77,7 +77,7 @@ def test_a_large_jpeg_turned_on_its_side(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 8
     picture(1, 1, (400, 80)).save(tmp_path / "x.jpg", exif=exif)
-    pixels = read_pixels(str(tmp_path / "x.jpg"), Form((8, 40)))
+    pixels = read_pixels(str(tmp_path / "x.jpg"), PixelRequest((8, 40)))
     assert (pixels.width, pixels.height) == (8, 40)
 
 
@@ -91,7 +91,7 @@ def test_a_broken_exif_block_is_no_reason_to_lose_the_picture(
 
     monkeypatch.setattr(Image.Image, "getexif", broken)
     monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.getexif", broken)
-    assert read_pixels(str(tmp_path / "x.png"), Form(None)).width == 8
+    assert read_pixels(str(tmp_path / "x.png"), PixelRequest(None)).width == 8
 
 
 def test_every_reason_has_a_status(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_every_reason_has_a_status(tmp_path: Path) -> None:
         path.write_bytes(content)
         assert status(path) == expected
     path.write_bytes(data)
-    assert status(path, Form(None, max_pixels=4095)) == ("too_large", "64 x 64 pixels, at most 4095")
+    assert status(path, PixelRequest(None, max_pixels=4095)) == ("too_large", "64 x 64 pixels, at most 4095")
     Image.new("L", (64, 64)).save(path, "JPEG")
     path.write_bytes(path.read_bytes()[:200])
     assert status(path)[0] in ("truncated", "not_image")
@@ -175,7 +175,7 @@ def test_a_network_gets_bytes_of_pictures_of_more_bits(
     tmp_path: Path, numbers: np.ndarray, expected: list[int]
 ) -> None:
     Image.fromarray(numbers).save(tmp_path / "x.tif")
-    pixels = read_pixels(str(tmp_path / "x.tif"), Form(None, eight_bit=True))
+    pixels = read_pixels(str(tmp_path / "x.tif"), PixelRequest(None, eight_bit=True))
     assert not pixels.is_float
     assert values(pixels).ravel().tolist() == expected
 
@@ -184,5 +184,5 @@ def test_the_central_part_has_the_shape_that_is_asked_for(tmp_path: Path) -> Non
     """Of 12 x 8 pixels the middle 8 x 8, and of these the middle half."""
     whole = np.arange(96, dtype=np.uint8).reshape(8, 12)
     Image.fromarray(whole).save(tmp_path / "x.png")
-    pixels = read_pixels(str(tmp_path / "x.png"), Form((4, 4), crop=0.5))
+    pixels = read_pixels(str(tmp_path / "x.png"), PixelRequest((4, 4), crop=0.5))
     assert values(pixels)[..., 0].tolist() == whole[2:6, 4:8].tolist()

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from crnr_cli.pictures import decoder_process
-from crnr_cli.pictures.pixels import Form
+from crnr_cli.pictures.pixels import PixelRequest
 from helpers.samples import picture
 
 
@@ -21,14 +21,14 @@ def test_a_decoder_process_answers_with_headers_and_then_the_pixels(
 ) -> None:
     """Here in this process, to see what is said."""
     picture(0, 1).save(tmp_path / "good.png")
-    limits: list[Form] = []
+    limits: list[PixelRequest] = []
     monkeypatch.setattr(
         decoder_process, "limit_memory", limits.append
     )  # of this process it would be for good
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
     monkeypatch.setattr(decoder_process, "SECONDS_HELD_BACK", 60.0)
     request = json.dumps([str(tmp_path / "good.png"), str(tmp_path / "gone.png")])
-    form = Form((8, 8), max_pixels=1000)
+    form = PixelRequest((8, 8), max_pixels=1000)
     said = f"{json.dumps(form._asdict())}\n{request}\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
     answers = io.BytesIO()
@@ -57,5 +57,5 @@ def test_the_limit_of_memory_grows_with_the_pixels_allowed(monkeypatch: pytest.M
     monkeypatch.setattr(resource, "setrlimit", lambda what, limits: given.append(limits))
     for hard in (resource.RLIM_INFINITY, 10**6):
         monkeypatch.setattr(resource, "getrlimit", lambda what, hard=hard: (hard, hard))
-        decoder_process.limit_memory(Form(None, max_pixels=10**6))
+        decoder_process.limit_memory(PixelRequest(None, max_pixels=10**6))
     assert given == [(2**29 + 24 * 10**6, resource.RLIM_INFINITY), (10**6, 10**6)]

@@ -11,8 +11,8 @@ import pytest
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.pictures import pool
 from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import Form, Pixels
-from crnr_cli.pictures.pool import decode
+from crnr_cli.pictures.pixels import PixelRequest, Pixels
+from crnr_cli.pictures.pool import DecoderPool
 from helpers.patches import use_decoder, watch_decoders
 from helpers.runner import helper_command
 from helpers.samples import noise, picture
@@ -23,8 +23,8 @@ def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:
     for i in range(50):
         noise(i).save(tmp_path / f"{i}.png")
         paths.append(str(tmp_path / f"{i}.png"))
-    expected = [read_pixels(path, Form(None)) for path in paths]
-    assert list(decode(paths, Form(None), jobs=2)) == expected
+    expected = [read_pixels(path, PixelRequest(None)) for path in paths]
+    assert list(DecoderPool(2).decode(paths, PixelRequest(None))) == expected
 
 
 def test_a_decoder_that_is_killed_as_it_starts_is_started_again(
@@ -33,19 +33,19 @@ def test_a_decoder_that_is_killed_as_it_starts_is_started_again(
     noise(0).save(tmp_path / "0.png")
     path = str(tmp_path / "0.png")
     started = watch_decoders(monkeypatch.setattr, kill_first=pool.ATTEMPTS - 1)
-    assert list(decode([path], Form(None), jobs=1)) == [read_pixels(path, Form(None))]
+    assert list(DecoderPool(1).decode([path], PixelRequest(None))) == [read_pixels(path, PixelRequest(None))]
     assert len(started) == pool.ATTEMPTS
 
 
 def test_pixels_without_limit(tmp_path: Path) -> None:
     noise(0).save(tmp_path / "0.png")
-    (answer,) = decode([str(tmp_path / "0.png")], Form(None, max_pixels=10**18), jobs=1)
+    (answer,) = DecoderPool(1).decode([str(tmp_path / "0.png")], PixelRequest(None, max_pixels=10**18))
     assert isinstance(answer, Pixels)
 
 
 def test_a_reader_that_stops_early_leaves_no_process_behind(tmp_path: Path) -> None:
     noise(0).save(tmp_path / "0.png")
-    stream = decode([str(tmp_path / "0.png")] * 2000, Form(None), jobs=2)
+    stream = DecoderPool(2).decode([str(tmp_path / "0.png")] * 2000, PixelRequest(None))
     next(stream)
     stream.close()
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -59,7 +59,7 @@ def test_a_reader_that_stops_early_starts_no_more_decoders(
     """Those at work are ended, which is no reason to look for the picture that did it."""
     noise(0).save(tmp_path / "0.png")
     started = watch_decoders(monkeypatch.setattr)
-    stream = decode([str(tmp_path / "0.png")] * 5000, Form(None), jobs=2)
+    stream = DecoderPool(2).decode([str(tmp_path / "0.png")] * 5000, PixelRequest(None))
     for _ in range(200):  # by now both are in the middle of their next request
         next(stream)
     stream.close()
@@ -77,8 +77,8 @@ def test_answers_may_come_some_at_a_time(
     for i, path in enumerate(paths):
         if i % 3:
             noise(i).save(path)
-    answers = list(decode(paths, Form(None), jobs=1))
-    there = [read_pixels(path, Form(None)) for path in paths if Path(path).exists()]
+    answers = list(DecoderPool(1).decode(paths, PixelRequest(None)))
+    there = [read_pixels(path, PixelRequest(None)) for path in paths if Path(path).exists()]
     assert [answer for answer in answers if isinstance(answer, Pixels)] == there
     assert [isinstance(answer, SampleError) for answer in answers] == [i % 3 == 0 for i in range(20)]
     assert len(started) == 1
@@ -95,7 +95,7 @@ def test_a_picture_that_ends_its_decoder_costs_one_row(
     for each in ("a.png", name, "b.png", name, "c.png"):
         noise(0).save(tmp_path / each)
         paths.append(str(tmp_path / each))
-    answers = list(decode(paths, Form(None), jobs=1))
+    answers = list(DecoderPool(1).decode(paths, PixelRequest(None)))
     assert [isinstance(answer, Pixels) for answer in answers] == [True, False, True, False, True]
     assert isinstance(answers[1], SampleError)
     assert (answers[1].status, words in answers[1].detail) == ("decode_error", True)
@@ -104,16 +104,16 @@ def test_a_picture_that_ends_its_decoder_costs_one_row(
 def test_many_pictures_come_in_order(tmp_path: Path) -> None:
     """More than are decoded ahead, so that the first are taken while the last still wait."""
     picture(0, 1).save(tmp_path / "x.png")
-    n = pool.MOST_A_CHUNK * (pool.CHUNKS_AHEAD + 2)
+    n = pool.MAX_PER_CHUNK * (pool.CHUNKS_AHEAD + 2)
     paths = [str(tmp_path / ("x.png" if i % 7 else f"gone{i}")) for i in range(n)]
-    answers = list(decode(paths, Form(None), jobs=2))
+    answers = list(DecoderPool(2).decode(paths, PixelRequest(None)))
     assert [isinstance(answer, Pixels) for answer in answers] == [bool(i % 7) for i in range(n)]
 
 
 def test_a_decoder_that_never_starts_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     use_decoder((sys.executable, "-c", "pass"), monkeypatch.setattr)
     with pytest.raises(DataError, match="the decoder process does not start"):
-        list(decode(["x.png"], Form(None), jobs=1))
+        list(DecoderPool(1).decode(["x.png"], PixelRequest(None)))
 
 
 def test_a_decoder_that_dies_inside_an_answer_loses_only_that_picture(
@@ -126,6 +126,6 @@ def test_a_decoder_that_dies_inside_an_answer_loses_only_that_picture(
         "print('short', end='')"
     )
     use_decoder((sys.executable, "-c", code), monkeypatch.setattr)
-    (answer,) = decode(["x.png"], Form(None), jobs=1)
+    (answer,) = DecoderPool(1).decode(["x.png"], PixelRequest(None))
     assert isinstance(answer, SampleError)
     assert (answer.status, answer.detail) == ("decode_error", "the decoder ended (exit 0)")

@@ -161,9 +161,9 @@ def test_a_decoder_has_a_limit_of_memory(crnr: Runner) -> None:
     code = (
         "import sys\n"
         "from crnr_cli.pictures import decoder_process as d\n"
-        "from crnr_cli.pictures.pixels import Form\n"
-        "d.BASE_BYTES = 2**27; d.limit_memory(Form(None, max_pixels=1))\n"
-        "sys.stdout.buffer.write(d.reply([d.answer('big.png', Form((8, 8)))]))"
+        "from crnr_cli.pictures.pixels import PixelRequest\n"
+        "d.BASE_BYTES = 2**27; d.limit_memory(PixelRequest(None, max_pixels=1))\n"
+        "sys.stdout.buffer.write(d.reply([d.answer('big.png', PixelRequest((8, 8)))]))"
     )
     Image.new("RGBA", (6000, 6000), (1, 2, 3, 4)).save("big.png", compress_level=1)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -188,7 +188,7 @@ def make_large_piece(file: h5py.File) -> None:
             lambda f: f.create_dataset("features", (3, 2**28), "f8", chunks=(1, 2**28), compression="gzip"),
             "declares 6442450944 bytes and holds 0",
         ),
-        (make_large_piece, "is compressed in pieces of more than 536870912 bytes"),
+        (make_large_piece, "is compressed in chunks of more than 536870912 bytes"),
         (lambda f: f.create_dataset("features", (3, 3), h5py.vlen_dtype(int)), "is of type object"),
         (lambda f: f.create_dataset("features", (3, 3), np.dtype([("a", int)])), "is of type [("),
     ],

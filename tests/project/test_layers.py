@@ -17,7 +17,7 @@ import pytest
 import crnr_cli
 from crnr_cli.cli import options
 from crnr_cli.recipe.registry import STEPS
-from helpers.runner import app
+from helpers.runner import APPLICATION
 
 PACKAGE = Path(crnr_cli.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -103,7 +103,7 @@ def test_functions_have_few_parameters(path: Path) -> None:
 def declared_options() -> set[str]:
     import typer
 
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(APPLICATION)
     assert isinstance(command, typer.core.TyperGroup)
     everything = [command, *command.commands.values()]
     return {name for one in everything for parameter in one.params for name in parameter.opts} | {"--help"}

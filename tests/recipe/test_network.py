@@ -12,11 +12,12 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.jobs.build import BuildOptions, read_samples
-from crnr_cli.recipe.network import Extractor, make_extraction
-from crnr_cli.recipe.network_settings import Extraction, ExtractorOptions
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.folders import open_source
+from crnr_cli.gallery.samples import Reading, read_raw
+from crnr_cli.recipe.base import Stored
+from crnr_cli.recipe.network import Network
+from crnr_cli.recipe.network_model import make_network
+from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.sources.listing import open_source
 from helpers.onnx_models import Shape, flat_model, map_model, save_model
 from helpers.runner import Runner, rows
 
@@ -44,9 +45,9 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def features(folder: Path, options: ExtractorOptions, size: tuple[int, int] | None = None) -> Any:
-    source = open_source([str(folder)], Keys())
-    return read_samples(source, BuildOptions(extractor=options, size=size, jobs=1), raw=True).vectors
+def features(folder: Path, options: NetworkOptions, size: tuple[int, int] | None = None) -> Any:
+    reading = Reading(network=options, size=size, jobs=1)
+    return read_raw(open_source([str(folder)], reading), reading).values
 
 
 def expected(
@@ -74,14 +75,14 @@ def expected(
 )
 def test_presets(photos: Path, preset: str, box: Any, filter: Image.Resampling, mean: Any, std: Any) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    found = features(photos / "photos", ExtractorOptions(model, preset))
+    found = features(photos / "photos", NetworkOptions(model, preset))
     wanted = expected(photos / "photos", box, filter, mean, std).transpose(0, 3, 1, 2).reshape(6, -1)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 def test_each_step_has_an_option(photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 8, 8, 3])
-    options = ExtractorOptions(
+    options = NetworkOptions(
         model, crop=0.5, filter="lanczos", mean=(1.0, 2.0, 3.0), std=(4.0,), channels="bgr"
     )
     found = features(photos / "photos", options).reshape(6, 8, 8, 3)
@@ -91,7 +92,7 @@ def test_each_step_has_an_option(photos: Path) -> None:
 
 def test_the_shape_tells_size_channels_and_layout(tmp_path: Path) -> None:
     def settled(shape: Shape, **said: Any) -> tuple[Any, ...]:
-        how = make_extraction(ExtractorOptions(flat_model(tmp_path / "m.onnx", shape), **said), 1)
+        how = make_network(NetworkOptions(flat_model(tmp_path / "m.onnx", shape), **said), 1)
         return how.size, how.channels, how.layout, how.n_outputs
 
     assert settled(["n", 3, 6, 8]) == ((8, 6), "rgb", "nchw", 144)
@@ -101,15 +102,15 @@ def test_the_shape_tells_size_channels_and_layout(tmp_path: Path) -> None:
 
 
 def test_the_preset_goes_by_the_name_of_the_model() -> None:
-    assert ExtractorOptions(Path("efficientnet_lite0.onnx")).preset_name == "efficientnet-lite"
-    assert ExtractorOptions(Path("resnet50.onnx")).preset_name == "imagenet"
-    assert ExtractorOptions(Path("efficientnet_lite0.onnx"), "raw").preset_name == "raw"
+    assert NetworkOptions(Path("efficientnet_lite0.onnx")).preset_name == "efficientnet-lite"
+    assert NetworkOptions(Path("resnet50.onnx")).preset_name == "imagenet"
+    assert NetworkOptions(Path("efficientnet_lite0.onnx"), "raw").preset_name == "raw"
 
 
 @pytest.mark.parametrize("shape", [["n", 3, 8, 8], [4, 3, 8, 8]], ids=["any number", "four at once"])
 def test_maps_are_pooled_by_their_mean(photos: Path, shape: Shape) -> None:
     model = map_model(photos / "m.onnx", shape)
-    found = features(photos / "photos", ExtractorOptions(model, "raw", pool="avg"))
+    found = features(photos / "photos", NetworkOptions(model, "raw", pool="avg"))
     wanted = expected(photos / "photos", (0, 0, 90, 60), Image.Resampling.BILINEAR, 0, 1).mean(axis=(1, 2))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
@@ -121,7 +122,7 @@ def test_a_model_of_bytes_scales_them_itself(photos: Path) -> None:
     ]
     shapes = {"image": ["n", 8, 8, 3]}, {"features": ["n", 192]}
     model = save_model(photos / "m.onnx", nodes, *shapes, kind=TensorProto.UINT8)
-    found = features(photos / "photos", ExtractorOptions(model, "imagenet", crop=0))
+    found = features(photos / "photos", NetworkOptions(model, "imagenet", crop=0))
     wanted = expected(photos / "photos", (0, 0, 90, 60), Image.Resampling.BILINEAR, 0, 1)
     np.testing.assert_array_equal(found, wanted.reshape(6, -1))
 
@@ -133,7 +134,7 @@ def test_pictures_of_more_bits_are_brought_to_eight(tmp_path: Path) -> None:
     Image.fromarray(ramp).save(tmp_path / "x" / "a" / "0.png")
     Image.fromarray(ramp.astype(np.uint16) * 257).save(tmp_path / "x" / "a" / "1.png")
     Image.fromarray(ramp.astype(np.float32) / 255).save(tmp_path / "x" / "a" / "2.tif")
-    found = features(tmp_path / "x", ExtractorOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 8, 8]), "raw"))
+    found = features(tmp_path / "x", NetworkOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 8, 8]), "raw"))
     np.testing.assert_array_equal(found, found[[0, 0, 0]])
     assert np.ptp(found) > 200
 
@@ -142,7 +143,7 @@ def test_build_then_classify_and_evaluate_without_another_word(crnr: Runner, pho
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     built = crnr("build", "photos", "--extractor", "m.onnx", "--json")
     assert built.exit == 0, built.err
-    assert "pictures prepared as imagenet is; --extractor-preset chooses another way" in built.err
+    assert "pictures are prepared as for imagenet; --extractor-preset chooses another way" in built.err
     about = json.loads(built.out)
     assert (about["n_inputs"], about["extractor"]["model"]) == (192, str(photos / "m.onnx"))
     answered = crnr("classify", "queries")
@@ -183,7 +184,7 @@ def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
     lost = crnr("classify", "queries", "-g", "g/gallery.h5")
     assert (lost.exit, lost.out) == (1, "")
     assert lost.err == (
-        f"error: the gallery's extractor is not at {model} nor at g/m.onnx; name it with --extractor\n"
+        f"error: the gallery's extractor is not at {model} nor at g/m.onnx; give its path with --extractor\n"
     )
     assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").out == first
     explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--extractor", "moved.onnx")
@@ -212,7 +213,7 @@ def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Pa
     first = crnr("classify", "queries").out
     model.unlink()
     lost = crnr("classify", "queries").err
-    assert lost == f"error: the gallery's extractor is not at {model}; name it with --extractor\n"
+    assert lost == f"error: the gallery's extractor is not at {model}; give its path with --extractor\n"
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
     Path("gallery.h5").rename("g/gallery.h5")
@@ -280,12 +281,12 @@ def _models(folder: Path) -> dict[str, Path]:
             "expects text and not pictures: its input ids is tensor(int64) of 2 dimensions, "
             "and pictures have 4",
         ),
-        ("two inputs", [], 1, "takes 2 inputs (image, mask), and a picture is one"),
+        ("two inputs", [], 1, "takes 2 inputs (image, mask), not one picture"),
         (
             "maps",
             [],
             1,
-            "its output maps is a map of 3 x 8 x 8 a picture and not a vector; --pool avg takes its mean",
+            "its output maps is a map of 3 x 8 x 8 per picture, not a vector; --pool avg takes its mean",
         ),
         (
             "two outputs",
@@ -299,7 +300,7 @@ def _models(folder: Path) -> dict[str, Path]:
             2,
             "has no output x; choose with --extractor-output: features, maps",
         ),
-        ("any size", [], 2, "takes pictures of any size; choose one with --size, as in --size 224"),
+        ("any size", [], 2, "takes pictures of any size; choose one with --size, such as --size 224"),
         (
             "no channels",
             [],
@@ -339,8 +340,8 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
         (["--mean", "1,2"], "extractor: mean must be 1 or 3 numbers, not 2"),
         (["--std", "0"], "extractor: std must not be 0"),
         (["--filter", "x"], "extractor: filter must be nearest or box or"),
-        (["--extractor-preset", "x"], "no preset is called x; there are efficientnet-lite, imagenet, raw"),
-        (["--color"], "--color goes without --extractor"),
+        (["--extractor-preset", "x"], "unknown preset x; choose from efficientnet-lite, imagenet, raw"),
+        (["--color"], "--color cannot be combined with --extractor"),
     ],
 )
 def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:
@@ -353,7 +354,7 @@ def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], w
 def test_invalid_numbers_are_refused(crnr: Runner, photos: Path) -> None:
     refused = crnr("build", "photos", "--extractor", "m.onnx", "--mean", "1,two,3")
     assert (refused.exit, refused.out) == (2, "")
-    assert "--mean 1,two,3: write a number, or three with commas" in refused.err
+    assert "--mean 1,two,3: give one number, or three separated by commas" in refused.err
 
 
 def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
@@ -362,10 +363,10 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith("error: m.onnx: not a model that onnxruntime can open (")
     missing = crnr("build", "photos", "--extractor", "x.onnx")
-    assert missing.err == "error: x.onnx: no such file; --extractor names an ONNX model\n"
+    assert missing.err == "error: x.onnx: no such file; --extractor takes an ONNX model\n"
     alone = crnr("build", "photos", "--crop", "1")
     assert alone.exit == 2
-    assert "goes with --extractor MODEL.onnx" in alone.err
+    assert "need --extractor MODEL.onnx" in alone.err
 
 
 def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, pictures: Path) -> None:
@@ -377,13 +378,13 @@ def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: 
 def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     assert crnr("build", "photos", "--extractor", "m.onnx", "--crop", "0.7").exit == 0
-    how = load_gallery(Path("gallery.h5")).recipe.extraction
-    assert how is not None
-    made = make_extraction(ExtractorOptions(photos / "m.onnx", crop=0.7), 1)
+    how = load_gallery(Path("gallery.h5")).recipe.extractor
+    assert isinstance(how, Network)
+    made = make_network(NetworkOptions(photos / "m.onnx", crop=0.7), 1)
     assert how == made
-    with pytest.raises(ValueError, match="not described in full"):
-        Extraction.from_json("{}", Path())
-    assert Extractor(how, 1).vectors([]).shape == (0, 192)
+    with pytest.raises(ValueError, match="its extractor is not fully described"):
+        Network.restored(Stored({"extractor": "{}"}))
+    assert how.opened(1)(np.empty((0, 192), np.uint8)).shape == (0, 192)
 
 
 def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:
@@ -391,7 +392,7 @@ def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:
     tuned = crnr("tune", "photos", "--extractor", "m.onnx", "--folds", "2", "-o", "tuned.h5", "--json")
     assert tuned.exit == 0, tuned.err
     about = load_gallery(Path("tuned.h5")).recipe
-    assert about.extraction is not None
+    assert isinstance(about.extractor, Network)
     explained = crnr("explain", "queries/a/1.png", "-g", "tuned.h5", "--json")
     assert explained.exit == 0, explained.err
     assert json.loads(explained.out)["truth"] == "a"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import h5py
 import numpy as np
@@ -11,20 +12,21 @@ import pytest
 
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.pca import Pca
+from crnr_cli.recipe.power import Power
 from crnr_cli.recipe.recipe import Recipe
 from helpers.runner import Runner
 
 
 def test_power_is_taken_of_absolute_values_and_keeps_signs() -> None:
-    vectors, errors = Recipe("features", 3, power=0.5).unit_vectors(np.array([[4.0, -9.0, 0.0]]), "float64")
+    vectors, errors = Recipe(3, steps=(Power(0.5),)).unit_vectors(np.array([[4.0, -9.0, 0.0]]), "float64")
     np.testing.assert_allclose(vectors, np.array([[2.0, -3.0, 0.0]]) / np.sqrt(13), rtol=1e-15)
     assert errors == [None]
 
 
 def test_power_neither_overflows_nor_vanishes() -> None:
     raw = np.array([[1e200, -1e200], [1e-200, 1e-200]])
-    vectors, errors = Recipe("features", 2, power=3).unit_vectors(raw, "float64")
+    vectors, errors = Recipe(2, steps=(Power(3.0),)).unit_vectors(raw, "float64")
     np.testing.assert_allclose(vectors, np.array([[1, -1], [1, 1]]) / np.sqrt(2), rtol=1e-15)
     assert errors == [None, None]
 
@@ -33,14 +35,16 @@ def test_pca_is_fitted_on_raised_values() -> None:
     raw = np.random.default_rng(0).normal(size=(30, 6))
     raised = np.sign(raw) * np.sqrt(np.abs(raw))
     _, _, rows = np.linalg.svd(raised - raised.mean(axis=0))
-    axes = principal_axes(raw, 3, 0.5)
+    recipe = Recipe(6, steps=(Power(0.5), Pca(3))).fitted(raw)
+    axes = cast(Pca, recipe.steps[1]).axes
+    assert axes is not None
     np.testing.assert_allclose(np.abs(np.sum(axes * rows[:3].T, axis=0)), 1, rtol=1e-12)
 
 
 @pytest.mark.parametrize("power", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_invalid_power_is_refused(power: float) -> None:
     with pytest.raises(UsageError, match="power must be above 0"):
-        Recipe("features", 2, power=power)
+        Power(power)
 
 
 def test_build_stores_the_power_and_classify_applies_it(crnr: Runner, tmp_path: Path) -> None:
@@ -53,7 +57,7 @@ def test_build_stores_the_power_and_classify_applies_it(crnr: Runner, tmp_path: 
     assert result.exit == 0, result.err
     assert json.loads(result.out)["power"] == 0.5
     loaded = load_gallery(gallery)
-    assert loaded.recipe.power == 0.5
+    assert loaded.recipe.steps == (Power(0.5),)
     expected = np.sqrt(raw) / np.linalg.norm(np.sqrt(raw), axis=1, keepdims=True)
     np.testing.assert_allclose(loaded.samples.vectors, expected, atol=1e-7)
     # The same as features that were raised beforehand, for the queries too.

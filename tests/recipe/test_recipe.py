@@ -9,23 +9,33 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.decomposition import PCA
 
+from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import UsageError
-from crnr_cli.recipe.pca import principal_axes
+from crnr_cli.recipe.base import is_one_color
+from crnr_cli.recipe.pca import Pca, principal_axes
+from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
+
+
+def axes_of(recipe: Recipe) -> Array:
+    (pca,) = recipe.steps
+    assert isinstance(pca, Pca)
+    assert pca.axes is not None
+    return pca.axes
 
 
 @pytest.mark.parametrize("shape", [(40, 9), (12, 30)], ids=["many samples", "many features"])
 def test_axes_are_those_of_scikit_learn_up_to_sign(shape: tuple[int, int]) -> None:
     raw = np.random.default_rng(0).standard_normal(shape) * np.linspace(1, 3, shape[1])
     theirs = PCA(5, svd_solver="full").fit(raw).components_
-    assert np.abs(np.diag(theirs @ principal_axes(raw, 5))) == pytest.approx(np.ones(5), abs=1e-10)
+    assert np.abs(np.diag(theirs @ principal_axes(raw.copy(), 5))) == pytest.approx(np.ones(5), abs=1e-10)
 
 
 def test_samples_are_projected_without_subtracting_the_mean() -> None:
     raw = np.random.default_rng(1).random((20, 6)) + 10
-    axes = principal_axes(raw, 3)
-    vectors, errors = Recipe("features", 6, pca=axes).unit_vectors(raw, "float64")
-    projected = raw @ axes
+    recipe = Recipe(6, steps=(Pca(3),)).fitted(raw)
+    vectors, errors = recipe.unit_vectors(raw, "float64")
+    projected = raw @ axes_of(recipe)
     assert errors == [None] * 20
     np.testing.assert_allclose(
         vectors, projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-12
@@ -43,7 +53,7 @@ rows = arrays(np.float64, (3, 4), elements=st.floats(allow_nan=True, allow_infin
 
 @given(rows)
 def test_every_row_is_a_unit_vector_or_has_a_reason(raw: np.ndarray) -> None:
-    vectors, errors = Recipe("features", 4).unit_vectors(raw, "float64")
+    vectors, errors = Recipe(4).unit_vectors(raw, "float64")
     for row, vector, error in zip(raw, vectors, errors, strict=True):
         if not np.isfinite(row).all():
             assert error is not None
@@ -59,17 +69,17 @@ def test_every_row_is_a_unit_vector_or_has_a_reason(raw: np.ndarray) -> None:
 @pytest.mark.parametrize("bits", [np.uint64(0x7FF0000000000001), np.uint16(0x7C01)])
 def test_a_signalling_nan_is_reported_as_any_other(bits: np.generic) -> None:
     raw = np.array([[bits, 0]]).astype(bits.dtype).view(f"f{bits.itemsize}")
-    _, errors = Recipe("features", 2).unit_vectors(raw, "float64")
+    _, errors = Recipe(2).unit_vectors(raw, "float64")
     assert [error and error.status for error in errors] == ["non_finite"]
 
 
 def test_single_precision_projects_as_double_does() -> None:
     raw = np.random.default_rng(0).integers(0, 256, (60, 500)).astype(np.uint8)
-    recipe = Recipe("features", 500, pca=principal_axes(raw, 40))
+    recipe = Recipe(500, steps=(Pca(40),)).fitted(raw)
     (single, _), (double, _) = (recipe.unit_vectors(raw, dtype) for dtype in ("float32", "float64"))
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     np.testing.assert_allclose(single, double, rtol=0, atol=1e-6)
-    expected = (raw / 255) @ recipe.pca
+    expected = (raw / 255) @ axes_of(recipe)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(double, expected, rtol=0, atol=1e-12)
 
@@ -77,12 +87,24 @@ def test_single_precision_projects_as_double_does() -> None:
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_scale_neither_overflows_nor_vanishes(scale: float) -> None:
     raw = np.array([[3.0, 4.0]]) * scale
-    vectors, _ = Recipe("features", 2).unit_vectors(raw, "float32")
+    vectors, _ = Recipe(2).unit_vectors(raw, "float32")
     assert vectors[0] == pytest.approx([0.6, 0.8])
 
 
 def test_a_picture_of_one_colour_has_nothing_to_compare() -> None:
-    recipe = Recipe("pictures", 4, size=(2, 2))
-    _, errors = recipe.unit_vectors(np.full((1, 4), 200, np.uint8), "float32")
-    assert errors[0] is not None
-    assert errors[0].status == "zero_norm"
+    recipe = Recipe.for_pictures(RawPixels((2, 2)))
+    pixels = np.array([[200] * 4, [200, 200, 200, 201]], np.uint8)
+    batch = recipe.opened(1)(Batch(["blank", "not"], [None, None], pixels, 2))
+    assert [error and error.status for error in batch.errors] == ["zero_norm", None]
+    assert batch.values.tolist() == [[200, 200, 200, 201]]
+
+
+@given(
+    arrays(np.float32, (6, 12), elements=st.sampled_from([0.0, 1.0, np.nan, np.inf])), st.sampled_from([1, 3])
+)
+def test_one_colour_is_what_a_loop_over_pixels_finds(pictures: np.ndarray, bands: int) -> None:
+    def is_blank(picture: np.ndarray) -> bool:
+        pixels = [tuple(picture[i : i + bands].tolist()) for i in range(0, 12, bands)]
+        return all(pixel == pixels[0] and np.isfinite(pixel).all() for pixel in pixels)
+
+    assert is_one_color(pictures, bands).tolist() == [is_blank(picture) for picture in pictures]

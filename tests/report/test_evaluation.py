@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, recall_score
 
-from crnr_cli.report.evaluation import PICTURES, histogram, matrix_cells, pictured
+from crnr_cli.report.evaluation import MAX_PICTURES, histogram, matrix_cells, pictured
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import macro_intervals, score
@@ -78,7 +78,7 @@ def test_histogram_counts_every_answer_once() -> None:
 def test_a_page_embeds_no_more_pictures_than_it_can_carry() -> None:
     mistakes = [row("a", f"b{i % 7}", path=f"{i}.png") for i in range(500)]
     paths = pictured(mistakes)
-    assert len(paths) == len(set(paths)) == PICTURES
+    assert len(paths) == len(set(paths)) == MAX_PICTURES
     assert paths[:3] == ["0.png", "1.png", "2.png"]
 
 
@@ -155,7 +155,7 @@ def test_pictures_and_the_gallery_are_in_the_page(digits_page: Path) -> None:
     assert len(data["mistakes"]) > 0
     assert all(m["picture"].startswith("data:image/png;base64,") for m in data["mistakes"])
     assert sum(count for _, _, count in data["cells"]) == 100
-    assert "500 in 10 classes, 50 a class" in page
+    assert "500 in 10 classes, 50 per class" in page
     assert "28x28, grey" in page
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crnr_cli.arrays import Batch
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.results.decision import Answers, best_classes, margins, predictions
 from crnr_cli.results.table import CsvWriter, parse_predictions
@@ -27,7 +28,8 @@ def answers(
     truths: list[str | None] | None = None,
     errors: list[SampleError | None] | None = None,
 ) -> Answers:
-    return Answers(paths, truths or [None] * len(paths), errors or [None] * len(paths), residuals)
+    batch = Batch(paths, errors or [None] * len(paths), residuals, len(paths))
+    return Answers(batch, truths or [None] * len(paths))
 
 
 def written(batch: Answers, classes: list[str], dtype: str) -> bytes:
@@ -119,7 +121,7 @@ def test_margin_of_two_perfect_matches_is_a_tie() -> None:
 def test_what_was_written_is_read_back() -> None:
     batch = answers(['a,"b"\nc', "d"], np.array([[0.5, 0.25]]), ["x", None], [None, SampleError("zero_norm")])
     text = written(batch, ["x", "y"], "float64").decode()
-    assert parse_predictions(io.StringIO(text, newline=""), "f") == list(predictions(batch, ["x", "y"]))
+    assert parse_predictions(io.StringIO(text, newline=""), "f") == predictions(batch, ["x", "y"])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_what_was_written_is_read_back() -> None:
     [
         pytest.param("", "f: no column truth or label", id="empty"),
         pytest.param("path,truth\n", "f: no column label", id="no label column"),
-        pytest.param("truth,label\na\n", "f, line 2: 1 fields where the header has 2", id="cut"),
+        pytest.param("truth,label\na\n", "f, line 2: 1 fields, but the header has 2", id="cut"),
         pytest.param('truth,label\n"a,b\n', "f, line 2: not readable as CSV", id="open quote"),
         pytest.param("truth,label,margin\na,b,much\n", "f, line 2: could not convert", id="not a number"),
     ],

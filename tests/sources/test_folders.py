@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.folders import Pictures, fingerprint, open_source
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.listing import fingerprint, open_source
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_features, make_pictures, picture
 
 
 def listed(*names: str) -> Pictures:
-    source = open_source(names, Keys())
+    source = open_source(names, InputOptions())
     assert isinstance(source, Pictures)
     return source
 
@@ -77,23 +78,23 @@ def test_the_fingerprint_of_a_listing(crnr: Runner) -> None:
     assert fingerprint(listed("q", "q")) != first
     os.utime("q/ant/0.png", (1, 1))
     assert fingerprint(listed("q")) != first
-    table = fingerprint(open_source(["a.npz"], Keys()))
+    table = fingerprint(open_source(["a.npz"], InputOptions()))
     os.utime("a.npz", (1, 1))
-    assert fingerprint(open_source(["a.npz"], Keys())) != table
+    assert fingerprint(open_source(["a.npz"], InputOptions())) != table
 
 
 def test_pictures_and_features_do_not_mix(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz")
     make_pictures(crnr.here / "q")
     with pytest.raises(UsageError, match="give pictures or feature files, not both at once"):
-        open_source(["a.npz", "q"], Keys())
+        open_source(["a.npz", "q"], InputOptions())
 
 
 def test_feature_files_have_one_width(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", dimension=5)
     make_features(crnr.here / "b.npz", dimension=6)
-    with pytest.raises(DataError, match=r"^b.npz: 6 features a sample, but a.npz has 5$"):
-        open_source(["a.npz", "b.npz"], Keys())
+    with pytest.raises(DataError, match=r"^b.npz: 6 features per sample, but a.npz has 5$"):
+        open_source(["a.npz", "b.npz"], InputOptions())
 
 
 def test_a_pipe_that_is_called_as_features_is_never_opened(crnr: Runner) -> None:
@@ -103,4 +104,4 @@ def test_a_pipe_that_is_called_as_features_is_never_opened(crnr: Runner) -> None
     assert file.error.status == "not_regular"
     outcome = crnr("info", "x.h5")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == "error: x.h5: not a regular file; name a gallery that `crnr build` wrote\n"
+    assert outcome.err == "error: x.h5: not a regular file; give a gallery that `crnr build` wrote\n"

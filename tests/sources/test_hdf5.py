@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_the_process_that_reads_text(
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["labels"] = ["a", "b"]
     limits: list[tuple[int, int]] = []
-    monkeypatch.setattr(text_process.resource, "setrlimit", lambda what, limit: limits.append(limit))
+    monkeypatch.setattr(resource, "setrlimit", lambda what, limit: limits.append(limit))
     monkeypatch.setattr(sys, "argv", ["text", str(tmp_path / "x.h5"), "labels"])
     text_process.main()
     assert json.loads(capsys.readouterr().out) == ["a", "b"]
@@ -65,5 +66,5 @@ def test_too_many_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_gallery_is_not_features(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is a gallery, not features; classify"):
+    with pytest.raises(DataError, match="is a gallery, not a feature file"):
         hdf5.open_datasets(DATA / "gallery-v1.h5")

@@ -315,7 +315,7 @@ def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
     assert (asked.exit, asked.out) == (1, "")
     assert asked.err == (
         f"error: {path}: features of 20 rows and 3 columns and no labels; "
-        "say which are the samples with --samples rows|columns\n"
+        "choose the samples with --samples rows|columns\n"
     )
     answered = crnr(*unlabelled, "--samples", "columns")
     assert (answered.exit, answered.err) == (0, "")

@@ -118,7 +118,7 @@ def test_labels_of_all_kinds_are_text(crnr: Runner) -> None:
     with pytest.raises(DataError, match="labels must be numbers or text, not complex128"):
         FeatureFile.open(Path("complex.npz"), Keys())
     np.savez("half.npz", features=np.eye(2), labels=["a", "\ud800"])
-    with pytest.raises(DataError, match=r"half\.npz: row 1 has a label or name that is no text"):
+    with pytest.raises(DataError, match=r"half\.npz: row 1 has a label or name that is not text"):
         FeatureFile.open(Path("half.npz"), Keys())
 
 

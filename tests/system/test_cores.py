@@ -42,7 +42,7 @@ def test_libraries_use_as_many_threads_as_asked_for(
         if variable is None:
             monkeypatch.delenv(name)
     cores.use_cores(jobs, side_by_side=side_by_side)
-    assert cores.threads_a_product() == threads
+    assert cores.threads_per_product() == threads
 
 
 def test_work_side_by_side_comes_in_order_and_no_more_at_once_than_asked() -> None:

@@ -19,7 +19,6 @@ import crnr_cli.cli
 import crnr_cli.jobs.build
 import crnr_cli.jobs.evaluate
 import crnr_cli.jobs.update
-from helpers.patches import set_batch_size
 from helpers.runner import Runner
 
 shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
@@ -31,8 +30,8 @@ def run(folder: str, args: list[str], fail_at: int, fail_with: int, errors: int)
     os.chdir(folder)
     os.dup2(errors, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    sys.argv = ["crnr", *args]
-    set_batch_size(2, setattr)
+    few = ["--batch-size", "2"] if args[0] == "classify" else []
+    sys.argv = ["crnr", *args, *few]
     shim.failing_io_arm(os.fsencode(folder), fail_at, fail_with)
     code = 70
     try:
