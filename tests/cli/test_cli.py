@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from PIL import Image
 from crnr_cli import __version__
 from crnr_cli.cli import COMMANDS
 from helpers.paths import SAMPLE_DATA
-from helpers.runner import Runner, rows
+from helpers.runner import Outcome, Runner, rows
 from helpers.samples import noise
 
 
@@ -535,29 +534,22 @@ def test_no_output_is_written_over_an_input(crnr: Runner, built: Path, command: 
     assert {path: path.read_bytes() for path in built.glob("*.*")} == before
 
 
-def in_shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    script = command.replace("crnr ", f"{sys.executable} -m crnr_cli ")
-    env = {"PATH": os.environ["PATH"], "OPENBLAS_NUM_THREADS": "1", **environment}
-    return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, check=False
-    )
-
-
-def test_a_pipe_whose_reader_leaves_is_quiet(built: Path) -> None:
-    done = in_shell("find queries -name '*.png' | crnr classify - --quiet | head -n 1", built)
-    assert done.returncode in (0, 141)
-    assert done.stdout.startswith(b"path,truth,label")
-    assert done.stderr == b""
+@pytest.mark.usefixtures("built")
+def test_a_pipe_whose_reader_leaves_is_quiet(crnr: Runner) -> None:
+    result = crnr.bash("find queries -name '*.png' | crnr classify - --quiet | head -n 1")
+    assert result.exit in (0, 141)
+    assert result.out.startswith("path,truth,label")
+    assert result.err == ""
 
 
 @pytest.mark.parametrize(
     "command",
     ["evaluate queries", "info", "explain queries/cat/0.png", "--help", "build --help", "--version"],
 )
-def test_tables_whose_reader_leaves_are_quiet_too(built: Path, command: str) -> None:
-    done = in_shell(f"crnr {command} | true", built)
-    assert done.returncode in (0, 141)
-    assert done.stderr == b""
+def test_tables_whose_reader_leaves_are_quiet_too(crnr: Runner, built: Path, command: str) -> None:
+    result = crnr.bash(f"crnr {command} | true")
+    assert result.exit in (0, 141)
+    assert result.err == ""
 
 
 def test_a_narrow_screen_cuts_no_figure(crnr: Runner, built: Path) -> None:
@@ -573,16 +565,18 @@ def test_compare_with_a_test_of_other_classes_is_refused(crnr: Runner, built: Pa
     assert result.err.startswith("error: other: none of its classes is in the gallery; put the")
 
 
-def test_a_full_disk_behind_stdout_is_said(built: Path) -> None:
-    done = in_shell("crnr classify queries --quiet > /dev/full", built)
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr == b"error: cannot write to stdout (No space left on device)\n"
+@pytest.mark.usefixtures("built")
+def test_a_full_disk_behind_stdout_is_reported(crnr: Runner) -> None:
+    result = crnr.bash("crnr classify queries --quiet > /dev/full")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == "error: cannot write to stdout (No space left on device)\n"
 
 
 def test_cron_gives_the_same_bytes_as_a_terminal(crnr: Runner, built: Path) -> None:
     crnr("classify", "queries", "-o", "terminal.csv")
-    done = in_shell("crnr classify queries -o cron.csv 2>log < /dev/null", built, LANG="C")
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    cron = {"LANG": "C", "OPENBLAS_NUM_THREADS": "1"}
+    result = crnr.bash("crnr classify queries -o cron.csv 2>log < /dev/null", cron)
+    assert result == Outcome(0, "", "")
     assert (built / "cron.csv").read_bytes() == (built / "terminal.csv").read_bytes()
     assert (built / "log").read_text() == "9 of 9 inputs labelled: cron.csv\n"
 

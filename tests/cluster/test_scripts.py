@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,33 +23,26 @@ def _scripts() -> dict[str, str]:
     return {word: next(block for block in blocks if word in block) for word in words}
 
 
-def _bash(script: str, **environment: str) -> str:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # crnr is beside the Python that runs us
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        env={**os.environ, **environment, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def _bash(crnr: Runner, script: str, **environment: str) -> str:
+    result = crnr.bash(script, os.environ | environment)
+    assert result.exit == 0, result.err
+    return result.out
 
 
-def _check_joined() -> None:
+def _check_joined(crnr: Runner) -> None:
     """All parts together are what one run gives."""
-    whole = _bash("find queries -type f | sort | crnr classify - -g gallery.h5")
-    joined = _bash(_scripts()["crnr evaluate"])
+    whole = _bash(crnr, "find queries -type f | sort | crnr classify - -g gallery.h5")
+    joined = _bash(crnr, _scripts()["crnr evaluate"])
     assert "9 of 9" in joined
     assert_same_rows(Path("out.csv").read_text(), whole, sorted(map(str, Path("queries").rglob("*.png"))))
 
 
 def test_the_slurm_array(crnr: Runner, pictures: Path) -> None:
     assert crnr("build", "gallery").exit == 0
-    _bash(_scripts()["| xargs"].split("ls part")[0])  # the list, and its parts
+    _bash(crnr, _scripts()["| xargs"].split("ls part")[0])  # the list, and its parts
     for task in range(4):
-        _bash(_scripts()["SLURM_ARRAY_TASK_ID"], SLURM_ARRAY_TASK_ID=str(task), SLURM_CPUS_PER_TASK="1")
-    _check_joined()
+        _bash(crnr, _scripts()["SLURM_ARRAY_TASK_ID"], SLURM_ARRAY_TASK_ID=str(task), SLURM_CPUS_PER_TASK="1")
+    _check_joined(crnr)
 
 
 @pytest.mark.parametrize("tool", ["parallel", "xargs"])
@@ -59,5 +50,5 @@ def test_one_process_per_part(crnr: Runner, pictures: Path, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     assert crnr("build", "gallery").exit == 0
-    _bash(_scripts()[f"| {tool}"])
-    _check_joined()
+    _bash(crnr, _scripts()[f"| {tool}"])
+    _check_joined(crnr)

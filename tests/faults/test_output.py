@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from helpers.runner import Outcome, Runner, read_rows, without_root
 from helpers.samples import make_features, make_pictures
 
 
-def limited(size: int) -> dict[str, object]:
+def limited(size: int) -> dict[str, Any]:
     """Options of a process whose files may not grow beyond `size`, as with a quota."""
     return {
         "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),

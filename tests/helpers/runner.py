@@ -9,7 +9,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,12 @@ class Runner:
     def process(self, *arguments: object, **options: Any) -> Outcome:
         """Run a command as a process to its end."""
         return ended(self.start(*arguments, **options))
+
+    def bash(self, script: str, environment: Mapping[str, str] = os.environ) -> Outcome:
+        """Run a script in which crnr is a command; any part of it that fails ends it."""
+        programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # pip puts crnr beside Python
+        command = ("bash", "-euo", "pipefail", "-c", script)
+        return ended(self.start(program=command, env={**environment, "PATH": programs}))
 
     def files(self) -> set[str]:
         """The names in the folder itself."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ from scipy.io import savemat
 
 from helpers.onnx_models import flat_model
 from helpers.paths import ROOT, SAMPLE_DATA
+from helpers.runner import Outcome, Runner
 
 README = (ROOT / "README.md").read_text()
 
@@ -38,8 +36,8 @@ def test_there_are_two_of_them_and_they_are_one_line_each() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder as the recipes think of it, with a program called crnr in reach."""
+def folder(crnr: Runner, tmp_path: Path) -> Path:
+    """A folder as the recipes expect it."""
     for digit in range(10):
         for part, count in (("gallery", 20), ("queries", 2), ("new_pictures", 2)):
             (tmp_path / part / str(digit)).mkdir(parents=True)
@@ -53,33 +51,17 @@ def folder(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     savemat(tmp_path / "faces.mat", {"train": rng.random((40, 30)), "trainlabels": np.repeat([1, 2, 3], 10)})
     flat_model(tmp_path / "model.onnx", ["n", 3, 28, 28])
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "crnr").write_text(f'#!/bin/sh\nexec {sys.executable} -m crnr_cli "$@"\n')
-    (tmp_path / "bin" / "crnr").chmod(0o755)
     return tmp_path
-
-
-def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", "-e", "-c", script],
-        cwd=folder,
-        env=os.environ | {"PATH": path},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.split("\n")[0][:60])
-def test_every_recipe_works(recipe: str, folder: Path) -> None:
-    made = run("crnr build gallery -q && crnr classify queries -q -o out.csv", folder)
-    assert (made.returncode, made.stderr) == (0, "")
-    done = run(recipe, folder)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+def test_every_recipe_works(recipe: str, crnr: Runner, folder: Path) -> None:
+    made = crnr.bash("crnr build gallery -q && crnr classify queries -q -o out.csv")
+    assert made == Outcome(0, "", "")
+    done = crnr.bash(f"set +o pipefail\n{recipe}")  # `head` may leave before the rest is written
+    assert done.exit == 0, done.err
+    assert "Traceback" not in done.err
 
 
 COMMANDS = re.findall(r"`(crnr [a-z]+ [^`]*[a-z/.][^`]*)`", README)
@@ -87,9 +69,9 @@ COMMANDS = re.findall(r"`(crnr [a-z]+ [^`]*[a-z/.][^`]*)`", README)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(set(COMMANDS)))
-def test_every_command_in_the_text_works(command: str, folder: Path) -> None:
+def test_every_command_in_the_text_works(command: str, crnr: Runner, folder: Path) -> None:
     shutil.copytree(folder / "queries", folder / "labelled_queries")
-    made = run("crnr build gallery -q && crnr classify queries -q -o out.csv", folder)
-    assert (made.returncode, made.stderr) == (0, "")
-    done = run(command, folder)
-    assert done.returncode == 0, done.stderr
+    made = crnr.bash("crnr build gallery -q && crnr classify queries -q -o out.csv")
+    assert made == Outcome(0, "", "")
+    done = crnr.bash(command)
+    assert done.exit == 0, done.err
