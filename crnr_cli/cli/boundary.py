@@ -38,10 +38,10 @@ class _Stopped(BaseException):
 
 
 @contextmanager
-def boundary() -> Iterator[None]:
+def boundary(*, quiet: bool = False) -> Iterator[None]:
     """Errors that a user can fix become one line and an exit code; anything else keeps its traceback."""
     try:
-        with _broken_pipe_as_error(), _on_stop(_raise_stopped), _counted_warnings():
+        with _broken_pipe_as_error(), _on_stop(_raise_stopped), _counted_warnings(quiet):
             yield
             sys.stdout.flush()
     except CrnrError as e:
@@ -90,7 +90,7 @@ def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def _counted_warnings() -> Iterator[None]:
+def _counted_warnings(quiet: bool) -> Iterator[None]:
     """One line at the end for all queries that did not converge, whatever thread or batch they were in."""
     found: Counter[str] = Counter()
     with warnings.catch_warnings():
@@ -107,7 +107,7 @@ def _counted_warnings() -> Iterator[None]:
         try:
             yield
         finally:
-            for advice, n in found.items():
+            for advice, n in () if quiet else found.items():
                 say(f"warning: {n} queries did not converge; {advice}", style="yellow")
 
 

@@ -26,7 +26,7 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
     groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
     def run(**given: Any) -> None:
-        with boundary():
+        with boundary(quiet=given.get("quiet", False)):
             use_cores(given.get("jobs"), side_by_side=side_by_side)
             parts = {
                 name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})  # type: ignore[operator]

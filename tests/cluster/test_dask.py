@@ -64,7 +64,7 @@ def trials(report: TuneReport) -> list[tuple[dict[str, Any], list[bool]]]:
 
 
 def test_tune_finds_the_same_though_a_worker_is_killed(address: str, features: str) -> None:
-    options = TuneOptions(pcas=(None, 5), methods=("nrc", "nn"))
+    options = TuneOptions(steps={"pca": (None, 5)}, methods=("nrc", "nn"))
     alone = tune([features], options)
     with connected(address) as cluster:
         killed, kill_one = killer(cluster, "tuning")
@@ -168,7 +168,7 @@ def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.Monke
 
 def test_another_version_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = cluster_module.__version__
-    expected = rf"worker tcp://127.0.0.1:\d+: has crnr {ours}, and 0.0.1 was started; install the same on all"
+    expected = rf"worker tcp://127.0.0.1:\d+: has crnr {ours}, but this is 0.0.1; install the same version everywhere"
     with connected(address) as cluster:
         monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
         with pytest.raises(DataError, match=expected):  # as of a worker that came later

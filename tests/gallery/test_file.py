@@ -140,9 +140,7 @@ def test_hostile_structure_is_refused_before_it_is_read(
 ) -> None:
     with h5py.File(path, "r+") as file:
         tamper(file)
-    with pytest.raises(
-        GalleryError, match=r"is a link|not stored as plain|more data|of type|not belong"
-    ):
+    with pytest.raises(GalleryError, match=r"is a link|not stored as plain|more data|of type|not belong"):
         load_gallery(path)
 
 

@@ -117,7 +117,7 @@ def test_tune_finds_a_power_and_builds_with_it(
     assert accuracies == sorted(accuracies, reverse=True)
     assert record["paper"] in record["trials"]
     loaded = load_gallery(gallery)
-    assert loaded.recipe.power == 0.5
+    assert loaded.recipe.settings == {"power": 0.5, "pca": None}
     assert {name: getattr(loaded.method, name) for name in ("lam", "mu", "iterations")} == {
         name: record["chosen"][name] for name in ("lam", "mu", "iterations")
     }
@@ -146,7 +146,7 @@ def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_
     assert len(record["trials"]) == 12
     assert record["untried"] == 2 * 27 * 6
     shown = crnr("tune", heavy_tails, "--budget", "0").err
-    assert f"note: the time budget ended before {2 * 27 * 6} settings untried\n" in shown
+    assert f"note: the time budget ended before {2 * 27 * 6} settings were tried\n" in shown
 
 
 def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path: Path) -> None:

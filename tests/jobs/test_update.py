@@ -203,7 +203,7 @@ def test_many_notes_of_a_kind_are_cut(crnr: Runner) -> None:
         Path("gallery", f"class {i}", "0.png").write_text("no picture")
     outcome = crnr("build", "gallery")
     assert outcome.err.count("none of its files can be used") == 10
-    assert "note: ... and 2 more\n" in outcome.err
+    assert "... and 2 more\n" in outcome.err
 
 
 @pytest.mark.usefixtures("built")
