@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,14 @@ import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
-from crnr_cli.errors import CrnrError, DataError, GalleryError, OutputError, UsageError
+from crnr_cli.errors import (
+    CrnrError,
+    DataError,
+    GalleryError,
+    NotConverged,
+    OutputError,
+    UsageError,
+)
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.hdf5_output import written_hdf5
@@ -95,7 +103,8 @@ def load_gallery(path: Path) -> Gallery:
 
 def _gives_residuals(gallery: Gallery) -> bool:
     """Classify one sample: this shows whether the state matches the samples, whatever the method."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)  # it is not a query
         residuals = gallery.residuals(gallery.samples.vectors[:1])
     return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
 
