@@ -232,7 +232,7 @@ def _confused_pairs(scores: Scores) -> Table:
     from crnr_cli.results.scores import most_confused
 
     table = Table()
-    for column in ("truth", "taken for"):
+    for column in ("truth", "labelled as"):
         table.add_column(column)
     table.add_column("times", justify="right")
     for truth, label, count in most_confused(scores)[:10]:

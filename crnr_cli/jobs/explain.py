@@ -52,7 +52,6 @@ class Explanation:
     def measure(self) -> str:
         return "score" if self.method.signed else "residual"
 
-
     @property
     def margin(self) -> float:
         best, second = self.residuals[self.order[:2]]

@@ -86,8 +86,8 @@ def margins(best: Array, second: Array, signed: bool = False) -> Array:
     """1 - best/second: 0 is a tie, 1 a perfect match.
 
     If residuals are negated scores, a ratio is meaningless, and the margin is 1 - exp(best - second): again
-    0 for a tie, and closer to 1 the farther the two are apart. For softmax with three or more classes, this is
-    1 minus the ratio of the two probabilities.
+    0 for a tie, and closer to 1 the farther the two are apart. For softmax with three or more classes, this
+    is 1 minus the ratio of the two probabilities.
     """
     best, second = best.astype(np.float64), second.astype(np.float64)
     if signed:

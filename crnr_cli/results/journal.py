@@ -90,7 +90,7 @@ def _continue_at(file: BinaryIO, size: int) -> None:
 
 
 def _agreed(path: Path, part: Path, journal_path: Path, identity: Identity) -> tuple[Done, int]:
-    """The batches on which the journal and the partial file agree, and how many bytes of the journal these are."""
+    """What the journal and the partial file agree on, and how many bytes of the journal that is."""
     done = Done()
     if not journal_path.exists() or not part.stat().st_size:  # there is no earlier run to continue
         return done, 0

@@ -93,7 +93,7 @@ def factor_of(arrays: Mapping[str, Array]) -> Factor:
 
 
 def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
-    """Edges of the diagonal blocks, and which are tall. A tall class is one block; small classes are joined."""
+    """Edges of the diagonal blocks, and which are tall: a tall class is one block, small ones are joined."""
     joined, is_tall = [0], []
     for start, stop in pairwise(edges.tolist()):
         tall = stop - start > 2 * d

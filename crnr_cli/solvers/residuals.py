@@ -51,8 +51,8 @@ def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Arr
 def class_bases(X: Array, edges: Array) -> tuple[Array, Array]:
     """Orthonormal columns that span each class, and the edges between the classes.
 
-    Directions that may come from rounding are left out: those with singular values up to the largest times eps
-    times the longer side of X_i, as in numpy.linalg.matrix_rank.
+    Directions that may be rounding errors are left out: those with singular values up to the largest times
+    eps times the longer side of X_i, as in numpy.linalg.matrix_rank.
     """
     from scipy.linalg import svd
 

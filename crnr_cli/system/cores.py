@@ -1,4 +1,4 @@
-"""How many cores to use, how libraries are told, and how to work in several threads."""
+"""How many cores there are, how libraries are made to use them, and how to work in several threads."""
 
 from __future__ import annotations
 

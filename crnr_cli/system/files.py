@@ -87,7 +87,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def put_in_place(part: Path, path: Path, journal: Path | None = None) -> None:
-    """Rename the finished partial file to `path`; after a power failure, either the old or the new file exists.
+    """Rename the finished partial file to `path`; a power failure leaves either the old or the new file.
 
     Its journal is removed first, because after the renaming, a journal could be that of another writer.
     """
@@ -104,7 +104,7 @@ def put_in_place(part: Path, path: Path, journal: Path | None = None) -> None:
 
 @contextmanager
 def disk_errors(path: Path, consequence: str) -> Iterator[None]:
-    """Turn the exceptions of a full or failing disk into an error that tells what happened to the files."""
+    """Turn the exceptions of a full or failing disk into an error, and name the consequence for the files."""
     try:
         yield
     except OSError as e:

@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const { names, cells, mistakes, listed_all: listedAll } = data;
   const k = names.length;
-  if (!k) return; // no query had both a truth and an answer: there is nothing to point at
+  if (!k) return; // no query has both a true class and an answer, so there is no matrix
   const byId = (id) => document.getElementById(id);
   const grid = byId("grid"), tip = byId("tip"), spoken = byId("spoken");
   const overview = byId("overview"), detail = byId("detail");
@@ -24,7 +24,7 @@
   const share = (row, column) => (support[row] ? (100 * countAt(row, column)) / support[row] : 0).toFixed(1);
   const words = (row, column) => {
     const of = `${countAt(row, column)} of ${support[row]} (${share(row, column)} %)`;
-    return row === column ? `${names[row]}, labelled right: ${of}` : `${names[row]}, taken for ${names[column]}: ${of}`;
+    return row === column ? `${names[row]}, labelled correctly: ${of}` : `${names[row]}, labelled as ${names[column]}: ${of}`;
   };
 
   let at = null;
@@ -83,10 +83,10 @@
     const button = element("button", "← Most often confused", "back screen");
     button.type = "button";
     button.addEventListener("click", back);
-    const title = element("h2", row === column ? names[row] : `${names[row]} taken for ${names[column]}`);
+    const title = element("h2", row === column ? names[row] : `${names[row]} labelled as ${names[column]}`);
     detail.replaceChildren(button, title, element("p", `${countAt(row, column)} of ${support[row]} queries of this class (${share(row, column)} %)`, "soft"));
     if (row === column) {
-      detail.append(element("p", countAt(row, column) ? "All of these were labelled right." : "None was labelled right."));
+      detail.append(element("p", countAt(row, column) ? "All of these were labelled correctly." : "None was labelled correctly."));
       return;
     }
     const found = mistakes.filter((mistake) => mistake.truth === row && mistake.label === column);
@@ -108,11 +108,11 @@
     }
     detail.append(list);
     if (!listedAll && found.length < countAt(row, column)) {
-      detail.append(element("p", `${countAt(row, column) - found.length} more are not in this page; --errors FILE lists all.`, "soft"));
+      detail.append(element("p", `${countAt(row, column) - found.length} more are not on this page; crnr evaluate --errors FILE lists all.`, "soft"));
     }
   };
 
-  // A picture of a few pixels is shown as such, not blurred.
+  // Small pictures are enlarged without blur.
   const sharpen = (picture) => {
     const look = () => picture.classList.toggle("tiny", Math.max(picture.naturalWidth, picture.naturalHeight) <= 48);
     if (picture.complete) look();
