@@ -258,7 +258,7 @@ def _read_all(
 ) -> Array:
     """Like `_read`, for a new gallery: require at least one sample, and add notes on unusable classes."""
     values = _read(found, source, reading, progress, decoders, raw=raw)
-    refuse_nothing(found.names, found.left_out)
+    require_samples(found.names, found.left_out)
     found.notes += unusable_classes(source, found.labels)
     return values
 

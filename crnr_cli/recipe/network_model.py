@@ -189,8 +189,7 @@ def _layout(path: Path, given: Any) -> str:
         return "nhwc"
     shape = " x ".join(map(str, given.shape))
     raise UsageError(
-        f"{path}: it is not clear which axis of its input of {shape} is the channels; "
-        "choose --layout nchw or nhwc"
+        f"{path}: the order of the axes of its input, {shape}, is not clear; choose --layout nchw or nhwc"
     )
 
 

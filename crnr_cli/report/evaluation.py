@@ -211,7 +211,7 @@ def pairs(scores: Scores) -> list[dict[str, Any]]:
 
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:
-    """How many answers are right and wrong at each margin, from 0 (or less, in the CSVs of other programs)."""
+    """The number of right and wrong answers by margin, from 0 (or less, in the CSVs of other programs)."""
     known = [row for row in rows if row.truth and row.label not in (None, UNKNOWN) and row.margin is not None]
     if not known:
         return None

@@ -15,7 +15,7 @@ _Z95 = 1.959963984540054  # a normal variable is within this many standard devia
 
 @dataclass(frozen=True)
 class ClassScore:
-    """The scores of one class. Precision is None if no query has this label, recall if none has this truth."""
+    """The scores of one class. Precision is None if no query has the label, recall if none has the truth."""
 
     name: str
     support: int  # queries whose true class this is

@@ -136,7 +136,7 @@ def why_not(dataset: Any, references: bool = False) -> str | None:
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     stored = dataset.id.get_storage_size()
     if declared > stored * (_BEST_RATIO if filters else 1):
-        return f"declares {declared} bytes, but only {stored} are stored; write the file again, completely"
+        return f"declares {declared} bytes and holds {stored}; write the complete file again"
     if filters and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK:
         return f"is compressed in chunks of more than {_MAX_CHUNK} bytes; write it with smaller chunks"
     return None

@@ -75,7 +75,7 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[
         shape, _, dtype = read_header(source)
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or (not dtype.hasobject and size != member.file_size - source.tell()):
-            raise ValueError(f"{member.filename} does not contain the declared array of shape {shape}")
+            raise ValueError(f"{member.filename} does not hold what it declares, shape {shape}")
     if member.file_size > member.compress_size * _BEST_RATIO + 1024:
         raise ValueError(f"{member.filename} declares more data than it can contain")
     return shape, dtype

@@ -153,7 +153,7 @@ def test_an_attribute_that_is_not_a_single_value_is_refused(crnr: Runner) -> Non
     with h5py.File("gallery.h5", "r+") as file:
         file.attrs["more"] = np.zeros(1000)
     with pytest.raises(
-        GalleryError, match=r"^gallery.h5: an attribute is not one plain value; build it again$"
+        GalleryError, match=r"^gallery.h5: an attribute is not a single plain value; build it again$"
     ):
         load_gallery(Path("gallery.h5"))
 

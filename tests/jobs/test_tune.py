@@ -162,8 +162,8 @@ def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("abcd", "every class has only one sample: tune holds samples back, and needs two per class"),
-        ("aaaa", "only one class: there is nothing to distinguish, and nothing to tune"),
+        ("abcd", "every class has only one sample: tune holds samples out, and needs two per class"),
+        ("aaaa", "only one class: there is nothing to tune; add samples of other classes"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path: Path, labels: str, message: str) -> None:
