@@ -5,7 +5,7 @@ CrnrError                 exit 1: one line on stderr, earlier output untouched
 ├── DataError             a source that cannot be used
 ├── GalleryError          a gallery file that cannot be used
 ├── OutputError           an output that cannot be written
-└── SampleError           one bad input: its row has no answer, and its `status` says why
+└── SampleError           an input that cannot be used: its row has no answer, but a `status`
 """
 
 

@@ -92,7 +92,7 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
     console = results_console()
     classes = report.gallery.classes
     first, second = explanation.order[:2].tolist()
-    truth = "" if report.truth is None else f", truly {report.truth}"
+    truth = "" if report.truth is None else f", true class {report.truth}"
     console.print(
         Text.assemble(
             plain(f"{report.query}{truth}: "),

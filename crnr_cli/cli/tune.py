@@ -170,10 +170,10 @@ def _shown(value: object) -> str:
 
 def _same_reading(context: typer.Context, sources: list[str]) -> str:
     """The sources and the options for reading them, as they were given on the command line."""
-    words = list(sources)
+    arguments = list(sources)
     for option, value in given(context, _READING).items():
-        words += [option] if value is True else [option, str(value)]
-    return shlex.join(words)
+        arguments += [option] if value is True else [option, str(value)]
+    return shlex.join(arguments)
 
 
 def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None:
@@ -190,7 +190,7 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None
     if path and report.built:
         say(f"{path}: built with {flags}; {report.seconds:.1f} s")
     else:
-        say(f"to build with it: crnr build {reading} {flags}")
+        say(f"to build a gallery with it: crnr build {reading} {flags}")
 
 
 def _draw(report: TuneReport, path: Path) -> None:
@@ -217,7 +217,7 @@ def _draw(report: TuneReport, path: Path) -> None:
 
 
 def _fixed(trial: Trial) -> dict[str, Any]:
-    """The settings that are the same in the whole plot."""
+    """The settings that are the same everywhere in the plot."""
     return {name: value for name, value in trial.setting.parameters().items() if name not in ("lam", "mu")}
 
 

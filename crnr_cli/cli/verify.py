@@ -47,4 +47,4 @@ def verify(
         compared = ", and equal to its sources" if against else ""
         if report.unknown:
             compared += f", which have {len(report.unknown)} more samples"
-        say(f"{gallery}: {report.n_samples} samples, intact by its checksum{compared}")
+        say(f"{gallery}: {report.n_samples} samples, correct checksum{compared}")

@@ -242,7 +242,7 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) 
         if isinstance(item, h5py.Dataset):
             budget -= _checked_size(item, where)
             if budget < 0:
-                raise GalleryError(f"{where} declares more data than the file holds")
+                raise GalleryError(f"{where} declares more data than the file contains")
             content.arrays[where] = item
         elif isinstance(item, h5py.Group) and depth < _MAX_DEPTH:
             budget = _collect(item, where, depth + 1, budget, content)

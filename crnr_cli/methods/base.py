@@ -105,8 +105,8 @@ class Method(ABC):
         """Why the method cannot be fitted on this machine; None if it can."""
         return None
 
-    def _require(self, holds: bool, rule: str) -> None:
-        if not holds:
+    def _require(self, is_valid: bool, rule: str) -> None:
+        if not is_valid:
             raise UsageError(f"{self.name}: {rule}")
 
     def _require_above_0(self, *parameters: str) -> None:

@@ -30,7 +30,7 @@ BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, convert
 Header = list[int | bool | str] | dict[str, str]
 
 
-def decoded(path: str, request: PixelRequest) -> tuple[Header, bytes]:
+def answer(path: str, request: PixelRequest) -> tuple[Header, bytes]:
     try:
         pixels = read_pixels(path, request)
     except SampleError as e:
@@ -49,7 +49,7 @@ def limit_memory(request: PixelRequest) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes our stdin
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and closes stdin
     Image.preinit()  # load the usual formats now, while the parent is still importing libraries
     Image.MAX_IMAGE_PIXELS = None  # read_pixels checks max_pixels of the request instead
     options = json.loads(sys.stdin.buffer.readline() or sys.exit())
@@ -64,7 +64,7 @@ def main() -> None:
         sent = time.monotonic()
         paths = json.loads(line)
         for i, path in enumerate(paths, 1):
-            ready.append(decoded(path, request))
+            ready.append(answer(path, request))
             if i == len(paths) or time.monotonic() - sent > SECONDS_HELD_BACK:
                 replies.write(reply(ready))
                 replies.flush()

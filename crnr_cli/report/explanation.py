@@ -45,7 +45,7 @@ def _figure(report: ExplainReport, samples: list[WeightedSample], found: dict[st
     classes = report.gallery.classes
     pictures: list[tuple[str, Array, int | None]] = []
     if report.query in found:
-        truth = "" if report.truth is None else f"\ntruly {as_text(report.truth)}"
+        truth = "" if report.truth is None else f"\ntrue class {as_text(report.truth)}"
         pictures.append((f"query{truth}", found[report.query], None))
     for sample in samples:
         if sample.name in found:

@@ -362,7 +362,7 @@ def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pict
         pytest.param(
             ["classify", "queries", "-g", "foreign.h5"], 1, "foreign.h5: not a crnr gallery", id="foreign"
         ),
-        pytest.param(["build", "empty"], 1, "nothing to do in empty", id="empty folder"),
+        pytest.param(["build", "empty"], 1, "nothing to do: no files found in empty", id="empty folder"),
         pytest.param(["build", "none"], 1, "none: no such file or folder", id="missing folder"),
         pytest.param(
             ["build", "nan.npz"], 1, "1 rows contain NaN or infinity: nan.npz#1;", id="NaN in the gallery"

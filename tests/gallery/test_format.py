@@ -179,6 +179,6 @@ def test_more_data_than_the_file_holds_is_refused(crnr: Runner) -> None:
     with h5py.File("gallery.h5", "r+") as file:
         file.create_dataset("state/extra", (10**6,), "f8")  # declared, and never written
     with pytest.raises(
-        GalleryError, match=r"^gallery.h5: state/extra declares more data than the file holds"
+        GalleryError, match=r"^gallery.h5: state/extra declares more data than the file contains"
     ):
         load_gallery(Path("gallery.h5"))

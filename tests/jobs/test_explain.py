@@ -122,7 +122,7 @@ def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path: Path) -> None:
         (
             "{features}",
             2,
-            "error: {features}: holds 100 queries, but explain takes one, such as {features}#0\n",
+            "error: {features}: has 100 queries, but explain takes one, such as {features}#0\n",
         ),
         ("{features}#100", 2, "error: {features}: has no row 100; its 100 rows are counted from 0\n"),
         ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
@@ -215,7 +215,7 @@ def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_p
     assert shown.exit == 0, shown.err
     table = shown.out.partition("largest weights")[0]
     assert [name for name in names if f" {name} " in table] == [*names[:12], names[-1]]
-    assert "27 more classes leave more" in table
+    assert "27 more classes have larger residuals" in table
     drawn = picture.read_text()
     assert [name for name in names if f"<!-- {name} -->" in drawn] == names[:2]  # there is no room for more
 

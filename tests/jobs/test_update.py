@@ -225,18 +225,18 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
     ("args", "code", "words"),
     [
         ([], 2, "choose what to remove with --class NAME or --sample NAME"),
-        (["--class", "dog"], 1, "gallery.h5: there is no class dog; there are ant, bee, cow"),
+        (["--class", "dog"], 1, "gallery.h5: has no class dog; there are ant, bee, cow"),
         (
             ["--sample", "x"],
             1,
-            "gallery.h5: there is no sample x; there are "
+            "gallery.h5: has no sample x; there are "
             + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
             + ", ...",
         ),
         (
             ["--sample", "bee/3.png"],
             1,
-            "gallery.h5: there is no sample bee/3.png; "
+            "gallery.h5: has no sample bee/3.png; "
             "the closest are gallery/bee/3.png, gallery/bee/2.png, gallery/bee/1.png",
         ),
         (
@@ -424,11 +424,11 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
 def test_verify(crnr: Runner) -> None:
     outcome = crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: 12 samples, intact by its checksum\n"
+    assert outcome.err == "gallery.h5: 12 samples, correct checksum\n"
     Path("gallery").rename("moved")
     outcome = crnr("verify", "gallery.h5", "--against", "moved")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: 12 samples, intact by its checksum, and equal to its sources\n"
+    assert outcome.err == "gallery.h5: 12 samples, correct checksum, and equal to its sources\n"
     Path("moved").rename("gallery")
     picture(1, 50).save("gallery/bee/1.png")
     Path("gallery/ant/3.png").unlink()
@@ -448,7 +448,7 @@ def test_verify(crnr: Runner) -> None:
         "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
         "error: gallery.h5: 1 of 12 samples have changed and 1 are missing in gallery; "
         "if these are all its sources, `crnr build --update` with them brings it up to date, and removes "
-        "what is missing\n"
+        "the missing samples\n"
     )
     assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
     outcome = crnr("verify", "gallery.h5", "--against", "gallery", "-q")

@@ -280,7 +280,7 @@ def _models(folder: Path) -> dict[str, Path]:
             "text",
             [],
             1,
-            "expects text and not pictures: its input ids is tensor(int64) of 2 dimensions, "
+            "expects text and not pictures: its input ids is tensor(int64) with 2 dimensions, "
             "but pictures need 4",
         ),
         ("two inputs", [], 1, "takes 2 inputs (image, mask), not one picture"),
@@ -319,7 +319,7 @@ def _models(folder: Path) -> dict[str, Path]:
             "four channels",
             ["--layout", "nchw"],
             2,
-            "takes pictures of 4 channels, not rgb",
+            "takes pictures with 4 channels, not rgb; change --channels",
         ),
     ],
 )
@@ -336,7 +336,7 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (["--size", "9"], "--size: m.onnx takes pictures of 8x8 only"),
+        (["--size", "9"], "--size: m.onnx only takes pictures of 8x8; leave it out"),
         (["--pool", "avg"], "--pool: the output features of m.onnx is already a vector of 192; leave it out"),
         (["--crop", "2"], "extractor: crop must be between 0 and 1, not 2"),
         (["--mean", "1,2"], "extractor: mean must be 1 or 3 numbers, not 2"),

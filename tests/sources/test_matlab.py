@@ -284,7 +284,7 @@ def test_a_shape_larger_than_the_file_is_refused_before_it_is_read(tmp_path: Pat
     assert content[160:164] == (4).to_bytes(4, "little")
     content[160:164] = (2**30).to_bytes(4, "little")
     path.write_bytes(content)
-    with pytest.raises(DataError, match="features declares more data than the file holds"):
+    with pytest.raises(DataError, match="features declares more data than the file can contain"):
         FeatureFile.open(path, Keys(samples="rows"))
 
 

@@ -65,7 +65,7 @@ def test_rows_without_paths_are_named_by_file_and_row(tmp_path: Path) -> None:
         ),
         pytest.param({"features": np.eye(2) * 1j}, "must be a table of numbers", id="complex"),
         pytest.param({"features": np.array([[{}]])}, "must be a table of numbers", id="pickled objects"),
-        pytest.param({"features": np.ones(4)}, r"found float64 of shape \(4,\)", id="not a table"),
+        pytest.param({"features": np.ones(4)}, r"but are float64 of shape \(4,\)", id="not a table"),
         pytest.param(
             {"features": np.eye(2), "labels": [1, 2, 3]}, "2 rows of features but 3 labels", id="counts"
         ),
@@ -78,7 +78,7 @@ def test_what_cannot_be_features_is_refused(tmp_path: Path, arrays: dict, messag
 
 def test_labels_that_are_python_objects_are_refused_with_a_remedy(tmp_path: Path) -> None:
     labels = np.array(["a", "b"], dtype=object)
-    with pytest.raises(DataError, match=r"labels\.npy holds Python objects.*as with \.astype\(str\)"):
+    with pytest.raises(DataError, match=r"labels\.npy contains Python objects.*as with \.astype\(str\)"):
         FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=labels), Keys())
 
 

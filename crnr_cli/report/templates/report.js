@@ -22,7 +22,7 @@
 
   const countAt = (row, column) => counts.get(row * k + column) || 0;
   const share = (row, column) => (support[row] ? (100 * countAt(row, column)) / support[row] : 0).toFixed(1);
-  const words = (row, column) => {
+  const describe = (row, column) => {
     const of = `${countAt(row, column)} of ${support[row]} (${share(row, column)} %)`;
     return row === column ? `${names[row]}, labelled correctly: ${of}` : `${names[row]}, labelled as ${names[column]}: ${of}`;
   };
@@ -46,7 +46,7 @@
     place("cursor", row, column);
     place("cross-row", row, null);
     place("cross-column", null, column);
-    tip.textContent = words(row, column);
+    tip.textContent = describe(row, column);
     tip.hidden = false;
     const size = grid.clientWidth / k;
     const left = Math.min(Math.max(0, (column + 1) * size + 8), grid.clientWidth - tip.offsetWidth);
@@ -142,7 +142,7 @@
     } else return;
     event.preventDefault();
     point(row, column);
-    spoken.textContent = words(row, column);
+    spoken.textContent = describe(row, column);
   });
   for (const button of overview.querySelectorAll("button[data-row]")) {
     button.addEventListener("click", () => choose(Number(button.dataset.row), Number(button.dataset.column)));
