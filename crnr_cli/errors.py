@@ -44,5 +44,8 @@ class NotConverged(UserWarning):
     """Queries that reached the maximum number of iterations; more of them might change the answers."""
 
     def __init__(self, count: int, advice: str) -> None:
-        super().__init__(f"{count} queries did not converge; {advice}")
+        super().__init__(count, advice)
         self.count, self.advice = count, advice
+
+    def __str__(self) -> str:
+        return f"{self.count} {'query' if self.count == 1 else 'queries'} did not converge: {self.advice}"

@@ -108,7 +108,7 @@ def _counted_warnings(quiet: bool) -> Iterator[None]:
             yield
         finally:
             for advice, n in () if quiet else found.items():
-                say(f"warning: {n} queries did not converge; {advice}", style="yellow")
+                say(f"warning: {NotConverged(n, advice)}", style="yellow")
 
 
 @contextmanager

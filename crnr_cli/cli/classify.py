@@ -37,7 +37,7 @@ def classify(
         typer.Option(
             min=1,
             metavar="K",
-            help="Write only the K best classes, as label_1,residual_1,...",
+            help="Write only the K best classes, as label_1, residual_1, ...",
             show_default="the residuals of all classes",
         ),
     ] = None,

@@ -23,13 +23,13 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
     if function is None:
         return functools.partial(command, side_by_side=side_by_side)
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
     def run(**given: Any) -> None:
         with boundary(quiet=given.get("quiet", False)):
             use_cores(given.get("jobs"), side_by_side=side_by_side)
             parts = {
-                name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})  # type: ignore[operator]
+                name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
                 for name, kind in groups.items()
             }
             function(**given, **parts)
@@ -39,16 +39,7 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
         for name, parameter in signature(function).parameters.items()
         if name not in groups
     ]
-    options = [
-        Parameter(
-            f.name,
-            Parameter.KEYWORD_ONLY,
-            default=f.default,
-            annotation=get_type_hints(kind, include_extras=True)[f.name],
-        )
-        for kind in groups.values()
-        for f in fields(kind)
-    ]
+    options = [parameter for kind in groups.values() for parameter in _parameters(kind)]
     run.__signature__ = Signature([*plain, *options])  # type: ignore[attr-defined]
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     return run
@@ -66,3 +57,13 @@ def given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
         for name in names
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     }
+
+
+@functools.cache
+def _parameters(group: type) -> list[Parameter]:
+    """The fields of a group as Typer's parameters; computed once, as many commands share a group."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
+        for f in fields(group)
+    ]

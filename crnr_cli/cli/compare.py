@@ -46,23 +46,28 @@ class Testing:
     test_features_key: Annotated[
         str | None,
         _testing_option(
-            metavar="NAME", help="Dataset with the features in --test.", show_default="--features-key"
+            metavar="NAME", help="Dataset with the features in --test.", show_default="the gallery's"
         ),
     ] = None
     test_labels_key: Annotated[
         str | None,
         _testing_option(
-            metavar="NAME", help="Dataset with the labels in --test.", show_default="--labels-key"
+            metavar="NAME", help="Dataset with the labels in --test.", show_default="the gallery's"
         ),
     ] = None
     holdout: Annotated[
         float | None,
-        _testing_option(help="Without --test: share of every class to test with.", show_default="0.3"),
+        _testing_option(
+            metavar="P", help="Without --test: share of every class to test with.", show_default="0.3"
+        ),
     ] = None
     draws: Annotated[
-        int | None, _testing_option(min=1, help="How many times to draw that share.", show_default="5")
+        int | None,
+        _testing_option(min=1, metavar="N", help="How many times to draw that share.", show_default="5"),
     ] = None
-    seed: Annotated[int | None, _testing_option(min=0, help="Seed of the draws.", show_default="0")] = None
+    seed: Annotated[
+        int | None, _testing_option(min=0, metavar="N", help="Seed of the draws.", show_default="0")
+    ] = None
 
     def values(self, keys: Keys) -> dict[str, Any]:
         """As fields of `CompareOptions`; `keys` are those of the gallery."""

@@ -67,7 +67,7 @@ Reject = Annotated[
 Dask = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help="Run on a Dask cluster: tcp://scheduler:8786, or local:N for N processes."
+        metavar="ADDRESS", help="Run on a Dask cluster: tcp://host:8786, or local:N for N processes."
     ),
 ]
 
@@ -98,11 +98,13 @@ class Input:
     ] = False
     max_pixels: Annotated[
         int,
-        _reading_option(min=1, help="Pictures with more pixels than this are not decoded."),
+        _reading_option(min=1, metavar="N", help="Pictures with more pixels than this are not decoded."),
     ] = MAX_PIXELS
     jobs: Annotated[
         int | None,
-        _reading_option("--jobs", "-j", min=1, help="Number of cores to use.", show_default="all"),
+        _reading_option(
+            "--jobs", "-j", min=1, metavar="N", help="Number of cores to use.", show_default="all"
+        ),
     ] = None
 
     def values(self) -> dict[str, Any]:

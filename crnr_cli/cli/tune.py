@@ -186,7 +186,11 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None
     else:
         say("chosen: the fewest changes from the paper's setting, within one standard error of the best")
     settings = report.chosen.setting.parameters()
-    flags = " ".join(f"--{name} {_shown(value)}" for name, value in settings.items() if value is not None)
+    flags = " ".join(
+        f"--{name}" if value is True else f"--{name} {_shown(value)}"
+        for name, value in settings.items()
+        if value is not None and value is not False
+    )
     if path and report.built:
         say(f"{path}: built with {flags}; {report.seconds:.1f} s")
     else:

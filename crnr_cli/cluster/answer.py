@@ -5,6 +5,7 @@ The answers come in the same order and in the same batches as on a single machin
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 
 from crnr_cli.cluster.dask import TASKS_PER_THREAD, Cluster
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, NotConverged
 from crnr_cli.gallery.answer import (
     Answering,
     QueryOptions,
@@ -57,7 +58,9 @@ def answering(cluster: Cluster, gallery_path: Path) -> Answering:
         progress("classifying", done, len(source))
         # Workers use absolute paths; here, the answers get the names that the user gave.
         names = (source.names(span) for span in spans)
-        for _, batches in cluster.in_order(answer_part, task, parts):
+        for _, (batches, unconverged) in cluster.in_order(answer_part, task, parts):
+            for warning in unconverged:
+                warnings.warn(warning, stacklevel=2)
             for answers in batches:
                 done += len(answers.batch.names)
                 batch = replace(answers.batch, names=next(names), end=done)
@@ -67,14 +70,19 @@ def answering(cluster: Cluster, gallery_path: Path) -> Answering:
     return run
 
 
-def answer_part(task: Task, part: Part) -> list[Answers]:
-    """Classify a part of the queries. This runs on a worker, which loads the gallery only once."""
+def answer_part(task: Task, part: Part) -> tuple[list[Answers], list[NotConverged]]:
+    """Classify a part of the queries, on a worker, which loads the gallery only once.
+
+    Warnings are returned, and the client issues them again.
+    """
     with _loading:
         gallery = _gallery(task.gallery, task.sha256, task.options.model)
     _refuse_missing(part.paths)
-    answers = list(answer(gallery, part.opened(task.options.keys), task.options))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", NotConverged)
+        answers = list(answer(gallery, part.opened(task.options.keys), task.options))
     _refuse_missing_folders(answers)
-    return answers
+    return answers, [each.message for each in found if isinstance(each.message, NotConverged)]
 
 
 _loading = Lock()  # only one thread of a worker loads the gallery; the others wait

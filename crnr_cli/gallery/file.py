@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,18 +16,25 @@ import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
-from crnr_cli.errors import CrnrError, DataError, GalleryError, OutputError, UsageError
+from crnr_cli.errors import (
+    CrnrError,
+    DataError,
+    GalleryError,
+    NotConverged,
+    OutputError,
+    UsageError,
+)
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.hdf5_output import written_hdf5
 from crnr_cli.methods import METHODS, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.registry import STEPS
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
 
 FORMAT = "crnr-gallery"
-VERSION = 1
 
 _MAX_DEPTH = 2
 
@@ -95,7 +103,8 @@ def load_gallery(path: Path) -> Gallery:
 
 def _gives_residuals(gallery: Gallery) -> bool:
     """Classify one sample, to find out whether the state matches the samples, whatever the method."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
         residuals = gallery.residuals(gallery.samples.vectors[:1])
     return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
 
@@ -207,9 +216,10 @@ def _read(path: Path) -> _Content:
             kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
             if kind != FORMAT.encode():
                 raise GalleryError(f"{path}: not a crnr gallery")
-            if not isinstance(version, np.integer) or version > VERSION:
+            newest = max(step.since_version for step in STEPS.values())
+            if not isinstance(version, np.integer) or version > newest:
                 raise GalleryError(
-                    f"{path}: gallery format {version}, but this crnr ({__version__}) reads up to {VERSION}; "
+                    f"{path}: gallery format {version}, but this crnr ({__version__}) reads up to {newest}; "
                     "please upgrade crnr"
                 )
             size = path.stat().st_size

@@ -44,6 +44,8 @@ class Src(CodingMethod):
         factor = solvers.factor_of(state)
         code = lasso.code(factor, samples.vectors.T, Y, self.lam, self.iterations, self.tol)
         if unconverged := int((code.gap > code.tol).sum()):
-            advice = f"src stopped after {self.iterations} iterations; raise --iterations or --tol"
+            advice = (
+                f"src stopped after {self.iterations} iterations; build with a higher --iterations or --tol"
+            )
             warnings.warn(NotConverged(unconverged, advice), stacklevel=2)
         return code.c.T

@@ -168,10 +168,7 @@ def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.Monke
 
 def test_another_version_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = cluster_module.__version__
-    expected = (
-        rf"worker tcp://127.0.0.1:\d+: has crnr {ours}, but this is 0.0.1; "
-        "install the same version everywhere"
-    )
+    expected = rf"worker tcp://127.0.0.1:\d+: has crnr {ours}, but this is 0.0.1; install the same version"
     with connected(address) as cluster:
         monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
         with pytest.raises(DataError, match=expected):  # as of a worker that came later

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -33,6 +34,35 @@ def test_version_1_opens_for_ever(crnr: Runner) -> None:
     outcome = crnr("classify", "queries.npz", "-g", str(V1), "-o", "out.csv")
     assert (outcome.exit, outcome.out, outcome.err) == (0, "", "2 of 2 inputs labelled: out.csv\n")
     assert [row["label"] for row in read_rows(Path("out.csv"))] == ["tea", "caf\u00e9"]
+
+
+def test_steps_of_version_1_open_for_ever(crnr: Runner) -> None:
+    """Gallery, queries and answers were written by crnr 0.1.0, before a recipe was a list of steps."""
+    shutil.copy(DATA / "gallery-steps-v1-queries.npz", "queries.npz")
+    gallery = DATA / "gallery-steps-v1.h5"
+    outcome = crnr("classify", "queries.npz", "-g", gallery, "--reject", "0.1", "-o", "out.csv", "-q")
+    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "")
+    found, expected = read_rows(Path("out.csv")), read_rows(DATA / "gallery-steps-v1.csv")
+    for one, other in zip(found, expected, strict=True):
+        for column in other:
+            if column.startswith(("residual", "margin")):
+                assert float(one[column]) == pytest.approx(float(other[column]), abs=1e-12)
+            else:
+                assert one[column] == other[column]
+    about = json.loads(crnr("info", gallery, "--json").out)
+    assert (about["format_version"], about["power"], about["pca"], about["n_inputs"]) == (1, 0.5, 5, 12)
+
+
+def test_a_step_that_this_crnr_does_not_know_is_refused(crnr: Runner) -> None:
+    """Without its step a gallery of a later crnr would give wrong answers."""
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "--power", "0.5", "-q")
+    with h5py.File("gallery.h5", "r+") as file:
+        assert file["recipe"].attrs["steps"] == b"power"
+        file["recipe"].attrs["steps"] = np.bytes_("power whitening")
+    rehash(Path("gallery.h5"))
+    with pytest.raises(GalleryError, match="its recipe has a step whitening that this crnr does not know"):
+        load_gallery(Path("gallery.h5"))
 
 
 def test_the_checksum_is_the_documented_one(crnr: Runner) -> None:

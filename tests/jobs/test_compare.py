@@ -327,3 +327,22 @@ def test_a_batch_of_unreadable_pictures_and_pca(crnr: Runner, tmp_path: Path) ->
     result = crnr("classify", tmp_path / "queries", "-g", gallery, "-q")
     assert (result.exit, result.err) == (3, "")
     assert result.out.splitlines()[1].split(",")[6] == "empty_file"
+
+
+def test_the_power_is_part_of_what_pca_is_fitted_to(crnr: Runner, tmp_path: Path) -> None:
+    """Comparing with --power and --pca equals raising the features beforehand."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(CLASSES, 10)
+    raw = np.abs(rng.normal(size=(40, 8)) + np.repeat(rng.normal(size=(4, 8)), 10, axis=0)) ** 3
+    np.savez(tmp_path / "raw.npz", features=raw, labels=labels)
+    np.savez(tmp_path / "cubed.npz", features=np.cbrt(raw), labels=labels)
+    reading = ["--pca", 3, "--methods", "nn,crc", "--draws", 2, "--json", "-q"]
+    by_power = json.loads(crnr("compare", tmp_path / "raw.npz", "--power", 1 / 3, *reading).out)
+    by_hand = json.loads(crnr("compare", tmp_path / "cubed.npz", *reading).out)
+    plain = json.loads(crnr("compare", tmp_path / "raw.npz", *reading).out)
+
+    def accuracies(record: dict[str, Any]) -> dict[str, float]:
+        return {row["method"]: row["accuracy"] for row in record["methods"]}
+
+    assert accuracies(by_power) == accuracies(by_hand)
+    assert accuracies(plain) != accuracies(by_hand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from crnr_cli.methods import make_method
 from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Runner, rows
+from helpers.samples import make_features, make_pictures
 
 QUERY = str(SAMPLE_DATA / "queries/9/4558.png")
 
@@ -232,3 +234,26 @@ def test_a_row_far_down_is_the_row_that_is_explained(crnr: Runner, tmp_path: Pat
         for row in (1026, 1027, 1028)
     ]
     assert labels == ["a", "c", "a"]
+
+
+def test_the_truth_is_that_of_classify_in_any_unicode_form(crnr: Runner) -> None:
+    composed, decomposed = (unicodedata.normalize(form, "Käse") for form in ("NFC", "NFD"))
+    make_pictures(crnr.here / "gallery", (composed, "bee"))
+    make_pictures(crnr.here / "queries", (decomposed, "bee"), per_class=1, first=9)
+    crnr("build", "gallery", "-q")
+    query = f"queries/{decomposed}/9.png"
+    (row,) = rows(crnr("classify", query, "-q").out)
+    explained = json.loads(crnr("explain", query, "--json").out)
+    assert row["truth"] == explained["truth"] == composed
+
+
+def test_the_label_of_a_feature_file_is_the_truth_as_in_classify(crnr: Runner) -> None:
+    """Also one that the gallery does not have: the answer is then wrong, and not of unknown truth."""
+    make_features(crnr.here / "gallery.npz")
+    make_features(crnr.here / "queries.npz", classes=("stranger", "bee"))
+    crnr("build", "gallery.npz", "-q")
+    (first, *_) = rows(crnr("classify", "queries.npz", "-q").out)
+    explained = crnr("explain", "queries.npz#0", "--json")
+    assert first["truth"] == json.loads(explained.out)["truth"] == "stranger"
+    assert crnr("explain", "queries.npz#0").out.startswith("queries.npz#0, truly stranger: ")
+    assert crnr("explain", "queries.npz#0", "-o", "why.png").exit == 0

@@ -220,3 +220,20 @@ def test_any_method_of_the_registry_can_be_tried_within_a_budget(
     for name in ("nn", "svm", "crc"):
         assert sum(name in line.split()[:2] for line in result.out.splitlines()) == 1
     assert [method.name for method in job._methods(["nn", "svm"])[:3]] == ["crnr", "nn", "svm"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        (("Cat", "cat", "dog"), "classes 'Cat' and 'cat' differ only in case or Unicode form; rename one"),
+        (("ant", "unknown"), "class 'unknown': this name is reserved for rejected queries; rename the class"),
+    ],
+)
+def test_classes_that_no_gallery_could_have_are_refused_before_any_work(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, classes: tuple[str, ...], words: str
+) -> None:
+    make_pictures(crnr.here / "gallery", classes)
+    monkeypatch.setattr(job, "_right", None)  # nothing is to be tried
+    outcome = crnr("tune", "gallery", "-o", "gallery.h5")
+    assert (outcome.exit, outcome.out, outcome.err) == (1, "", f"error: {words}\n")
+    assert crnr.files() == {"gallery"}

@@ -1,37 +1,85 @@
-"""The method that CONTRIBUTING.md shows is a method."""
+"""The method, the table format and the step of a recipe that CONTRIBUTING.md shows work as it says."""
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import io
+import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+import crnr_cli
 import crnr_cli.methods as registry
 from crnr_cli.methods import METHODS, Method, make_method
 from helpers.method_checks import CHECKS, problem
 from helpers.paths import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-(CLASS,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
-(ADDED,) = re.findall(r"^\+ {8}(\w+),$", TEXT, flags=re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A block of code, and the file of the package that was named last before it."""
+
+    path: str
+    kind: str
+    code: str
+
+
+def blocks() -> list[Block]:
+    found = []
+    for match in re.finditer(r"^```(python|diff)\n(.*?)^```", TEXT, flags=re.DOTALL | re.MULTILINE):
+        path = re.findall(r"`(crnr_cli/[\w/]+\.py)`", TEXT[: match.start()])[-1]
+        found.append(Block(path, match[1], match[2]))
+    return found
+
+
+BLOCKS = blocks()
+CENTROID = next(block.code for block in BLOCKS if block.path == "crnr_cli/methods/centroid.py")
+
+
+def applied(source: str, diff: str) -> str:
+    """The source with the added lines of a diff; its other lines must be in the source, once and in order."""
+    lines = diff.splitlines(keepends=True)
+    before = "".join(line[1:] for line in lines if line.startswith(" "))
+    after = "".join(line[1:] for line in lines)
+    assert source.count(before) == 1
+    return source.replace(before, after)
+
+
+def test_every_example_is_found() -> None:
+    files = [block.path for block in BLOCKS if block.kind == "python"]
+    assert files == [
+        "crnr_cli/methods/centroid.py",
+        "crnr_cli/sources/tsv.py",
+        "crnr_cli/recipe/standardize.py",
+    ]
+    assert len([block for block in BLOCKS if block.kind == "diff"]) == 7
 
 
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Method]:
     """The class, from the text; its module has another name than in the package, which coverage counts."""
     path = tmp_path / "centroid.py"
-    path.write_text(CLASS, encoding="utf-8")
+    path.write_text(CENTROID, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("centroid", path)
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     for name in ("centroid", "crnr_cli.methods.centroid"):
         monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
-    return getattr(module, ADDED)
+    method: type[Method] = module.Centroid
+    return method
 
 
 @pytest.fixture
@@ -57,11 +105,120 @@ def test_shown_method_is_its_formula(centroid: str) -> None:
 
 def test_the_registry_with_the_shown_lines_knows_the_method(shown: type[Method]) -> None:
     source = Path(registry.__file__).read_text(encoding="utf-8")
-    lines = re.findall(r"```diff\n (.*\n)\+(.*\n)```", TEXT)
-    assert len(lines) == 2
-    for before, added in lines:
-        assert source.count(before) == 1
-        source = source.replace(before, before + added)
-    names = {}
+    for block in BLOCKS:
+        if block.path == "crnr_cli/methods/__init__.py":
+            source = applied(source, block.code)
+    names: dict[str, object] = {}
     exec(source, names)
     assert names["METHODS"] == METHODS | {"centroid": shown}
+
+
+class Copy:
+    """A copy of the package with all examples in it, run as processes."""
+
+    def __init__(self, here: Path) -> None:
+        self.here = here
+        shutil.copytree(Path(crnr_cli.__file__).parent, here / "crnr_cli")
+        for path, kind, code in BLOCKS:
+            file = here / path
+            file.write_text(code if kind == "python" else applied(file.read_text(), code))
+        # What measures coverage would count the copy's lines.
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+
+    def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "crnr_cli", *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=self.here, env=self._environment, capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    made = Copy(tmp_path_factory.mktemp("examples"))
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b", "c"], 8)
+    centres = rng.normal(size=(3, 6))
+    # One feature is large and says nothing.
+    scales = np.array([1, 1, 1, 1, 1, 50.0])
+    for name in ("gallery", "queries"):
+        features = (np.repeat(centres, 8, axis=0) + 0.7 * rng.normal(size=(24, 6))) * scales
+        features[:, 5] = 50 * rng.normal(size=24)
+        np.savez(made.here / f"{name}.npz", features=features, labels=labels)
+        rows = [
+            "\t".join([label, *map(repr, row)]) for label, row in zip(labels, features.tolist(), strict=True)
+        ]
+        (made.here / f"{name}.tsv").write_text("\n".join(rows) + "\n")
+    return made
+
+
+def residuals(table: str) -> np.ndarray:
+    return np.array([line[7:] for line in list(csv.reader(io.StringIO(table)))[1:]], dtype=float)
+
+
+def test_the_shown_method_is_a_method_of_every_command(copy: Copy) -> None:
+    assert copy("build", "gallery.npz", "--method", "centroid", "-q").returncode == 0
+    scored = copy(
+        "compare", "gallery.npz", "--methods", "centroid,nn", "--set", "centroid.shrink=1", "--json"
+    )
+    methods = {row["method"]: row["parameters"] for row in json.loads(scored.stdout)["methods"]}
+    assert methods == {"centroid": {"shrink": 1.0}, "nn": {}}
+
+
+def test_the_shown_reader_reads_what_npz_holds(copy: Copy) -> None:
+    for kind in ("npz", "tsv"):
+        built = copy("build", f"gallery.{kind}", "-o", f"{kind}.h5", "--dtype", "float64", "-q")
+        assert (built.returncode, built.stderr) == (0, "")
+    by_npz, by_tsv = (
+        copy("classify", f"queries.{kind}", "-g", f"{kind}.h5", "-q") for kind in ("npz", "tsv")
+    )
+    np.testing.assert_allclose(residuals(by_tsv.stdout), residuals(by_npz.stdout), atol=1e-12)
+    (copy.here / "bad.tsv").write_text("a\tx\n")
+    refused = copy("build", "bad.tsv")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: bad.tsv: not a readable tsv file (could not convert")
+
+
+def test_the_shown_step_is_fitted_stored_applied_and_described(copy: Copy) -> None:
+    options = ["--pca", 4, "--dtype", "float64", "-q"]
+    built = copy("build", "gallery.npz", "--standardize", *options, "-o", "s.h5")
+    assert (built.returncode, built.stderr) == (0, "")
+    by_step = copy("classify", "queries.npz", "-g", "s.h5", "-q").stdout
+    deviations = np.load(copy.here / "gallery.npz")["features"].std(axis=0)
+    for name in ("gallery", "queries"):
+        with np.load(copy.here / f"{name}.npz") as arrays:
+            scaled = arrays["features"] / deviations
+            np.savez(copy.here / f"scaled-{name}.npz", features=scaled, labels=arrays["labels"])
+    copy("build", "scaled-gallery.npz", *options, "-o", "by-hand.h5")
+    by_hand = copy("classify", "scaled-queries.npz", "-g", "by-hand.h5", "-q").stdout
+    np.testing.assert_allclose(residuals(by_step), residuals(by_hand), atol=1e-9)
+    about = json.loads(copy("info", "s.h5", "--json").stdout)
+    assert (about["format_version"], about["standardize"], about["pca"]) == (2, True, 4)
+    page = copy("evaluate", "queries.npz", "-g", "s.h5", "--html", "report.html")
+    assert page.returncode == 0, page.stderr
+    assert "6 features; features divided by their standard deviations; 4 principal components" in (
+        copy.here / "report.html"
+    ).read_text(encoding="utf-8")
+
+
+def test_tune_tries_the_shown_step(copy: Copy) -> None:
+    tried = copy("tune", "gallery.npz", "--standardize", "0,1", "--json")
+    assert tried.returncode == 0, tried.stderr
+    trials = json.loads(tried.stdout)["trials"]
+    assert {(trial["standardize"], trial["power"]) for trial in trials} == {
+        (standardize, power) for standardize in (False, True) for power in (1.0, 0.5)
+    }
+    tuned = copy("tune", "gallery.npz", "--standardize", "1", "--power", "1", "-o", "tuned.h5")
+    assert tuned.returncode == 0, tuned.stderr
+    assert " --standardize;" in tuned.stderr
+    assert json.loads(copy("info", "tuned.h5", "--json").stdout)["standardize"] is True
+    wrong = copy("tune", "gallery.npz", "--standardize", "maybe")
+    assert wrong.returncode == 2
+
+
+def test_an_older_crnr_refuses_a_gallery_with_the_shown_step(copy: Copy) -> None:
+    from crnr_cli.errors import GalleryError
+    from crnr_cli.gallery.file import load_gallery
+
+    copy("build", "gallery.npz", "--standardize", "-o", "new.h5", "-q")
+    with pytest.raises(GalleryError, match=r"gallery format 2, but this crnr .* reads up to 1"):
+        load_gallery(copy.here / "new.h5")

@@ -15,6 +15,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, recall_score
 
+from crnr_cli.gallery import answer
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.report import evaluation
 from crnr_cli.report.evaluation import MAX_PICTURES, histogram, matrix_cells, pictured
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
@@ -23,6 +27,7 @@ from helpers.browser import chromium, set_width
 from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Runner
+from helpers.samples import make_pictures
 
 EVIL = "<script>alert(1)</script>"
 EVIL_PATH = "</script><img src=x onerror=alert(2)>.png"
@@ -310,3 +315,28 @@ def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_pat
         page = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))
         assert (page != alone) == facts
         assert ("How the gallery was made" in page) == facts
+
+
+def test_a_report_on_queries_classified_now_loads_the_gallery_once(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pictures(crnr.here / "gallery")
+    crnr("build", "gallery", "--pca", 3, "-q")
+    loaded: list[Path] = []
+
+    def counted(path: Path) -> Gallery:
+        loaded.append(path)
+        return load_gallery(path)
+
+    monkeypatch.setattr(answer, "load_gallery", counted)
+    monkeypatch.setattr(evaluation, "load_gallery", counted)
+    assert crnr("evaluate", "gallery", "--html", "now.html").exit == 0
+    assert len(loaded) == 1
+    crnr("classify", "gallery", "-o", "out.csv", "-q")
+    loaded.clear()
+    assert crnr("evaluate", "out.csv", "--html", "csv.html").exit == 0
+    assert len(loaded) == 1
+    for page in ("now.html", "csv.html"):
+        text = Path(page).read_text()
+        assert "12 in 3 classes, 4 per class" in text
+        assert "pictures: pixels, 8x8, grey; 3 principal components" in text
