@@ -3,8 +3,8 @@
     python benchmarks/walk.py
 
 Every function of the package that runs is noted when it is first called, in order. `files` is the number of
-files that these functions are in; `changes` counts how often the next function is in another file. `rooms` and
-`changes of room` count the folders of the package likewise. What runs in decoder processes is not seen.
+files that these functions are in; `changes` counts how often the next function is in another file. `rooms`
+and `changes of room` count the folders of the package likewise. What runs in decoder processes is not seen.
 """
 
 from __future__ import annotations

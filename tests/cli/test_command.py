@@ -95,7 +95,7 @@ def test_skipped_inputs_make_the_exit_code_3_in_every_command(crnr: Runner) -> N
         strict = crnr(*command.split(), "-q", "--strict")
         assert strict.exit == 1, command
         assert "ant/broken.png" in strict.err
-        assert "stopped, as 1 of " in strict.err
+        assert "stopped: 1 of " in strict.err
 
 
 def test_evaluate_of_a_csv_reports_the_failures_of_another_run(crnr: Runner) -> None:
@@ -169,7 +169,9 @@ def test_a_command_runs_from_a_folder_with_a_long_name(crnr: Runner, tmp_path: P
     assert elsewhere("build", here / "gallery.npz", "-q").exit == 0
     outcome = elsewhere("explain", f"{here}/gallery.npz#0", columns=80)
     assert outcome.exit == 0
-    assert outcome.out.splitlines()[0].startswith(f"{here}/gallery.npz#0, truly ant: ant by crnr, margin ")
+    assert outcome.out.splitlines()[0].startswith(
+        f"{here}/gallery.npz#0, true class ant: ant by crnr, margin "
+    )
 
 
 def test_src_reports_queries_that_do_not_converge(crnr: Runner) -> None:

@@ -255,5 +255,5 @@ def test_the_label_of_a_feature_file_is_the_truth_as_in_classify(crnr: Runner) -
     (first, *_) = rows(crnr("classify", "queries.npz", "-q").out)
     explained = crnr("explain", "queries.npz#0", "--json")
     assert first["truth"] == json.loads(explained.out)["truth"] == "stranger"
-    assert crnr("explain", "queries.npz#0").out.startswith("queries.npz#0, truly stranger: ")
+    assert crnr("explain", "queries.npz#0").out.startswith("queries.npz#0, true class stranger: ")
     assert crnr("explain", "queries.npz#0", "-o", "why.png").exit == 0
