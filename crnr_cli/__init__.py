@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the estimators, and scikit-learn with them, when one is asked for: `crnr --help` stays quick."""
+    """Import the estimators, and scikit-learn, only when one is used, so that `crnr --help` stays fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from crnr_cli import estimators

@@ -1,4 +1,4 @@
-"""`python -m crnr_cli` is `crnr`."""
+"""`python -m crnr_cli` is the same as `crnr`."""
 
 from crnr_cli.cli import main
 

@@ -17,22 +17,22 @@ Array = npt.NDArray[Any]
 
 
 class Stamp(NamedTuple):
-    """Size and mtime of a file: enough to believe it unchanged without reading it. All zero if unknown."""
+    """Size and mtime of a file: if both are the same, it is taken as unchanged. Zero if unknown."""
 
     size: int = 0
     mtime_ns: int = 0
 
     @classmethod
-    def of(cls, about: os.stat_result) -> Stamp:
-        return cls(about.st_size, about.st_mtime_ns)
+    def of(cls, result: os.stat_result) -> Stamp:
+        return cls(result.st_size, result.st_mtime_ns)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive samples of a listing, on their way through the rooms.
+    """Consecutive samples of a listing, on their way from a source to the CSV.
 
-    `values` has one row per sample without an error: first what was read, then raw values, unit vectors and
-    residuals. `rows` says which sample each row belongs to.
+    `values` has one row per sample without an error: pixels or features as read, then raw values, then unit
+    vectors, and finally residuals. `rows` maps these rows to samples.
     """
 
     names: list[str]
@@ -51,7 +51,7 @@ class Batch:
         return np.flatnonzero([error is None for error in self.errors])
 
     def with_values(self, values: Array, faults: Sequence[SampleError | None] = ()) -> Batch:
-        """The same samples with other values. `faults` says, per row, why a sample drops out here."""
+        """The same samples with new values. `faults` has, per row, the reason to drop the sample, or None."""
         if not any(faults):
             return replace(self, values=values)
         errors = list(self.errors)

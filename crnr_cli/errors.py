@@ -1,11 +1,11 @@
-"""The small tree of errors a user can cause; anything else is a bug and keeps its traceback.
+"""The errors that a user can cause and fix; any other exception is a bug and keeps its traceback.
 
 CrnrError                 exit 1: one line on stderr, earlier output untouched
 ├── UsageError            exit 2: options that cannot be combined
 ├── DataError             a source that cannot be used
 ├── GalleryError          a gallery file that cannot be used
 ├── OutputError           an output that cannot be written
-└── SampleError           one bad input: its row has no answer, and its `status` says why
+└── SampleError           an input that cannot be used: its row has no answer, but a `status`
 """
 
 
@@ -32,7 +32,7 @@ class OutputError(CrnrError):
 
 
 class SampleError(CrnrError):
-    """One input that has no answer. `status` is the reason code, the message the detail."""
+    """One input that cannot be used. `status` is the code of the reason, and the message explains it."""
 
     def __init__(self, status: str, detail: str = "") -> None:
         super().__init__(detail or status)
@@ -41,7 +41,7 @@ class SampleError(CrnrError):
 
 
 class NotConverged(UserWarning):
-    """Queries whose iterations ended at their limit: a longer run may change their answers."""
+    """Queries that reached the maximum number of iterations; more of them might change the answers."""
 
     def __init__(self, count: int, advice: str) -> None:
         super().__init__(count, advice)

@@ -1,4 +1,4 @@
-"""The methods as estimators of scikit-learn, which share gallery files with the command line."""
+"""The methods as scikit-learn estimators. They read and write the gallery files of the command line."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from crnr_cli.sources.tables import label_text, row_hash
 
 
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """What all of them share. Every row is scaled to unit length, so a row of zeros is an error.
+    """The base of all estimators. Every row is scaled to unit length, so a row of zeros is an error.
 
     There is no `predict_proba`: residuals are distances, not probabilities. scikit-learn's
     `CalibratedClassifierCV` learns probabilities from `decision_function`.
 
-    After `fit` or `from_gallery`: `classes_`, `n_features_in_`, `feature_names_in_` where the data has names,
-    and `gallery_`, the content of a gallery file.
+    Attributes after `fit` or `from_gallery`: `classes_`, `n_features_in_`, `feature_names_in_` if the data
+    has names, and `gallery_`, the content of a gallery file.
     """
 
     method: ClassVar[str]
-    # Signed codes see only the span of a class. scikit-learn's checks use 2-D data, where every class spans
-    # the plane, so scores are poor there.
+    # Signed codes depend only on the span of a class. scikit-learn's checks use 2-D data, where every class
+    # spans the plane, so scores are poor there.
     by_span: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Any:
@@ -51,11 +51,11 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Keep the samples and factorize. Float32 stays float32, everything else becomes float64."""
+        """Store the samples and fit the method. Float32 stays float32, everything else becomes float64."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
-        names = _texts(self.classes_)
+        names = _class_names(self.classes_)
         recipe = Recipe(X.shape[1])
         with _as_value_error():
             self.gallery_ = make_gallery(
@@ -68,12 +68,12 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 ),
                 make_method(self.method, self.get_params()),
             )
-        # A gallery has its classes in the order of their names: 10 before 9.
+        # A gallery sorts its classes by name: 10 comes before 9.
         self._columns = [self.gallery_.classes.index(name) for name in names]
         return self
 
     def residuals(self, X: Any) -> Array:
-        """(m, K): how far every row is from every class of `classes_`; the smallest wins."""
+        """(m, K): the distance of every row from every class in `classes_`; the smallest wins."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         gallery = self.gallery_
@@ -83,34 +83,34 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(parts)[:, self._columns]
 
     def decision_function(self, X: Any) -> Array:
-        """Minus the residuals; with two classes, as everywhere in scikit-learn, one value above 0 for the
-        second of them: the residual of the first less that of the second."""
+        """The negated residuals. With two classes, as always in scikit-learn, one value per row instead: the
+        residual of the first class minus that of the second, positive if the second wins."""
         residuals = self.residuals(X)
         return residuals[:, 0] - residuals[:, 1] if residuals.shape[1] == 2 else -residuals
 
     def predict(self, X: Any) -> Array:
-        """The class with the smallest residual; the first of equal ones."""
+        """The class with the smallest residual; ties go to the first class."""
         winners = self.residuals(X).argmin(axis=1)
         labels: Array = self.classes_[winners]
         return labels
 
     def save(self, path: str | Path) -> None:
-        """Write a gallery that `crnr classify` reads. Classes are names there: 3 becomes "3"."""
+        """Write a gallery that `crnr classify` can read. Classes become strings in it: 3 becomes "3"."""
         check_is_fitted(self)
         with _as_value_error():
             write_gallery(self.gallery_, Path(path))
 
     @classmethod
     def from_gallery(cls, path: str | Path) -> Self:
-        """The fitted estimator of a gallery that was built with this method; its classes are names.
+        """A fitted estimator from a gallery that was built with this method; its classes are strings.
 
-        Rows are the raw values that the gallery was made from: its features, the outputs of its network, or
-        the pixels of its pictures.
+        It expects rows of the raw values that the gallery was made from: features, outputs of its network, or
+        pixels of pictures.
         """
         with _as_value_error():
             gallery = load_gallery(Path(path))
         if gallery.method.name != cls.method:
-            raise ValueError(f"{path}: built with the method {gallery.method.name}, but this is {cls.method}")
+            raise ValueError(f"{path}: built with the method {gallery.method.name}, not with {cls.method}")
         estimator = cls(**vars(gallery.method))
         estimator.gallery_ = gallery
         estimator.classes_ = np.array(gallery.classes)
@@ -121,25 +121,25 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 @contextmanager
 def _as_value_error() -> Iterator[None]:
-    """Users of scikit-learn expect a ValueError."""
+    """Raise ValueError, which users of scikit-learn expect."""
     try:
         yield
     except CrnrError as e:
         raise ValueError(str(e)) from e
 
 
-def _texts(classes: Array) -> list[str]:
-    texts = [label_text(label) for label in classes.tolist()]
-    if "" in texts:
+def _class_names(classes: Array) -> list[str]:
+    names = [label_text(label) for label in classes.tolist()]
+    if "" in names:
         raise ValueError("a label is an empty string; give it a name")
-    return texts
+    return names
 
 
 def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
     vectors, errors = recipe.unit_vectors(X, dtype)
     bad = [row for row, error in enumerate(errors) if error]
     if bad:
-        raise ValueError(f"{len(bad)} rows cannot be used; the first is {bad[0]}: {errors[bad[0]]}")
+        raise ValueError(f"{len(bad)} rows cannot be used; the first is row {bad[0]}: {errors[bad[0]]}")
     return vectors
 
 

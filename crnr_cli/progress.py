@@ -7,8 +7,8 @@ from typing import Protocol
 
 class Progress(Protocol):
     def __call__(self, step: str, done: int, total: int) -> None:
-        """`done` of `total` parts of this step are finished. May raise, to stop the job here."""
+        """`done` of `total` parts of this step are finished. An exception raised here stops the job."""
 
 
 def silent(step: str, done: int, total: int) -> None:
-    """Displays nothing."""
+    """Show nothing."""

@@ -147,7 +147,7 @@ def test_opens_a_gallery_that_build_made(digits: Any, crnr: Runner, tmp_path: Pa
     assert opened.lam == 0.1
     assert opened.n_features_in_ == 64
     assert opened.score(queries, truths.astype(str)) > 0.85
-    with pytest.raises(ValueError, match=r"^g\.h5: built with the method crnr, but this is crc$"):
+    with pytest.raises(ValueError, match=r"^g\.h5: built with the method crnr, not with crc$"):
         crnr_cli.CRCClassifier.from_gallery("g.h5")
 
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_used_is_a_value_error(digits: Any, tmp_path: Path) -> No
     with pytest.raises(ValueError, match="a label is an empty string"):
         crnr_cli.CRNRClassifier().fit(X, np.where(y == 0, "", y.astype(str)))
     fitted = crnr_cli.CRNRClassifier().fit(X, y)
-    with pytest.raises(ValueError, match="1 rows cannot be used; the first is 2: nothing to compare"):
+    with pytest.raises(ValueError, match="1 rows cannot be used; the first is row 2: nothing to compare"):
         fitted.predict(np.where(np.arange(len(queries))[:, None] == 2, 0, queries))
     with pytest.raises(ValueError, match="there is no directory"):
         fitted.save(tmp_path / "missing" / "g.h5")

@@ -18,7 +18,7 @@ import typer
 
 from crnr_cli import __version__
 
-# Each is a function in the module of its name; its help ends with the example.
+# Every command is a function in the module of the same name; its help ends with this example.
 COMMANDS = {
     "build": "crnr build gallery/ --pca 100 --lam 0.1",
     "classify": "find queries -name '*.png' | crnr classify - -o out.csv",
@@ -48,7 +48,7 @@ def crnr(
 
 
 def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """crnr with these commands."""
+    """The Typer application with these commands."""
     app = typer.Typer(
         name="crnr",
         no_args_is_help=True,
@@ -65,10 +65,10 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def main() -> None:
-    _settle_streams()
+    _set_up_streams()
     # `crnr --help | head` should die of SIGPIPE like any program; commands handle SIGPIPE in boundary().
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    # Start-up creates almost no garbage, and collecting it costs a tenth of a short command.
+    # Start-up creates almost no garbage, and looking for it takes a tenth of the time of a short command.
     gc.set_threshold(50_000, 20, 50)
     # Import only the command that runs; --help and unknown names need them all.
     wanted = sys.argv[1:2]
@@ -79,10 +79,10 @@ def main() -> None:
         gc.freeze()  # no collection at exit either
 
 
-def _settle_streams() -> None:
-    """The same bytes in cron as in a terminal, whatever the locale and whichever streams are closed.
+def _set_up_streams() -> None:
+    """Write the same bytes in cron as in a terminal, whatever the locale and even if a stream is closed.
 
-    On stdout, names that are not UTF-8 are written as the bytes they were read as; stderr is for people.
+    On stdout, names that are not UTF-8 are written as the bytes that were read; on stderr they are escaped.
     """
     # Opened read-only, so that the first write fails with EBADF and boundary() reports it.
     if sys.stdout is None:

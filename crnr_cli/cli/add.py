@@ -24,7 +24,7 @@ def add(
     strictness: Strictness,
     output: Output,
 ) -> None:
-    """Add classes or samples to a gallery. What it was built from is not needed."""
+    """Add classes or samples to a gallery. The sources that it was built from are not needed."""
     from crnr_cli.gallery.samples import Reading
     from crnr_cli.jobs.update import add as run
 

@@ -1,4 +1,4 @@
-"""Where a command ends: errors become one line and an exit code; signals and warnings are handled."""
+"""How a command ends: errors become one line and an exit code; signals and warnings are handled."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 SKIPPED = 3  # done, but some inputs were skipped
 GATE_MISSED = 4
 READER_GONE = 128 + signal.SIGPIPE
-GRACE = 1.5  # seconds that a batch may still take after a signal
+GRACE = 1.5  # seconds that the current batch has to finish after a signal
 
 _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class _Stopped(BaseException):
-    """SIGINT or SIGTERM, as an exception: what is open is closed and cleaned up on the way out."""
+    """SIGINT or SIGTERM as an exception, so that open files are closed and cleaned up on the way out."""
 
     def __init__(self, number: int, remedy: str = "") -> None:
         self.exit_code = 128 + number
@@ -63,14 +63,14 @@ def boundary(*, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
-    """A signal stops the work at the next report of progress, that is after a batch, or else after GRACE."""
+    """After a signal, stop at the next report of progress, which ends a batch, or after GRACE seconds."""
     received: list[_Stopped] = []
 
     def stop(*_: object) -> NoReturn:
         raise received[0]
 
     def receive(number: int, _frame: FrameType | None) -> None:
-        if received:  # the second signal: somebody is in a hurry
+        if received:  # at the second signal, stop at once
             stop()
         received.append(_Stopped(number, remedy))
         signal.setitimer(signal.ITIMER_REAL, GRACE)
@@ -91,7 +91,7 @@ def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
 
 @contextmanager
 def _counted_warnings(quiet: bool) -> Iterator[None]:
-    """One line at the end for all queries that did not converge, whatever thread or batch they were in."""
+    """Print one line at the end for all queries that did not converge, in any thread or batch."""
     found: Counter[str] = Counter()
     with warnings.catch_warnings():
         show = warnings.showwarning
@@ -113,7 +113,7 @@ def _counted_warnings(quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def _on_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle the signals that stop a program, except those that our parent process wants ignored."""
+    """Handle the signals that stop a program, except those that the parent process has set to be ignored."""
     previous = {number: signal.getsignal(number) for number in _STOPS}
     for number, before in previous.items():
         if before != signal.SIG_IGN:
@@ -127,7 +127,7 @@ def _on_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
 
 @contextmanager
 def _broken_pipe_as_error() -> Iterator[None]:
-    """If the reader of stdout goes away, raise instead of dying, so that what is open is cleaned up."""
+    """If the reader of stdout goes away, raise an exception, so that open files are cleaned up."""
     previous = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
         yield
@@ -140,5 +140,5 @@ def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _abandon_stdout() -> None:
-    """Nobody can read what is still buffered; without this, Python would try at its exit, and complain."""
+    """Discard buffered output that nobody can read; otherwise Python would fail to write it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,8 +19,8 @@ from crnr_cli.errors import UsageError
 if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
 
-# What a gallery has settled for good; its network may have moved.
-_SETTLED = [name for name in names_of(MethodOptions, Vectors, Steps, Network) if name != "extractor"]
+# Settings that --update cannot change. --extractor is allowed, as the file of the network may have moved.
+_FIXED = [name for name in names_of(MethodOptions, Vectors, Steps, Network) if name != "extractor"]
 
 
 @command
@@ -54,10 +54,10 @@ def build(
     from crnr_cli.jobs.update import update as run_update
 
     with shown_progress(output.quiet) as progress:
-        if update and path.exists():  # the first time there is nothing to update
-            if settled := given(context, _SETTLED):
+        if update and path.exists():  # the first time, there is nothing to update
+            if fixed := given(context, _FIXED):
                 raise UsageError(
-                    f"--update keeps the gallery's settings; leave out {', '.join(settled)} or --update"
+                    f"--update keeps the gallery's settings; leave out {', '.join(fixed)} or --update"
                 )
             report: BuildReport = run_update(sources, path, reading, progress, network.extractor)
         else:

@@ -60,7 +60,7 @@ def classify(
     strictness: Strictness,
     output: Quiet,
 ) -> None:
-    """Label every input by the gallery: one CSV row each, with the residual of every class."""
+    """Label every input by the gallery, and write one CSV row for each, with the residual of every class."""
     with DecoderPool(input.jobs) as decoders:
         if dask is None and not all(map(is_table, sources)):
             decoders.start_early()
@@ -98,7 +98,7 @@ def classify(
 
 
 def _answering(cluster: Cluster | None, gallery: Path, decoders: DecoderPool) -> Answering:
-    """Who answers: the workers of a cluster, or this process."""
+    """How queries are classified: by the workers of a cluster, or in this process."""
     if cluster is None:
         from crnr_cli.gallery.answer import answering as answering_here
 
@@ -112,7 +112,7 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
     from crnr_cli.sources.folders import ignored_note
 
     if resume:
-        say(f"note: {report.resumed_after} of {report.n_queries} inputs were answered before")
+        say(f"note: {report.resumed_after} of {report.n_queries} inputs were done by the earlier run")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
     if report.rejection:

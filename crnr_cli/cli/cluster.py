@@ -1,4 +1,4 @@
-"""The option --dask: how commands find their cluster."""
+"""The option --dask: how commands connect to a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
-    """The cluster, after printing its size and dashboard; None if none was requested."""
+    """Connect to the cluster and print its size and dashboard; None if --dask was not given."""
     if where is None:
         yield None
         return
@@ -29,7 +29,7 @@ def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
 
 @contextmanager
 def spreading(where: str | None, quiet: bool) -> Iterator[Spread]:
-    """Work is spread over the workers of the cluster, or done in this process."""
+    """Spread work over the workers of the cluster, or do it in this process if there is no --dask."""
     from crnr_cli.system.spread import here
 
     with joined(where, quiet) as cluster:

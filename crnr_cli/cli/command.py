@@ -1,4 +1,4 @@
-"""A command with groups of options: what all commands have in common, and how Typer sees their groups."""
+"""What all commands have in common, and how Typer sees their groups of options."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from crnr_cli.system.cores import use_cores
 
 
 def command(function: Callable[..., None] | None = None, *, side_by_side: bool = False) -> Callable[..., Any]:
-    """A command whose parameters of a group's type become the options of that group.
+    """Make a command of a function: a parameter whose type is a group becomes the options of that group.
 
-    All commands have this in common too: errors become one line, and the cores are divided before NumPy is
-    loaded, between batches `side_by_side` or all for each matrix product.
+    The command also turns errors into one line, and divides the cores before NumPy is loaded: one for each of
+    several batches `side_by_side`, or all of them for each matrix product.
     """
     if function is None:
         return functools.partial(command, side_by_side=side_by_side)
@@ -46,12 +46,12 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
 
 
 def names_of(*groups: type) -> list[str]:
-    """The parameters of these groups."""
+    """The names of all parameters of these groups."""
     return [f.name for group in groups for f in fields(group)]
 
 
 def given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
-    """Those of these parameters that were given on the command line, by the names of their options."""
+    """The values of these parameters that were given on the command line, by the names of their options."""
     return {
         f"--{name.replace('_', '-')}": context.params[name]
         for name in names

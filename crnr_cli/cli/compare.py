@@ -14,8 +14,8 @@ from crnr_cli.cli import options
 from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import (
+    print_full_width,
     print_json,
-    print_whole,
     results_console,
     say_left_out,
     say_notes,
@@ -38,7 +38,7 @@ _testing_option = partial(typer.Option, rich_help_panel="Testing")
 
 @dataclass(frozen=True, kw_only=True)
 class Testing:
-    """What the methods are tested with: a source of its own, or parts of the gallery."""
+    """What the methods are tested with: a separate source, or parts of the gallery."""
 
     test: Annotated[
         list[str] | None, _testing_option(metavar="SOURCE", help="Labelled samples to test with.")
@@ -58,12 +58,12 @@ class Testing:
     holdout: Annotated[
         float | None,
         _testing_option(
-            metavar="P", help="Share of every class to test with, without --test.", show_default="0.3"
+            metavar="P", help="Without --test: share of every class to test with.", show_default="0.3"
         ),
     ] = None
     draws: Annotated[
         int | None,
-        _testing_option(min=1, metavar="N", help="How often to draw that share again.", show_default="5"),
+        _testing_option(min=1, metavar="N", help="How many times to draw that share.", show_default="5"),
     ] = None
     seed: Annotated[
         int | None, _testing_option(min=0, metavar="N", help="Seed of the draws.", show_default="0")
@@ -94,7 +94,7 @@ def compare(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="METHOD.PARAM=VALUE", help="Set a parameter of a method; may be repeated."
+            "--set", metavar="METHOD.PARAM=VALUE", help="Set a parameter of a method; can be repeated."
         ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table to this CSV.")] = None,
@@ -108,9 +108,9 @@ def compare(
     strictness: Strictness,
     output: Output,
 ) -> None:
-    """Try methods on the same labelled samples: which is the right one for this data?
+    """Compare methods on the same labelled samples, to find the best one for this data.
 
-    With --dask, the times in the table are those on the workers.
+    With --dask, the times in the table are measured on the workers.
     """
     names = options.parse_methods(methods)
     reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
@@ -131,7 +131,7 @@ def compare(
     if output.json:
         print_json(_record(report))
     else:
-        print_whole(results_console(), _table(report))
+        print_full_width(results_console(), _table(report))
     if not output.quiet:
         say_left_out(report.left_out)
         say_notes(report.notes)
@@ -202,7 +202,7 @@ def _table(report: CompareReport) -> Table:
         title=f"{report.n_classes} classes, {report.n_gallery} samples of dimension {report.dimension} "
         f"in the gallery, {report.n_tested} tested{repeated}",
         title_justify="left",
-        caption=f"p: of the difference to the best, by McNemar's paired test; * is below {SIGNIFICANT}",
+        caption=f"p: of the difference from the best, by McNemar's paired test; * is below {SIGNIFICANT}",
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)

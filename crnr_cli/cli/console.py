@@ -1,4 +1,4 @@
-"""What commands print: words on stderr, tables and records on stdout, progress bars."""
+"""What commands print: messages on stderr, tables and JSON on stdout, progress bars."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from crnr_cli.progress import Progress
 
 MAX_SHOWN = 10  # lines of one kind
-_UNLIMITED = 10_000  # columns: wider than any table that people read
+_UNLIMITED = 10_000  # characters: wider than any table that people read
 
-# Control characters, for people: a stranger's file name may hold them, and a terminal obeys.
+# Control characters are escaped: untrusted file names may contain them, and a terminal would obey them.
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
 
 
-def say(words: str, *, style: str | None = None) -> None:
+def say(text: str, *, style: str | None = None) -> None:
     """Print one line to stderr. No markup: Rich would delete [ar] from /data/[ar]/x.png."""
-    words = words.translate(_ESCAPES)
+    text = text.translate(_ESCAPES)
     if not sys.stderr.isatty():
-        sys.stderr.write(f"{words}\n")
+        sys.stderr.write(f"{text}\n")
         return
     from rich.console import Console
 
-    Console(stderr=True, highlight=False).print(words, style=style, markup=False, soft_wrap=True, emoji=False)
+    Console(stderr=True, highlight=False).print(text, style=style, markup=False, soft_wrap=True, emoji=False)
 
 
 def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> None:
-    """One line per name; only the first if there are many."""
+    """Print one line per name, but at most MAX_SHOWN."""
     for name in names[:MAX_SHOWN]:
         say(f"{kind}: {name}", style=style)
     if len(names) > MAX_SHOWN:
@@ -44,12 +44,12 @@ def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> No
 
 
 def say_left_out(left_out: Iterable[LeftOut]) -> None:
-    """The inputs that were left out, each with its reason."""
+    """Print the inputs that were left out, each with its reason."""
     say_some("left out", [f"{left.name}: {left.error}" for left in left_out], style="yellow")
 
 
 def say_notes(notes: Iterable[Note]) -> None:
-    """All notes, but only the first of each kind."""
+    """Print all notes, but at most MAX_SHOWN of each kind."""
     by_kind: dict[str, list[str]] = {}
     for note in notes:
         by_kind.setdefault(note.kind, []).append(note.text)
@@ -58,9 +58,9 @@ def say_notes(notes: Iterable[Note]) -> None:
 
 
 def results_console() -> Console:
-    """For results on stdout. In a pipe or a file nothing is wrapped, so that programs can read it.
+    """The console for results on stdout. In a pipe or a file, lines are not wrapped.
 
-    A reader that goes away is handled by the boundary; Rich alone would exit with 1.
+    If the reader of a pipe goes away, boundary() handles it; Rich itself would exit with 1.
     """
     from rich.console import Console
 
@@ -74,31 +74,31 @@ def results_console() -> Console:
     return console
 
 
-def plain(words: str, style: str = "") -> Text:
-    """Words with names in them, for a table: no markup, no control characters."""
+def plain(text: str, style: str = "") -> Text:
+    """Text for a table that may contain names: no markup, no control characters."""
     from rich.text import Text
 
-    return Text(words.translate(_ESCAPES), style)
+    return Text(text.translate(_ESCAPES), style)
 
 
 def natural_width(console: Console, table: Table) -> int:
-    """How wide a table is if there is room for all of it."""
+    """The width of a table if nothing limits it."""
     return console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum
 
 
-def print_whole(console: Console, table: Table) -> None:
-    """Print a table at its full width: a narrow screen may wrap its lines, but no figure is cut."""
+def print_full_width(console: Console, table: Table) -> None:
+    """Print a table at its full width: a narrow terminal wraps the lines, but no number is cut off."""
     screen, console.width = console.width, max(console.width, natural_width(console, table))
     console.print(table)
     console.width = screen
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Fit a table to the screen; in a pipe or a file, print it at its full width."""
+    """Fit a table to the terminal; in a pipe or a file, print it at its full width."""
     if console.is_terminal:
         console.print(table)
     else:
-        print_whole(console, table)
+        print_full_width(console, table)
 
 
 def print_json(record: Any) -> None:

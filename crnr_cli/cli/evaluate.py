@@ -14,9 +14,9 @@ from crnr_cli.cli.command import command
 from crnr_cli.cli.console import (
     natural_width,
     plain,
+    print_full_width,
     print_json,
     print_table,
-    print_whole,
     results_console,
     say,
     shown_progress,
@@ -56,7 +56,7 @@ def evaluate(
         typer.Option(
             min=0,
             max=1,
-            help="Exit 4 if the accuracy is below this; no answer counts as wrong.",
+            help="Exit 4 if the accuracy is below this; inputs without an answer count as wrong.",
         ),
     ] = None,
     min_f1: Annotated[
@@ -97,8 +97,8 @@ def evaluate(
         print_json(_record(report))
     else:
         _show(report)
-    right = "accuracy, failures counted as wrong," if report.failed else "accuracy"
-    if _gate_missed(right, report.accuracy_with_failures, min_accuracy) | _gate_missed(
+    accuracy = "accuracy, failures counted as wrong," if report.failed else "accuracy"
+    if _gate_missed(accuracy, report.accuracy_with_failures, min_accuracy) | _gate_missed(
         "macro F1", report.scores.macro.f1, min_f1
     ):
         raise typer.Exit(GATE_MISSED)
@@ -112,10 +112,10 @@ def _write_confusion(path: Path, scores: Scores) -> None:
     write_csv(path, ["truth \\ label", *names], rows)
 
 
-def _gate_missed(name: str, value: float | None, least: float | None) -> bool:
-    if least is None or (value is not None and value >= least):
+def _gate_missed(name: str, value: float | None, minimum: float | None) -> bool:
+    if minimum is None or (value is not None and value >= minimum):
         return False
-    say(f"{name} {number(value)} is below {least:g}", style="red")
+    say(f"{name} {number(value)} is below {minimum:g}", style="red")
     return True
 
 
@@ -144,14 +144,14 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
 def _show(report: EvaluateReport) -> None:
     console = results_console()
     scores = report.scores
-    print_whole(console, _summary(report))
-    print_whole(console, _class_table(scores))
+    print_full_width(console, _summary(report))
+    print_full_width(console, _class_table(scores))
     matrix = _confusion_table(scores)
     if natural_width(console, matrix) <= console.width:
         console.print("confusion: rows are truth, columns are labels")
         print_table(console, matrix)
     else:
-        console.print("most confused; write the full matrix with --confusion FILE")
+        console.print("most often confused; --confusion FILE writes the full matrix")
         print_table(console, _confused_pairs(scores))
 
 
@@ -180,7 +180,7 @@ def _summary(report: EvaluateReport) -> Table:
         reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
         table.add_row("without an answer", str(sum(report.failed.values())), plain(reasons))
     if report.passed_over:
-        table.add_row("passed over", str(report.passed_over), "not pictures, nor named like one")
+        table.add_row("ignored", str(report.passed_over), "neither pictures nor named like pictures")
     if report.without_truth:
         table.add_row("without a true class", str(report.without_truth), "not scored")
     return table
@@ -232,7 +232,7 @@ def _confused_pairs(scores: Scores) -> Table:
     from crnr_cli.results.scores import most_confused
 
     table = Table()
-    for column in ("truth", "taken for"):
+    for column in ("truth", "labelled as"):
         table.add_column(column)
     table.add_column("times", justify="right")
     for truth, label, count in most_confused(scores)[:10]:

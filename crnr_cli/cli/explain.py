@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crnr_cli.jobs.explain import ExplainReport, Explanation
 
 CLASSES = 12  # shown with bars
-CARRIERS = 8  # gallery samples shown
+SAMPLES = 8  # shown, those with the largest weights
 BAR = 28  # characters of the longest bar
 
 
@@ -42,7 +42,7 @@ def explain(
     model: Model,
     output: Output,
 ) -> None:
-    """Show why a query gets its label: what each class leaves over, and the samples that carry the answer."""
+    """Show why a query gets its label: the residuals of the classes, and the samples with the most weight."""
     from crnr_cli.gallery.answer import QueryOptions
     from crnr_cli.jobs.explain import explain as run
 
@@ -80,7 +80,7 @@ def _record(report: ExplainReport) -> dict[str, Any]:
                 "margin": explanation.margin,
                 "residuals": dict(zip(classes, explanation.residuals.tolist(), strict=True)),
                 "weight_shares": None if shares is None else dict(zip(classes, shares.tolist(), strict=True)),
-                "strongest": [asdict(carrier) for carrier in report.carriers(explanation, CARRIERS)],
+                "strongest": [asdict(sample) for sample in report.strongest(explanation, SAMPLES)],
             }
         )
     return {"query": report.query, "truth": report.truth, "explanations": answers}
@@ -92,7 +92,7 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
     console = results_console()
     classes = report.gallery.classes
     first, second = explanation.order[:2].tolist()
-    truth = "" if report.truth is None else f", truly {report.truth}"
+    truth = "" if report.truth is None else f", true class {report.truth}"
     console.print(
         Text.assemble(
             plain(f"{report.query}{truth}: "),
@@ -103,7 +103,7 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
     )
     print_table(console, _class_table(report, explanation))
     if explanation.code is not None:
-        print_table(console, _carrier_table(report, explanation))
+        print_table(console, _sample_table(report, explanation))
     for line in _separation(report, explanation):
         console.print(plain(line))
     console.print()
@@ -120,7 +120,7 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
     low, high = float(values.min()) if scored else 0.0, float(values.max())
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("class", overflow="fold")
-    table.add_column("score (most wins)" if scored else "left over (least wins)", no_wrap=True)
+    table.add_column("largest wins" if scored else "smallest wins", no_wrap=True)
     table.add_column(explanation.measure, justify="right")
     if shares is not None:
         table.add_column("weight", justify="right")
@@ -141,38 +141,38 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
         weight = [] if shares is None else [f"{100 * shares[i]:.0f} %"]
         table.add_row(plain(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
     if len(classes) > len(shown):
-        rest = "score less" if scored else "leave more"
-        table.caption = f"{len(classes) - len(shown)} more classes {rest}"
+        rest = "lower scores" if scored else "larger residuals"
+        table.caption = f"{len(classes) - len(shown)} more classes have {rest}"
         table.caption_justify = "left"
     return table
 
 
-def _carrier_table(report: ExplainReport, explanation: Explanation) -> Table:
+def _sample_table(report: ExplainReport, explanation: Explanation) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     from crnr_cli.report.names import common_folder
 
-    carriers = report.carriers(explanation, CARRIERS)
-    folder = common_folder(carrier.name for carrier in carriers)
-    largest = max(abs(carrier.weight) for carrier in carriers) or 1.0
+    samples = report.strongest(explanation, SAMPLES)
+    folder = common_folder(sample.name for sample in samples)
+    largest = max(abs(sample.weight) for sample in samples) or 1.0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in (
         "class",
-        "carries the code",
+        "largest weights",
         "weight",
-        f"sample of {folder}" if folder else "gallery sample",
+        f"sample in {folder}" if folder else "gallery sample",
     ):
         table.add_column(plain(column), justify="right" if column == "weight" else "left", overflow="fold")
-    for carrier in carriers:
-        style = "green" if carrier.weight > 0 else "red"
-        bar = Text(_bar(abs(carrier.weight) / largest, BAR // 2), style=style)
+    for sample in samples:
+        style = "green" if sample.weight > 0 else "red"
+        bar = Text(_bar(abs(sample.weight) / largest, BAR // 2), style=style)
         table.add_row(
-            plain(carrier.label),
+            plain(sample.label),
             bar,
-            f"{carrier.weight:+.3f}",
-            plain(carrier.name.removeprefix(folder)),
+            f"{sample.weight:+.3f}",
+            plain(sample.name.removeprefix(folder)),
         )
     return table
 
@@ -184,9 +184,9 @@ def _separation(report: ExplainReport, explanation: Explanation) -> tuple[str, s
     parts = []
     for i in (first, second):
         share = "" if shares is None else f" with {100 * shares[i]:.0f} % of the weight"
-        best = report.carriers(explanation, 1, i)
+        best = report.strongest(explanation, 1, i)
         led = f", led by {PurePath(best[0].name).name} ({best[0].weight:+.3f})" if best else ""
-        parts.append(f"{classes[i]} {explanation.verb} {explanation.values[i]:.4f}{share}{led}")
+        parts.append(f"{classes[i]}: {explanation.measure} {explanation.values[i]:.4f}{share}{led}")
     return f"{parts[0]};", f"{parts[1]}."
 
 

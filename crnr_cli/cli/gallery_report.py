@@ -1,4 +1,4 @@
-"""What build, add, remove and tune say about the gallery that they wrote."""
+"""What build, add and remove print about the gallery that they wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show_report(path: Path, report: BuildReport, output: Output) -> None:
-    """What was written, in words or as JSON; for a gallery that existed before, also what changed."""
+    """Print what was written, as text or as JSON; for a gallery that existed before, also what changed."""
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.update import UpdateReport
 

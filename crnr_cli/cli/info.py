@@ -18,7 +18,7 @@ def info(
         bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")
     ] = False,
 ) -> None:
-    """Show what is in a gallery and how it was made. Its checksum is verified."""
+    """Show what is in a gallery and how it was made, after verifying its checksum."""
     from crnr_cli.gallery.file import load_gallery
     from crnr_cli.gallery.gallery import describe
 

@@ -33,7 +33,8 @@ class MethodOptions:
     iterations: Annotated[
         int | None,
         _method_option(
-            help="ADMM steps (crnr, nrc); at most this many (src).", show_default="5; 2000 for src"
+            help="ADMM iterations (crnr, nrc); maximum number of iterations (src).",
+            show_default="5; 2000 for src",
         ),
     ] = None
     tol: Annotated[
@@ -49,7 +50,9 @@ class MethodOptions:
     ] = None
     gamma: Annotated[
         float | None,
-        _method_option(help="How strongly each class is pulled to the whole (procrc).", show_default="0.001"),
+        _method_option(
+            help="How strongly each class is pulled towards all of them (procrc).", show_default="0.001"
+        ),
     ] = None
     weight: Annotated[
         float | None,
@@ -65,12 +68,12 @@ class MethodOptions:
         bool,
         _method_option(
             "--calibrate",
-            help="Store when to reject a query; otherwise every `classify --reject` computes it.",
+            help="Store the calibration for --reject; otherwise every `classify --reject` computes it.",
         ),
     ] = False
 
     def values(self) -> dict[str, Any]:
         """As fields of `BuildOptions`."""
-        apart = ("method", "calibrate")
-        given = {name: value for name, value in vars(self).items() if name not in apart and value is not None}
+        other = ("method", "calibrate")
+        given = {name: value for name, value in vars(self).items() if name not in other and value is not None}
         return {"method": self.method, "parameters": given, "calibrate": self.calibrate}

@@ -21,7 +21,7 @@ class Network:
     extractor: Annotated[
         Path | None,
         _network_option(
-            metavar="MODEL.onnx", help="Compare the features that this network makes of pictures."
+            metavar="MODEL.onnx", help="Compare pictures by the features that this network extracts."
         ),
     ] = None
     extractor_preset: Annotated[
@@ -36,7 +36,7 @@ class Network:
         float | None,
         _network_option(
             metavar="SHARE",
-            help="Central part of a picture that the network sees; 0 squeezes all of it.",
+            help="Central part of a picture that the network sees; 0 squeezes the full picture.",
             show_default="the preset's",
         ),
     ] = None
@@ -83,7 +83,7 @@ class Network:
     pool: Annotated[
         str,
         _network_option(
-            metavar="HOW", help="avg takes the mean of a network's maps, where its output is not a vector."
+            metavar="HOW", help="avg takes the mean of feature maps, if the network's output is not a vector."
         ),
     ] = "none"
 
@@ -115,8 +115,8 @@ class Model:
         Path | None,
         _network_option(
             metavar="MODEL.onnx",
-            help="Where the gallery's network is now.",
-            show_default="where it was, or beside the gallery",
+            help="Path of the gallery's network, if it has moved.",
+            show_default="where it was, or next to the gallery",
         ),
     ] = None
 

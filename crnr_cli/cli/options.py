@@ -1,4 +1,4 @@
-"""Options that several commands have: each is declared once, in a group that is a panel of --help.
+"""Options that several commands share: each is declared once, in a group that is a panel of --help.
 
 A group is a frozen dataclass whose fields are options. A command takes groups as keyword-only parameters;
 `command` makes Typer see their fields.
@@ -60,7 +60,7 @@ Reject = Annotated[
         min=0,
         max=1,
         metavar="RATE",
-        help="Label queries that are likely of no class as unknown, at this rate of false rejections.",
+        help="Label queries that probably belong to no class as unknown, at this rate of false rejections.",
         show_default="never",
     ),
 ]
@@ -94,7 +94,7 @@ class Input:
     ] = None
     null: Annotated[
         bool,
-        _reading_option("-0", "--null", help="The list on stdin is separated by NUL."),
+        _reading_option("-0", "--null", help="The files listed on stdin are separated by NUL."),
     ] = False
     max_pixels: Annotated[
         int,
@@ -129,7 +129,7 @@ class Vectors:
         _vectors_option(
             metavar="WxH",
             help="Resize pictures to this size.",
-            show_default="their own if all share one of at most 64x64, else 32x32",
+            show_default="their own if it is the same for all and at most 64x64, else 32x32",
         ),
     ] = None
     color: Annotated[bool, _vectors_option("--color", help="Use colour instead of grey.")] = False
@@ -145,7 +145,7 @@ class Vectors:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """The steps of the recipe: one option each, named like the step in its registry."""
+    """The steps of the recipe: one option each, with the name of the step in the registry."""
 
     power: Annotated[
         float,
@@ -166,7 +166,7 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class TriedSteps:
-    """The same for `tune`: the settings to try, separated by commas."""
+    """The steps of the recipe for `tune`: the settings to try, separated by commas."""
 
     power: Annotated[
         str,
@@ -239,7 +239,7 @@ class Output(Quiet):
 
 
 def reading(input: Input, vectors: Vectors, network: Network, **other: Any) -> Reading:
-    """How a labelled source is read, from the groups that say so."""
+    """How a labelled source is read, from these groups of options."""
     from crnr_cli.gallery.samples import Reading
 
     return Reading(**input.values(), **vectors.values(), network=network.options(), **other)

@@ -17,10 +17,10 @@ from crnr_cli.errors import UsageError
 def remove(
     gallery: Annotated[Path, typer.Argument(help="Gallery written by `crnr build`.")],
     classes: Annotated[
-        list[str] | None, typer.Option("--class", metavar="NAME", help="Class to remove; may be repeated.")
+        list[str] | None, typer.Option("--class", metavar="NAME", help="Class to remove; can be repeated.")
     ] = None,
     samples: Annotated[
-        list[str] | None, typer.Option("--sample", metavar="NAME", help="Sample to remove; may be repeated.")
+        list[str] | None, typer.Option("--sample", metavar="NAME", help="Sample to remove; can be repeated.")
     ] = None,
     *,
     output: Output,

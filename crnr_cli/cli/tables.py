@@ -1,4 +1,4 @@
-"""Figures as commands show them, and tables as CSV."""
+"""How commands format numbers, and how they write tables as CSV."""
 
 from __future__ import annotations
 

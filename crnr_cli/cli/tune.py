@@ -12,8 +12,8 @@ from crnr_cli.cli import options
 from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.command import command, given, names_of
 from crnr_cli.cli.console import (
+    print_full_width,
     print_json,
-    print_whole,
     results_console,
     say,
     say_left_out,
@@ -48,11 +48,11 @@ def tune(
             show_default="none",
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Number of parts that are held back in turn.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="Number of parts that are held out in turn.")] = 5,
     budget: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="SECONDS", help="Start no new setting after this time.", show_default="none"
+            min=0, metavar="SECONDS", help="Try no further setting after this time.", show_default="none"
         ),
     ] = None,
     plot: Annotated[
@@ -67,7 +67,7 @@ def tune(
     strictness: Strictness,
     output: Output,
 ) -> None:
-    """Find settings by cross-validation on the gallery's own samples; the paper's are kept unless beaten."""
+    """Find settings by cross-validation on the gallery's own samples; the paper's stay if none is better."""
     names = options.parse_methods(methods)
     reading = options.reading(input, vectors, network, **strictness.values())
     from crnr_cli.jobs.tune import TuneOptions
@@ -142,8 +142,7 @@ def _show(report: TuneReport) -> None:
     )
     table.add_column("", no_wrap=True)
     for column in (*columns, "%", "95 % interval", "over paper's"):
-        name = "steps" if column == "iterations" else column
-        table.add_column(name, justify="left" if column == "method" else "right", no_wrap=True)
+        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
     for trial, settings in zip(shown, rows, strict=True):
         chosen, paper = trial is report.chosen, trial is report.paper
         role = "kept" if chosen and paper else "chosen" if chosen else "paper's" if paper else ""
@@ -162,7 +161,7 @@ def _show(report: TuneReport) -> None:
         f"{len(report.paper.right)} samples, each labelled by the others, in {report.folds} folds; "
         f"best of {len(report.trials)} settings"
     )
-    print_whole(console, table)
+    print_full_width(console, table)
 
 
 def _shown(value: object) -> str:
@@ -170,11 +169,11 @@ def _shown(value: object) -> str:
 
 
 def _same_reading(context: typer.Context, sources: list[str]) -> str:
-    """The sources, and the options for reading them, as on the command line."""
-    words = list(sources)
+    """The sources and the options for reading them, as they were given on the command line."""
+    arguments = list(sources)
     for option, value in given(context, _READING).items():
-        words += [option] if value is True else [option, str(value)]
-    return shlex.join(words)
+        arguments += [option] if value is True else [option, str(value)]
+    return shlex.join(arguments)
 
 
 def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None:
@@ -183,9 +182,9 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None
     if report.untried:
         say(f"note: the time budget ended before {report.untried} settings were tried", style="yellow")
     if report.chosen is report.paper:
-        say("no setting beats the paper's by more than one standard error: keep it")
+        say("no setting beats the paper's by more than one standard error: keep the paper's")
     else:
-        say("chosen: the fewest changes from the paper's within one standard error of the best")
+        say("chosen: the fewest changes from the paper's setting, within one standard error of the best")
     settings = report.chosen.setting.parameters()
     flags = " ".join(
         f"--{name}" if value is True else f"--{name} {_shown(value)}"
@@ -195,11 +194,11 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None
     if path and report.built:
         say(f"{path}: built with {flags}; {report.seconds:.1f} s")
     else:
-        say(f"to build with it: crnr build {reading} {flags}")
+        say(f"to build a gallery with it: crnr build {reading} {flags}")
 
 
 def _draw(report: TuneReport, path: Path) -> None:
-    """Accuracy over lam for every mu, everything else as chosen."""
+    """Draw accuracy over lam for every mu, with all other settings as chosen."""
     from crnr_cli.jobs.tune import LAMS, MUS
     from crnr_cli.report.plots import save, sensitivity
 
@@ -217,12 +216,12 @@ def _draw(report: TuneReport, path: Path) -> None:
         name: (trial.setting.parameters()["lam"], trial.accuracy)
         for name, trial in ((f"the paper's setting{elsewhere}", report.paper), ("chosen", chosen))
     }
-    title = f"{_shown_fixed(chosen)}; {len(report.paper.right)} samples held back in turn"
+    title = f"{_shown_fixed(chosen)}; {len(report.paper.right)} samples held out in turn"
     save(sensitivity(LAMS, lines, marked, title), path)
 
 
 def _fixed(trial: Trial) -> dict[str, Any]:
-    """The settings that are the same all over the plot."""
+    """The settings that are the same everywhere in the plot."""
     return {name: value for name, value in trial.setting.parameters().items() if name not in ("lam", "mu")}
 
 

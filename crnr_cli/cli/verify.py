@@ -18,7 +18,7 @@ def verify(
     gallery: options.GalleryArgument = options.GALLERY,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE", help="What it was built from, to compare with; may be repeated."),
+        typer.Option(metavar="SOURCE", help="A source of the gallery to compare with; can be repeated."),
     ] = None,
     *,
     input: Input,
@@ -41,10 +41,10 @@ def verify(
             f"{gallery}: {len(report.changed)} of {report.n_samples} samples have changed and "
             f"{len(report.missing)} are missing in {', '.join(against or [])}; "
             "if these are all its sources, `crnr build --update` with them brings it up to date, "
-            "and removes what is missing"
+            "and removes the missing samples"
         )
     if not output.quiet:
         compared = ", and equal to its sources" if against else ""
         if report.unknown:
-            compared += f", which have {len(report.unknown)} more"
-        say(f"{gallery}: {report.n_samples} samples, intact by its checksum{compared}")
+            compared += f", which have {len(report.unknown)} more samples"
+        say(f"{gallery}: {report.n_samples} samples, correct checksum{compared}")

@@ -1,1 +1,1 @@
-"""Work on a Dask cluster."""
+"""Running work on a Dask cluster."""

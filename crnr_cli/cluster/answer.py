@@ -1,6 +1,6 @@
-"""Classify on a cluster: workers get paths, read the pictures themselves, and send answers back.
+"""Classify on a cluster: workers receive paths, read the pictures themselves, and return the answers.
 
-Answers arrive in the order and in the batches of a single machine, so whoever writes them need not know.
+The answers come in the same order and in the same batches as on a single machine.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from crnr_cli.gallery.answer import (
     Answering,
     QueryOptions,
     answer,
-    least_standout,
     load_for,
+    min_standout,
     queries_per_batch,
 )
 from crnr_cli.gallery.gallery import Gallery
@@ -27,12 +27,12 @@ from crnr_cli.progress import Progress
 from crnr_cli.results.decision import Answers
 from crnr_cli.sources.base import Part, Source, Span
 
-MAX_BATCHES = 8  # per task. More saves starting decoders, fewer loses less when a worker dies.
+MAX_BATCHES = 8  # per task. With more, decoders are started less often; with fewer, a dead worker costs less.
 
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that a worker needs to know besides its part of the queries."""
+    """Everything that a worker needs besides its part of the queries."""
 
     gallery: Path
     sha256: str
@@ -40,7 +40,7 @@ class Task:
 
 
 def answering(cluster: Cluster, gallery_path: Path) -> Answering:
-    """Answer on the workers of a cluster."""
+    """Classify on the workers of a cluster."""
     path = gallery_path.resolve()
 
     def run(
@@ -48,15 +48,15 @@ def answering(cluster: Cluster, gallery_path: Path) -> Answering:
     ) -> Iterator[Answers]:
         model = options.model.resolve() if options.model else None
         size = queries_per_batch(gallery, options)
-        # Queries are rejected here, so that workers need not calibrate the gallery.
+        # Queries are rejected here, so that workers do not have to calibrate the gallery.
         task = Task(path, gallery.sha256, replace(options, jobs=1, reject=None, model=model, batch_size=size))
-        standout = least_standout(gallery, options)
+        standout = min_standout(gallery, options)
         spans = source.spans(size)[first:]
         groups = _groups(spans, _batches_per_task(len(spans), cluster.n_threads))
         parts = (source.part((group[0][0], group[-1][1])) for group in groups)
         done = spans[0][0] if spans else len(source)
         progress("classifying", done, len(source))
-        # Workers know the queries by absolute paths; the answers get the names that the user gave.
+        # Workers use absolute paths; here, the answers get the names that the user gave.
         names = (source.names(span) for span in spans)
         for _, (batches, unconverged) in cluster.in_order(answer_part, task, parts):
             for warning in unconverged:
@@ -64,14 +64,17 @@ def answering(cluster: Cluster, gallery_path: Path) -> Answering:
             for answers in batches:
                 done += len(answers.batch.names)
                 batch = replace(answers.batch, names=next(names), end=done)
-                yield replace(answers, batch=batch, least_standout=standout)
+                yield replace(answers, batch=batch, min_standout=standout)
                 progress("classifying", done, len(source))
 
     return run
 
 
 def answer_part(task: Task, part: Part) -> tuple[list[Answers], list[NotConverged]]:
-    """Runs on a worker, which reads the gallery only once. The client repeats the warnings."""
+    """Classify a part of the queries, on a worker, which loads the gallery only once.
+
+    Warnings are returned, and the client issues them again.
+    """
     with _loading:
         gallery = _gallery(task.gallery, task.sha256, task.options.model)
     _refuse_missing(part.paths)
@@ -82,7 +85,7 @@ def answer_part(task: Task, part: Part) -> tuple[list[Answers], list[NotConverge
     return answers, [each.message for each in found if isinstance(each.message, NotConverged)]
 
 
-_loading = Lock()  # threads of one worker wait for the one that loads
+_loading = Lock()  # only one thread of a worker loads the gallery; the others wait
 
 
 @lru_cache(maxsize=1)
@@ -90,7 +93,7 @@ def _gallery(path: Path, sha256: str, model: Path | None) -> Gallery:
     _refuse_missing([path])
     gallery = load_for(QueryOptions(model=model), path)
     if gallery.sha256 != sha256:
-        raise DataError(f"sees another gallery at {path}; restart the workers, or copy it to them again")
+        raise DataError(f"has a different gallery at {path}; restart the workers, or copy it to them again")
     return gallery
 
 
@@ -98,12 +101,12 @@ def _refuse_missing(paths: Sequence[Path]) -> None:
     for path in paths:
         if not path.exists():
             raise DataError(
-                f"does not see {path}; all workers must see the gallery and the queries under the same paths"
+                f"cannot find {path}; the gallery and the queries must have the same paths on all workers"
             )
 
 
 def _refuse_missing_folders(answers: list[Answers]) -> None:
-    """One file may vanish; if its folder is missing too, this machine lacks the file system."""
+    """A single file may vanish; but if its folder is missing too, the file system is not mounted here."""
     for some in answers:
         for name, error in zip(some.batch.names, some.batch.errors, strict=True):
             if error and error.status == "vanished":
@@ -111,7 +114,7 @@ def _refuse_missing_folders(answers: list[Answers]) -> None:
 
 
 def _batches_per_task(n_batches: int, threads: int) -> int:
-    """Few enough that every thread gets several tasks."""
+    """The number of batches per task, small enough for every thread to get several tasks."""
     return max(1, min(MAX_BATCHES, n_batches // (TASKS_PER_THREAD * threads)))
 
 

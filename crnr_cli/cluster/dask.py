@@ -1,4 +1,4 @@
-"""A Dask cluster: pieces of work go to its workers, and the results come back in order."""
+"""A Dask cluster: its workers do pieces of work, and the results are returned in order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from crnr_cli.errors import CrnrError, DataError, UsageError
 from crnr_cli.system.optional import require
 from crnr_cli.system.spread import Item, Result, Shared
 
-TASKS_PER_THREAD = 4  # queued or running: no thread of the cluster is idle, and memory is bounded
+TASKS_PER_THREAD = 4  # queued or running: enough to keep all threads busy, few enough to limit the memory
 SECONDS_TO_CONNECT = 20
 _INSTALL = "install crnr-cli on every machine of the cluster, with the extra dask and the extras used here"
 
 
 class Cluster:
-    """Gives work to the workers of a cluster; if one dies, another does its work."""
+    """Runs tasks on the workers of a cluster; if a worker dies, another one does its work."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -42,7 +42,7 @@ class Cluster:
     def spread(
         self, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """A `Spread`. What is shared is sent to every worker once, before the first item."""
+        """A `Spread`: `shared` is sent to every worker once, before the first item."""
         with _explained():
             (everywhere,) = self._client.scatter([shared], broadcast=True, hash=False)
         yield from self.in_order(work, everywhere, items)
@@ -50,13 +50,13 @@ class Cluster:
     def in_order(
         self, work: Callable[[Shared, Item], Result], shared: Any, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """Each item with its result. What is shared is sent with every item, unless it was scattered."""
-        coming = iter(items)
+        """Each item with its result. `shared` is sent with every item, unless it was scattered."""
+        remaining = iter(items)
         waiting: deque[tuple[Item, Any]] = deque()
-        most = TASKS_PER_THREAD * self.n_threads
+        limit = TASKS_PER_THREAD * self.n_threads
         try:
             while True:
-                for item in islice(coming, most - len(waiting)):
+                for item in islice(remaining, limit - len(waiting)):
                     task = self._client.submit(_run, __version__, work, shared, item, pure=False)
                     waiting.append((item, task))
                 if not waiting:
@@ -72,11 +72,11 @@ class Cluster:
 
 @contextlib.contextmanager
 def connected(where: str) -> Iterator[Cluster]:
-    """A cluster by the address of its scheduler, or `local:N` for N processes of this machine."""
+    """The cluster with this address of its scheduler, or N local processes for `local:N`."""
     require("dask", "--dask", "distributed")
     from distributed import Client, LocalCluster
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors come as exceptions
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are raised as exceptions
     with contextlib.ExitStack() as stack:
         address: Any = where
         if where.startswith("local:"):
@@ -98,15 +98,15 @@ def connected(where: str) -> Iterator[Cluster]:
             client.wait_for_workers(1, timeout=SECONDS_TO_CONNECT)
         except (OSError, ValueError) as e:
             raise DataError(
-                f"--dask {where}: no scheduler with a worker answers there ({_first_line(e)})"
+                f"--dask {where}: no scheduler with workers replies at this address ({_first_line(e)})"
             ) from e
-        _refuse_others(client)
+        _refuse_other_versions(client)
         yield Cluster(client)
 
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """Turn what goes wrong with a cluster into errors that name the remedy."""
+    """Turn the exceptions of Dask into errors that name the remedy."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
 
@@ -114,22 +114,22 @@ def _explained() -> Iterator[None]:
         yield
     except KilledWorker as e:
         raise DataError(
-            "workers died repeatedly on the same work; see their logs; often the memory is too small"
+            "several workers died doing the same task; see their logs; often they have too little memory"
         ) from e
     except (FutureCancelledError, OSError) as e:
         raise DataError(
-            f"the connection to the cluster was lost ({_first_line(e)}); start both again; "
+            f"the connection to the cluster was lost ({_first_line(e)}); start the cluster and crnr again; "
             "classify continues with --resume"
         ) from e
     except ImportError as e:
         raise DataError(f"a worker lacks a package ({_first_line(e)}); {_INSTALL}") from e
 
 
-def _refuse_others(client: Any) -> None:
-    """Refuse machines without crnr, or with another version: a worker that receives what it cannot load dies
-    without a message."""
+def _refuse_other_versions(client: Any) -> None:
+    """Refuse machines without crnr, or with another version: a worker dies without a message if it receives
+    objects that it cannot load."""
 
-    def version() -> str:  # local, so that its code is sent: a worker without crnr can run it
+    def version() -> str:  # a local function is sent as code, so that a worker without crnr can run it
         from crnr_cli import __version__
 
         return __version__
@@ -143,10 +143,10 @@ def _refuse_others(client: Any) -> None:
         if isinstance(found, ImportError):
             raise DataError(f"{machine}: has no crnr ({found}); {_INSTALL}")
         if isinstance(found, str):  # otherwise the worker is gone, and others do its work
-            _refuse_other(machine, found, __version__)
+            _refuse_other_version(machine, found, __version__)
 
 
-def _refuse_other(machine: str, found: str, started: str) -> None:
+def _refuse_other_version(machine: str, found: str, started: str) -> None:
     if found != started:
         raise DataError(
             f"{machine}: has crnr {found}, but this is {started}; install the same version everywhere"
@@ -154,11 +154,11 @@ def _refuse_other(machine: str, found: str, started: str) -> None:
 
 
 def _run(version: str, work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
-    """Runs on a worker; errors name the worker."""
+    """Do a piece of work. This runs on a worker, and errors name the worker."""
     from distributed import get_worker
 
     machine = f"worker {get_worker().address}"
-    _refuse_other(machine, __version__, version)  # it may have joined after the others were checked
+    _refuse_other_version(machine, __version__, version)  # it may have joined after the check
     try:
         return work(shared, item)
     except UsageError:  # wrong on every machine

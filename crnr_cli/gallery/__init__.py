@@ -1,1 +1,1 @@
-"""The gallery: read, fitted, kept in a file, asked."""
+"""The gallery: how it is read, fitted, stored in a file, and used to classify queries."""

@@ -1,4 +1,4 @@
-"""Queries become answers, batch by batch: read, turned into unit vectors, and compared with all classes."""
+"""Queries are read, turned into unit vectors, and compared with all classes, batch by batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.samples import refuse_misfit
+from crnr_cli.gallery.samples import refuse_mismatch
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Answers
@@ -24,22 +24,22 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.system.cores import side_by_side, threads_per_product
 from crnr_cli.system.memory import free_bytes
 
-ARRAYS_PER_BATCH = 5  # arrays of n x m alive at once while a batch is coded
+ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions(InputOptions):
-    reject: float | None = None  # label as unknown, at this rate of false rejections
-    top: int | None = None  # write only the best classes, not the residuals of all
-    model: Path | None = None  # where the gallery's network is now
+    reject: float | None = None  # reject queries at this rate of false rejections
+    top: int | None = None  # write only this many of the best classes, not the residuals of all
+    model: Path | None = None  # the path of the gallery's network, if it has moved
 
 
-# Answers all queries of a source, in order, from the batch of this number on.
+# Classifies all queries of a source, in order, starting with the batch of the given number.
 Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[Answers]]
 
 
 def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
-    """The gallery, calibrated now if queries are to be rejected and its file has no calibration."""
+    """Load the gallery, and calibrate it if queries are to be rejected and its file has no calibration."""
     gallery = load_gallery(gallery_path)
     if options.model is not None:
         gallery = with_model_at(options.model, gallery, gallery_path)
@@ -51,24 +51,24 @@ def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
 def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
     extractor = gallery.recipe.extractor and gallery.recipe.extractor.moved_to(model)
     if extractor is None:
-        raise UsageError(f"--extractor: {gallery_path} was built without one")
+        raise UsageError(f"--extractor: {gallery_path} was built without a network; leave it out")
     return replace(gallery, recipe=replace(gallery.recipe, extractor=extractor))
 
 
 def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) -> Source:
-    """List the queries, and refuse before any work those that the gallery cannot answer."""
+    """List the queries, and refuse those that the gallery cannot classify, before any work."""
     if len(gallery.classes) < 2:
         raise GalleryError(
-            f"the gallery has only one class, {gallery.classes[0]}: every answer would be the same"
+            f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
     source = open_source(names, options)
-    refuse_misfit(source, gallery.recipe)
+    refuse_mismatch(source, gallery.recipe)
     gallery.recipe.opened(options.n_jobs)  # fail now if the model is missing or has changed
     return source
 
 
 def answering(decoders: DecoderPool) -> Answering:
-    """Answer in this process, with these decoders."""
+    """Classify in this process, with these decoders."""
 
     def run(
         gallery: Gallery, source: Source, options: QueryOptions, progress: Progress, first: int
@@ -86,10 +86,10 @@ def answer(
     first: int = 0,
     decoders: DecoderPool | None = None,
 ) -> Iterator[Answers]:
-    """The answers to all queries, in fixed batches of the listing, from the `first` batch on."""
+    """The answers to all queries, in fixed batches of the listing, starting with the `first` batch."""
     recipe = gallery.recipe
     truth_of = truths_by(gallery, source)
-    standout = least_standout(gallery, options)
+    standout = min_standout(gallery, options)
     n_queries = len(source)
 
     def answered(raw: Batch) -> Answers:
@@ -99,7 +99,7 @@ def answer(
 
     progress("classifying", 0, n_queries)
     size = queries_per_batch(gallery, options)
-    # The network runs here, not in the threads below: it uses all cores by itself.
+    # The network runs here and not in the threads below, as it uses all cores itself.
     extract = recipe.opened(options.n_jobs)
     batches = source.batches(
         source.spans(size)[first:], recipe.request(options.max_pixels), decoders or DecoderPool(options.jobs)
@@ -112,10 +112,10 @@ def answer(
 
 
 def truths_by(gallery: Gallery, source: Source) -> Callable[[Batch], list[str | None]]:
-    """The function from a batch to the true class of each of its samples, None where it is not known.
+    """A function that returns the true class of each sample of a batch, or None if it is not known.
 
-    A picture's is the first folder that is named like a class; a label in a file is believed as it is. Both
-    are given in the gallery's spelling, as one name may have two Unicode forms.
+    The class of a picture is the first of its folders that is named after a class; a label in a file is taken
+    as it is. Both are returned in the gallery's spelling, as a name can have two Unicode forms.
     """
     named = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
     is_labelled = source.n_features is not None
@@ -134,17 +134,17 @@ def _truth(candidates: Sequence[str], named: Mapping[str, str], is_labelled: boo
     return None
 
 
-def least_standout(gallery: Gallery, options: QueryOptions) -> float:
+def min_standout(gallery: Gallery, options: QueryOptions) -> float:
     if options.reject is None or gallery.calibration is None:
         return 0.0
-    return gallery.calibration.least_standout(options.reject)
+    return gallery.calibration.min_standout(options.reject)
 
 
 def batch_size(n_samples: int) -> int:
-    """Queries coded as one batch: some 16 MB per array of state, and products large enough to be fast.
+    """Queries per batch: at most about 16 MB per n x m array, and matrix products large enough to be fast.
 
-    Products are fastest in multiples of the tiles they are cut into. The size must not depend on the cores:
-    the last bits of an answer may depend on its batch.
+    Products are fastest in multiples of the tiles that BLAS cuts them into. The size must not depend on the
+    number of cores, as the last bits of a residual may depend on the batch.
     """
     return max(128, min(256, 2**22 // n_samples // 32 * 32))
 
@@ -154,7 +154,7 @@ def queries_per_batch(gallery: Gallery, options: QueryOptions) -> int:
 
 
 def _batches_at_once(gallery: Gallery, size: int, jobs: int) -> int:
-    """As many as there are cores for, unless their codes would fill half of the memory."""
+    """One batch per core, but fewer if their codes would fill half of the free memory."""
     codes = size * len(gallery.names) * np.dtype(gallery.dtype).itemsize
     free = free_bytes()
     room = jobs if free is None else free // (2 * ARRAYS_PER_BATCH * codes)

@@ -41,7 +41,7 @@ _MAX_DEPTH = 2
 
 @dataclass(frozen=True)
 class _Content:
-    """A file's arrays and attributes by path: what the checksum covers."""
+    """A file's arrays and attributes by path; the checksum covers all of them."""
 
     arrays: dict[str, Array]
     attributes: dict[str, dict[str, Any]]
@@ -63,13 +63,13 @@ def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
 
 
 def save_gallery(gallery: Gallery, path: Path) -> None:
-    """Write to a partial file; `files.replacing` puts it in place."""
+    """Write a gallery to this path. To replace an existing file safely, use `files.replacing`."""
     if path.exists() and not path.is_file():
         raise OutputError(f"{path}: not a regular file; a gallery can only be written to one")
-    if not _gives_residuals(gallery):  # it would not load, and may be about to replace one that does
+    if not _gives_residuals(gallery):  # it could not be loaded, and might replace one that can
         given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
-            f"{gallery.method.name} gives no finite answer in {gallery.dtype} with {given}; "
+            f"{gallery.method.name} gives no finite residuals in {gallery.dtype} with {given}; "
             "choose less extreme parameters, or float64"
         )
     content = _to_content(gallery)
@@ -82,8 +82,8 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
 
 
 def load_gallery(path: Path) -> Gallery:
-    """Read and check a whole gallery; whatever is wrong with it is a GalleryError that names the file."""
-    if not os.path.exists(path):  # noqa: PTH110, which raises where access is denied
+    """Read and check a gallery; anything wrong with it is raised as a GalleryError that names the file."""
+    if not os.path.exists(path):  # noqa: PTH110, which raises if access is denied
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
     if not path.is_file():
         raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
@@ -95,16 +95,16 @@ def load_gallery(path: Path) -> Gallery:
     try:
         gallery = replace(_from_content(content, path.parent), sha256=actual)
         if not _gives_residuals(gallery):
-            raise ValueError("its state gives no answer")
+            raise ValueError("its state gives no residuals")
         return gallery
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
 
 def _gives_residuals(gallery: Gallery) -> bool:
-    """Classify one sample: this shows whether the state matches the samples, whatever the method."""
+    """Classify one sample, to find out whether the state matches the samples, whatever the method."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)  # it is not a query
+        warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
         residuals = gallery.residuals(gallery.samples.vectors[:1])
     return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
 
@@ -187,7 +187,7 @@ def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def _to_attributes(values: dict[str, Any]) -> dict[str, Any]:
-    """HDF5 attributes for plain values: text as bytes of a fixed length."""
+    """Plain values as HDF5 attributes: text becomes bytes of fixed length."""
     return {key: np.bytes_(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
@@ -208,7 +208,7 @@ def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
 
 
 def _read(path: Path) -> _Content:
-    """Everything in the file, after checking all that it declares; nothing is followed before that."""
+    """Everything in the file. All declarations are checked before any data is read or any link followed."""
     try:
         if not h5py.is_hdf5(path):
             raise GalleryError(f"{path}: not a crnr gallery")
@@ -237,11 +237,11 @@ def _read(path: Path) -> _Content:
 
 
 def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) -> int:
-    """Collect attributes and (still unread) datasets; returns what is left of the file's size."""
+    """Collect attributes and datasets, which are not read yet; returns the rest of the budget of bytes."""
     values = {key: scalar_attribute(group, key) for key in group.attrs}
     if None in values.values():
-        raise GalleryError("an attribute is not one plain value")
-    if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, where it is not UTF-8
+        raise GalleryError("an attribute is not a single plain value")
+    if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, if it is not UTF-8
         raise GalleryError("a name in it is not text")
     content.attributes[path] = values
     for name in group:
@@ -252,7 +252,7 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) 
         if isinstance(item, h5py.Dataset):
             budget -= _checked_size(item, where)
             if budget < 0:
-                raise GalleryError(f"{where} declares more data than the file holds")
+                raise GalleryError(f"{where} declares more data than the file contains")
             content.arrays[where] = item
         elif isinstance(item, h5py.Group) and depth < _MAX_DEPTH:
             budget = _collect(item, where, depth + 1, budget, content)
@@ -277,7 +277,7 @@ def _read_array(dataset: Any) -> Array:
 
 
 def _plain(value: Any) -> Any:
-    """An attribute as the Python value it was."""
+    """An attribute as a plain Python value."""
     if isinstance(value, bytes):
         return value.decode()
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Samples and a method become a gallery, and the gallery a file."""
+"""Fitting a method to samples makes a gallery, which can be written to a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from crnr_cli.system.files import replacing
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What became of a gallery that was written."""
+    """A gallery that was written, and what the user should know about it."""
 
     gallery: Gallery
     seconds: float
@@ -32,12 +32,12 @@ class BuildReport:
 
     @property
     def skipped(self) -> int:
-        """Left out, though meant to be samples."""
+        """Samples that were left out, not counting unrelated files."""
         return count_skipped(self.left_out)
 
 
 def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
-    """Sort the samples by class, in name order, and fit."""
+    """Sort the samples by class, in name order, and fit the method to them."""
     classes, order, class_index = sort_by_class(labelled.labels)
     samples = Samples.of(labelled.vectors[order], class_index)
     refuse_unfittable(method, samples)
@@ -60,14 +60,14 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
 
 
 def write_gallery(gallery: Gallery, output: Path) -> int:
-    """Write the file, which appears whole or not at all; returns its size."""
+    """Write the complete file or, if that fails, nothing; returns its size."""
     with replacing(output) as part:
         save_gallery(gallery, part)
         return part.stat().st_size
 
 
 def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
-    """The classes in name order, the order that sorts the samples by them, and the sorted class index."""
+    """The classes in name order, the order that sorts the samples by class, and the sorted class index."""
     classes = sorted(set(labels))
     _refuse_lookalikes(classes)
     _refuse_reserved(classes)
@@ -87,7 +87,7 @@ def refuse_unfittable(method: Method, samples: Samples) -> None:
 
 
 def _in_two_classes(labelled: LabelledVectors) -> list[Note]:
-    """Samples with the same content under two class names: at most one of them can be right."""
+    """Notes on samples with the same content in two classes: at most one of these can be right."""
     seen: dict[str, int] = {}
     notes = []
     for i, content in enumerate(labelled.hashes):
@@ -102,12 +102,12 @@ def _in_two_classes(labelled: LabelledVectors) -> list[Note]:
 
 
 def _refuse_lookalikes(classes: Sequence[str]) -> None:
-    """Two names that a disk, or a reader, may take for one."""
+    """Refuse two names that a file system or a person may take for the same."""
     seen: dict[str, str] = {}
     for name in classes:
         other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if other != name:
-            # ascii(), as two Unicode forms of one name look the same.
+            # As ASCII, because two Unicode forms of one name look the same.
             raise DataError(f"classes {other!a} and {name!a} differ only in case or Unicode form; rename one")
 
 

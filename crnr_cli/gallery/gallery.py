@@ -16,7 +16,7 @@ from crnr_cli.recipe.recipe import Recipe
 
 @dataclass(frozen=True)
 class Gallery:
-    """Everything that classify needs. The pictures it was made from may be gone."""
+    """Everything that classify needs; the pictures that it was made from are not needed any more."""
 
     samples: Samples
     names: list[str]  # of the samples: paths, or file#row
@@ -26,7 +26,7 @@ class Gallery:
     method: Method
     state: State
     crnr_version: str = __version__
-    calibration: Calibration | None = None  # for recognising queries of no class
+    calibration: Calibration | None = None  # for rejecting queries of no class
     stamps: list[Stamp] = field(default_factory=list)  # of the samples' files; empty if unknown
     sha256: str = ""  # of the file it was loaded from
 
@@ -36,18 +36,18 @@ class Gallery:
 
     @property
     def factor(self) -> str | None:
-        """The form of the method's factor, where there is a choice."""
+        """dense or low-rank, for methods that have a factor."""
         if "H" in self.state:
             return "dense"
         return "low-rank" if "E" in self.state else None
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Those of the method."""
+        """The parameters of the method."""
         return asdict(self.method)  # type: ignore[call-overload, no-any-return]
 
     def residuals(self, vectors: Array) -> Array:
-        """(m, K) for m unit rows."""
+        """(m, K), for m unit vectors as rows."""
         return self.method.residuals(self.samples, self.state, vectors)
 
 

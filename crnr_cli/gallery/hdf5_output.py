@@ -13,12 +13,12 @@ import h5py
 
 @contextmanager
 def written_hdf5(path: Path) -> Iterator[Any]:
-    """A new HDF5 file to fill. A full or failing disk raises OSError, and has no other effect.
+    """Open a new HDF5 file for writing. A full or failing disk raises OSError, and has no other effect.
 
-    HDF5 itself does not survive a failed write: it tries again at every close, until the process ends. So
-    HDF5 is made to believe that every write succeeded, and the error is raised when it has finished.
+    HDF5 cannot recover from a failed write: it tries again at every close, until the process ends. Therefore
+    every write seems to succeed, and the error is raised when HDF5 has finished.
     """
-    # Unbuffered: with a buffer, a seek would write, and could fail.
+    # Unbuffered, because with a buffer a seek would write, and could fail.
     with path.open("wb+", buffering=0) as file:
         forgiving = _ForgivingFile(file)
         try:
@@ -31,7 +31,7 @@ def written_hdf5(path: Path) -> Iterator[Any]:
 
 
 class _ForgivingFile:
-    """A file whose writes never raise: HDF5 cannot survive that. The first error is kept for the caller."""
+    """A file whose writes never raise; the first error is kept for the caller."""
 
     def __init__(self, file: RawIOBase) -> None:
         self._file = file
@@ -47,7 +47,7 @@ class _ForgivingFile:
         return size
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Do nothing, as nothing is buffered."""
 
     def _write_all(self, data: memoryview) -> None:
         while data:

@@ -1,4 +1,4 @@
-"""A labelled source becomes samples: read, screened, and turned into unit vectors."""
+"""The samples of a labelled source are read, checked, and turned into unit vectors."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import InputOptions, Source
-from crnr_cli.sources.folders import is_bystander
+from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
 
-LARGEST_NATIVE = 64  # pictures that share a size up to this keep it
+LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
 DEFAULT_SIZE = (32, 32)
 BATCH = 1024
 _WEAK_PIXELS = (
-    "raw pixels are weak on photographs: on 12 kinds of flowers they are right in 26 of 100 cases, features "
-    "of a network in 94; use such features with --extractor MODEL.onnx"
+    "raw pixels work badly on photographs: on 12 kinds of flowers they give 26 % accuracy, and features of a "
+    "network 94 %; use a network with --extractor MODEL.onnx"
 )
 
 
 class Note(NamedTuple):
-    """Something the user should know. Of many notes of one kind, people are shown the first."""
+    """Something that the user should know. Only the first of many notes of one kind are shown."""
 
     kind: str
     text: str
@@ -50,15 +50,15 @@ class Reading(InputOptions):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A sample that has no place in the gallery, and why."""
+    """A sample that cannot be part of the gallery, and the reason."""
 
     name: str
     error: SampleError
 
     @property
     def is_skipped(self) -> bool:
-        """Whether this counts as skipped: it claimed to be a sample. A README among pictures did not."""
-        return not is_bystander(self.name, self.error.status)
+        """Whether this counts as skipped; an unrelated file, such as a README among pictures, does not."""
+        return not is_unrelated(self.name, self.error.status)
 
 
 def count_skipped(left_out: Iterable[LeftOut]) -> int:
@@ -67,7 +67,7 @@ def count_skipped(left_out: Iterable[LeftOut]) -> int:
 
 @dataclass(kw_only=True)
 class Labelled:
-    """The usable samples of a source in its order, without their values."""
+    """The usable samples of a source, in its order, without their values."""
 
     recipe: Recipe
     names: list[str] = field(default_factory=list)
@@ -80,25 +80,25 @@ class Labelled:
 
 @dataclass(kw_only=True)
 class LabelledVectors(Labelled):
-    """Samples as unit vectors: what a gallery, or a test of it, is made of."""
+    """Samples as unit vectors, for a gallery or for a test."""
 
     vectors: Array
 
 
 @dataclass(kw_only=True)
 class RawSamples(Labelled):
-    """Samples as raw values, which steps of a recipe can be fitted to."""
+    """Samples as raw values, to which the steps of a recipe can be fitted."""
 
     values: Array
 
     def vectors_by(self, recipe: Recipe, dtype: str) -> Array:
-        """(n, d) unit vectors, made by a fitted recipe."""
+        """(n, d): the unit vectors that a fitted recipe makes of the values."""
         parts = []
         for start in range(0, len(self.values), BATCH):
             vectors, faults = recipe.unit_vectors(self.values[start : start + BATCH], dtype)
             for row, fault in enumerate(faults, start=start):
                 if fault:
-                    raise DataError(f"{self.names[row]}: the recipe leaves nothing of it; remove it")
+                    raise DataError(f"{self.names[row]}: is all zero after the recipe; remove it")
             parts.append(vectors)
         return np.concatenate(parts)
 
@@ -137,7 +137,7 @@ def read_by_recipe(
     progress: Progress = silent,
     decoders: DecoderPool | None = None,
 ) -> LabelledVectors:
-    """Read all usable samples of a source by the fitted recipe of a gallery; there may be none."""
+    """Read all usable samples of a source with the fitted recipe of a gallery; the result may be empty."""
     found = Labelled(recipe=recipe, notes=_source_notes(source))
     decoders = decoders or DecoderPool(reading.jobs)
     vectors = _read(found, source, reading, progress, decoders)
@@ -145,23 +145,23 @@ def read_by_recipe(
 
 
 def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
-    """A note on every class that has files, but no usable sample."""
+    """A note for every class that has files, but no usable sample."""
     usable = set(labels)
     return [
-        Note("unusable class", f"class {name}: none of its files can be used, left out")
+        Note("unusable class", f"class {name}: left out, as none of its files can be used")
         for name in source.class_names()
         if name not in usable
     ]
 
 
-def refuse_nothing(samples: Sequence[object], left_out: Sequence[LeftOut]) -> None:
+def require_samples(samples: Sequence[object], left_out: Sequence[LeftOut]) -> None:
     if not samples:
         reasons = "; ".join(f"{left.name}: {left.error}" for left in left_out[:3])
         raise DataError(f"nothing to do: no sample can be used; {reasons}")
 
 
-def refuse_misfit(source: Source, recipe: Recipe) -> None:
-    """Queries, and samples to add, must be of the kind and dimension that the gallery was built from."""
+def refuse_mismatch(source: Source, recipe: Recipe) -> None:
+    """Refuse queries, or samples to add, of another kind or dimension than the gallery was built from."""
     if source.kind != recipe.kind:
         raise DataError(f"the gallery was built from {recipe.kind}, but these are {source.kind}")
     if source.n_features not in (None, recipe.n_inputs):
@@ -174,13 +174,13 @@ def refuse_misfit(source: Source, recipe: Recipe) -> None:
 def _new_recipe(
     source: Source, reading: Reading, progress: Progress, decoders: DecoderPool
 ) -> tuple[Recipe, list[Note]]:
-    """The recipe for a source, its steps not yet fitted."""
+    """A recipe for a source, with steps that are not fitted yet, and notes on the source."""
     notes = _source_notes(source)
     if source.n_features is not None:
         given = {"--extractor": reading.network, "--size": reading.size, "--color": reading.color}
         for option, value in given.items():
             if value:
-                raise UsageError(f"{option} is for pictures, but these are features already")
+                raise UsageError(f"{option} is for pictures, but these are features")
         recipe = Recipe(source.n_features, steps=reading.steps)
     elif reading.network:
         recipe = _network_recipe(reading.network, reading, notes)
@@ -201,20 +201,21 @@ def _network_recipe(network: NetworkOptions, reading: Reading, notes: list[Note]
     from crnr_cli.recipe.network_model import make_network
 
     if reading.color:
-        raise UsageError("--color cannot be combined with --extractor: the model has its own --channels")
+        raise UsageError("--color cannot be combined with --extractor: use --channels instead")
     made = make_network(replace(network, size=reading.size), reading.n_jobs)
     if network.preset is None:
         notes.append(
             Note(
                 "preset",
-                f"pictures are prepared as for {network.preset_name}; --extractor-preset chooses another way",
+                f"pictures are prepared with the preset {network.preset_name}; "
+                "--extractor-preset chooses another one",
             )
         )
     return Recipe.for_pictures(made, reading.steps)
 
 
 def _common_size(sizes: set[tuple[int, int]], notes: list[Note]) -> tuple[int, int]:
-    """The size that all pictures have if it is small, else the default."""
+    """The common size of all pictures if there is one and it is small, else the default."""
     if len(sizes) == 1 and max(next(iter(sizes))) <= LARGEST_NATIVE:
         return next(iter(sizes))
     width, height = DEFAULT_SIZE
@@ -228,7 +229,7 @@ def _common_size(sizes: set[tuple[int, int]], notes: list[Note]) -> tuple[int, i
 
 
 def _source_notes(source: Source) -> list[Note]:
-    """What the user should know about a labelled source; it must have labels."""
+    """What the user should know about a source; it is refused if it has no labels."""
     source.require_labels()
     return [Note("source", text) for text in source.notes()]
 
@@ -255,9 +256,9 @@ def _read_all(
     *,
     raw: bool = False,
 ) -> Array:
-    """Like `_read`, for a new gallery: there must be a sample, and a class without any is noted."""
+    """Like `_read`, for a new gallery: require at least one sample, and add notes on unusable classes."""
     values = _read(found, source, reading, progress, decoders, raw=raw)
-    refuse_nothing(found.names, found.left_out)
+    require_samples(found.names, found.left_out)
     found.notes += unusable_classes(source, found.labels)
     return values
 
@@ -283,7 +284,7 @@ def _read(
         kept.append(_collect(usable, hashes, found))
         _refuse_too_many(found, len(source), reading.max_failure_rate)
         progress("reading", batch.end, len(source))
-    if source.n_features is not None:  # a NaN in a table is a mistake in all of it
+    if source.n_features is not None:  # NaN in a table means that something is wrong with the table
         _refuse_non_finite(found)
     return np.concatenate(kept)
 
@@ -297,7 +298,7 @@ def _hashes(batch: Batch) -> list[str]:
 
 
 def _collect(batch: Batch, hashes: Sequence[str], found: Labelled) -> Array:
-    """Add the samples of a batch to `found`, usable or left out; returns the values of the usable."""
+    """Add the samples of a batch to `found`, as usable or left out; returns the values of the usable ones."""
     row_of = {sample: row for row, sample in enumerate(batch.rows.tolist())}
     rows: list[int] = []
     for sample, name in enumerate(batch.names):
@@ -322,8 +323,8 @@ def _refuse_too_many(found: Labelled, total: int, rate: float) -> None:
     if len(skipped) > rate * total:
         culprit = skipped[int(rate * total)]
         raise DataError(
-            f"{culprit.name}: {culprit.error}; stopped, as {len(skipped)} of {total} samples "
-            f"have to be skipped and at most {rate:.2%} may be"
+            f"{culprit.name}: {culprit.error}; stopped: {len(skipped)} of {total} samples "
+            f"have to be skipped, and at most {rate:.2%} is allowed"
         )
 
 
@@ -331,4 +332,4 @@ def _refuse_non_finite(found: Labelled) -> None:
     bad = [left.name for left in found.left_out if left.error.status == "non_finite"]
     if bad:
         shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
-        raise DataError(f"{len(bad)} rows hold NaN or infinity: {shown}; fix or remove them")
+        raise DataError(f"{len(bad)} rows contain NaN or infinity: {shown}; fix or remove them")

@@ -1,1 +1,1 @@
-"""Build, classify, evaluate, ... as plain functions that return values and never print or exit."""
+"""Build, classify, evaluate and so on, as plain functions that return values and never print or exit."""

@@ -23,13 +23,13 @@ class BuildOptions:
     reading: Reading = field(default_factory=Reading)
     method: str = "crnr"
     parameters: Mapping[str, object] = field(default_factory=dict)
-    calibrate: bool = False  # store when to reject a query
+    calibrate: bool = False  # store the calibration that --reject needs
 
 
 def build(
     names: Sequence[str], output: Path, options: BuildOptions, progress: Progress = silent
 ) -> BuildReport:
-    """Read the source, fit the method, and write the gallery at once."""
+    """Read the source, fit the method, and write the gallery."""
     started = time.perf_counter()
     check_output(output, names)
     method = make_method(options.method, options.parameters)

@@ -1,4 +1,4 @@
-"""Classify: a source becomes a stream of answers, and these become a CSV."""
+"""Classify: queries become answers, and answers become rows of a CSV."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from crnr_cli.results.decision import Prediction
 from crnr_cli.results.journal import Done, Identity, Partial, resumable
 from crnr_cli.results.table import CsvWriter
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.folders import is_bystander
+from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.system.files import check_output, is_replaceable
 
-MAX_FAILURES = 10  # kept for the report; the CSV has them all
+MAX_FAILURES = 10  # kept for the report; the CSV has all of them
 
 
 @dataclass(frozen=True)
 class ClassifyReport:
     n_queries: int
-    resumed_after: int  # queries answered by an earlier run
-    statuses: Counter[str]  # how many queries ended with each status
-    skipped: int  # without an answer, though they were meant to have one
-    ignored: int  # system files passed over
-    failures: list[tuple[str, str]]  # the first queries of this run without an answer, and why
-    rejection: str | None = None  # the rule by which queries were labelled as unknown
+    resumed_after: int  # queries classified by an earlier run
+    statuses: Counter[str]  # number of queries by status
+    skipped: int  # queries without an answer, except unrelated files
+    ignored: int  # system files that were ignored
+    failures: list[tuple[str, str]]  # the first queries of this run without an answer, and the reasons
+    rejection: str | None = None  # the rule for labelling queries as unknown
 
 
 def classify(
@@ -53,10 +53,10 @@ def classify(
     resume: bool = False,
     answered_by: Answering | None = None,
 ) -> ClassifyReport:
-    """Write the CSV to a path, where it appears whole, or to an open stream as it is produced.
+    """Write the CSV to a path, where it appears when it is complete, or to an open stream batch by batch.
 
-    With a path, the answers so far are kept if the run is stopped, and `resume` continues from there.
-    `answered_by` says who does the work; the default is this process.
+    With a path, finished batches are kept if the run is stopped, and `resume` continues after them.
+    `answered_by` classifies the queries; by default, this process does.
     """
     answered_by = answered_by or answering(DecoderPool(options.jobs))
     if isinstance(output, Path):
@@ -104,7 +104,7 @@ def _write(
     writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top, header=not done.batches)
     for answers in answered_by(gallery, source, options, progress, done.batches):
         rows = writer.write(answers)
-        missing = [row for row in rows if row.label is None and not is_bystander(row.path, row.status)]
+        missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
         file.end_batch(Counter(row.status for row in rows), len(missing))
         if len(failures) < MAX_FAILURES:
             failed = zip(answers.batch.names, answers.batch.errors, strict=True)
@@ -130,23 +130,23 @@ def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
 def _refuse_too_many(
     file: Partial | _Direct, total: int, options: QueryOptions, latest: Sequence[Prediction] = ()
 ) -> None:
-    """Stop when more inputs are without an answer than allowed, those of a resumed run included."""
+    """Stop when more inputs have no answer than is allowed, including those of the earlier run."""
     failed, allowed = file.done.skipped, options.max_failure_rate
     if failed <= allowed * total:
         return
     culprit = f"{latest[0].path}: {latest[0].status}; " if latest else ""
     remedy = (
-        "; what is done is kept: --resume continues from there, without --strict or with a higher "
+        "; finished batches are kept: continue with --resume, without --strict or with a higher "
         "--max-failure-rate"
     )
     raise DataError(
-        f"{culprit}stopped, as {failed} of {total} inputs have no answer "
-        f"and at most {allowed:.2%} may have none{remedy if isinstance(file, Partial) else ''}"
+        f"{culprit}stopped: {failed} of {total} inputs have no answer, "
+        f"and at most {allowed:.2%} is allowed{remedy if isinstance(file, Partial) else ''}"
     )
 
 
 def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identity:
-    """Everything that the bytes of the CSV depend on, by the names that a user knows."""
+    """Everything that the bytes of the CSV depend on, by the names that users know."""
     return {
         "crnr": __version__,
         "gallery": gallery.sha256,
@@ -167,4 +167,4 @@ def _check_place(output: Path, names: Sequence[str], gallery_path: Path) -> None
     place = output.resolve()
     for name in names:
         if name != "-" and Path(name).is_dir() and place.is_relative_to(Path(name).resolve()):
-            raise OutputError(f"{output}: lies inside the queries {name}; write it somewhere else")
+            raise OutputError(f"{output}: is inside {name}, the folder of the queries; write it elsewhere")

@@ -1,4 +1,4 @@
-"""Compare: several methods on the same unit vectors, their scores side by side."""
+"""Compare: the scores of several methods on the same unit vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crnr_cli.gallery.samples import (
     read_by_recipe,
     read_raw,
     read_samples,
-    refuse_misfit,
+    refuse_mismatch,
 )
 from crnr_cli.methods import METHODS, Method, Samples, State, Trial, make_method
 from crnr_cli.progress import Progress, silent
@@ -36,7 +36,7 @@ from crnr_cli.system.spread import Spread, here
 @dataclass(frozen=True)
 class CompareOptions:
     reading: Reading = field(default_factory=Reading)
-    methods: Sequence[str] | None = None  # None: all that can be fitted here
+    methods: Sequence[str] | None = None  # None: all methods that are available on this machine
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # parameters by method
     test: Sequence[str] | None = None  # None: parts of the gallery are held out
     test_keys: Keys = field(default_factory=Keys)
@@ -49,17 +49,17 @@ class CompareOptions:
 class MethodResult:
     method: Method
     scores: Scores  # over all answers of all draws
-    interval: tuple[float, float]  # of the accuracy, 95 %
+    interval: tuple[float, float]  # 95 % interval of the accuracy
     build_seconds: float  # to fit, per draw
     query_ms: float
-    p_value: float | None  # of the difference to the best method; None for that one
+    p_value: float | None  # of the difference from the best method; None for the best one
 
 
 @dataclass(frozen=True)
 class CompareReport:
     results: list[MethodResult]  # the best first
-    n_gallery: int  # samples that methods were fitted to, per draw
-    n_tested: int  # different samples that were classified
+    n_gallery: int  # samples that each method was fitted to, per draw
+    n_tested: int  # distinct samples that were classified
     dimension: int
     n_classes: int
     left_out: list[LeftOut]
@@ -72,7 +72,7 @@ class CompareReport:
 
 @dataclass(frozen=True)
 class _Given:
-    """The one trial of a comparison with a test source."""
+    """The only trial of a comparison with a test source."""
 
     only: Trial
 
@@ -86,13 +86,13 @@ class _Drawn:
 
     gallery: RawSamples
     class_index: Array
-    held: list[Array]  # for every draw, which samples are held out
+    held: list[Array]  # for every draw, a mask of the samples that are held out
     dtype: str
     _kept: tuple[int, Trial] | None = None
 
     def trial(self, draw: int) -> Trial:
-        """Kept until another one is needed. The recipe is fitted to its own gallery, never to its test."""
-        kept = self._kept  # read once: a worker's threads share this object
+        """Cached until another one is needed. Test samples are never used to fit the recipe."""
+        kept = self._kept  # read once, as the threads of a worker share this object
         if kept is None or kept[0] != draw:
             kept = self._kept = (draw, self._made(self.held[draw]))
         return kept[1]
@@ -105,7 +105,7 @@ class _Drawn:
 
 @dataclass(frozen=True)
 class _Turn:
-    """A method on one trial: one piece of work."""
+    """One piece of work: a method on one trial."""
 
     number: int
     method: Method
@@ -151,8 +151,8 @@ def compare(
     total = len(tested) * len(methods)
     progress("comparing", 0, total)
     for turn, outcome in spread(_run, trials, _turns(methods, len(tested), tallies)):
-        if isinstance(outcome, DataError):  # it has no answer on this data; the others have
-            # Report it once: other draws of this method may already be running.
+        if isinstance(outcome, DataError):  # drop this method and go on with the others
+            # Report it only once: other draws of this method may already be running.
             if tallies.pop(turn.method.name, None):
                 notes.append(Note("method", f"left out: {outcome}"))
         elif tally := tallies.get(turn.method.name):
@@ -164,9 +164,11 @@ def compare(
     if not tallies:
         raise DataError("no method could be fitted: " + "; ".join(note.text for note in notes))
     left_out = [*gallery.left_out, *(test.left_out if test else [])]
-    strangers = sorted(set(truths) - set(classes))
-    if strangers:
-        notes.append(Note("strangers", f"not in the gallery, so never right: {', '.join(strangers)}"))
+    unknown = sorted(set(truths) - set(classes))
+    if unknown:
+        notes.append(
+            Note("unknown classes", f"classes not in the gallery, so never right: {', '.join(unknown)}")
+        )
     numbers = np.concatenate(tested)
     return CompareReport(
         results=_results([m for m in methods if m.name in tallies], tallies, numbers, len(tested)),
@@ -198,7 +200,7 @@ def _chosen_methods(options: CompareOptions) -> tuple[list[Method], list[Note]]:
 def _read(
     names: Sequence[str], options: CompareOptions, progress: Progress
 ) -> tuple[RawSamples, None] | tuple[LabelledVectors, LabelledVectors]:
-    """The gallery as raw values to draw from, or as vectors beside the test samples of another source."""
+    """The gallery as raw values to draw from, or as vectors along with the test samples of another source."""
     reading = options.reading
     source = open_source(names, reading)
     if options.test is None:
@@ -210,14 +212,14 @@ def _read(
     test_source = open_source(options.test, replace(reading, keys=options.test_keys))
     gallery = read_samples(source, reading, progress)
     _refuse_one_class(gallery)
-    refuse_misfit(test_source, gallery.recipe)
+    refuse_mismatch(test_source, gallery.recipe)
     test = read_by_recipe(gallery.recipe, test_source, reading, progress)
     if not test.labels:
-        raise DataError(f"{', '.join(options.test)}: no sample to test with has a true class")
+        raise DataError(f"{', '.join(options.test)}: no usable test sample has a true class")
     if not set(test.labels) & set(gallery.labels):
         raise DataError(
             f"{', '.join(options.test)}: none of its classes is in the gallery; "
-            "put the queries into folders named like those"
+            "put the queries into folders named after the gallery's classes"
         )
     return gallery, test
 
@@ -232,14 +234,14 @@ def _drawn(gallery: RawSamples, order: Array, class_index: Array, options: Compa
         held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]))
         for draw in range(options.draws)
     ]
-    # Only what a trial needs: it may be sent to the workers of a cluster.
+    # Without labels and hashes, which a trial does not need: this may be sent to the workers of a cluster.
     names = [gallery.names[i] for i in order]
     raw = RawSamples(recipe=gallery.recipe, names=names, values=gallery.values[order])
     return _Drawn(raw, class_index, held, options.reading.dtype)
 
 
 def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Array:
-    """A mask of this share of every class, drawn at random; at least one sample of each class stays."""
+    """A random mask with this share of every class; at least one sample of each class is not held out."""
     held = np.zeros(len(class_index), dtype=bool)
     for i in np.unique(class_index):
         rows = rng.permutation(np.flatnonzero(class_index == i))
@@ -250,7 +252,7 @@ def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Arra
 
 
 def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Iterator[_Turn]:
-    """All methods of one draw, then of the next; a method that is no longer wanted is left out."""
+    """All methods of the first draw, then of the next, and so on; methods no longer `wanted` are left out."""
     for draw in range(draws):
         for index, method in enumerate(methods):
             if method.name in wanted:
@@ -258,7 +260,7 @@ def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Ite
 
 
 def _run(trials: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
-    """The answers, or why the method has none on this data."""
+    """The outcome, or the error if the method cannot be used on this data."""
     trial, method = trials.trial(turn.draw), turn.method
     try:
         refuse_unfittable(method, trial.samples)
@@ -284,8 +286,11 @@ def _winners(method: Method, state: State, trial: Trial) -> Array:
 def _results(
     methods: Sequence[Method], tallies: Mapping[str, _Tally], numbers: Array, n_draws: int
 ) -> list[MethodResult]:
-    """The best first. A sample that several draws tested still counts as one, in the interval and in the
-    paired test, where the method that was right on it more often wins the pair."""
+    """The results, the best first.
+
+    A sample that several draws tested counts once in the interval and in the paired test; there, the method
+    that was right more often wins the pair.
+    """
     n_tested = len(np.unique(numbers))
     scores = {
         method.name: score(tallies[method.name].truths, tallies[method.name].labels) for method in methods

@@ -15,7 +15,7 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
 from crnr_cli.results.scores import Scores, score, wilson
 from crnr_cli.results.table import parse_predictions, read_predictions
-from crnr_cli.sources.folders import is_bystander
+from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.system import memory
 
 
@@ -25,12 +25,12 @@ class EvaluateReport:
     rows: list[Prediction]
     without_truth: int
     failed: Counter[str]  # rows without an answer, by status
-    passed_over: int  # rows of files that are not pictures and never claimed to be
-    gallery: Gallery | None = None  # that classified the queries now; None for rows of a CSV
+    passed_over: int  # rows of unrelated files, which are ignored
+    gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
 
     @property
     def skipped(self) -> int:
-        """Queries that were classified now and have no answer, though they were meant to."""
+        """Queries without an answer; none if the rows are from a CSV."""
         return sum(self.failed.values()) if self.gallery else 0
 
     @property
@@ -40,7 +40,7 @@ class EvaluateReport:
 
     @property
     def rejected_guess_right(self) -> int:
-        """Rejected rows whose best guess is the truth: the price of rejecting."""
+        """Rejected rows whose best guess is the truth: the cost of rejecting."""
         return sum(1 for row in self.rejected if row.truth and row.runner_up == row.truth)
 
     @property
@@ -51,12 +51,12 @@ class EvaluateReport:
 
     @property
     def n_with_failures(self) -> int:
-        """Rows that have a truth, answered or not."""
+        """Rows with a true class that were not rejected, with or without an answer."""
         return self.scores.n + sum(1 for row in self.rows if row.truth and not row.label)
 
     @property
     def accuracy_with_failures(self) -> float | None:
-        """Counting a row without an answer as wrong."""
+        """The accuracy if rows without an answer count as wrong."""
         return self.scores.correct / self.n_with_failures if self.n_with_failures else None
 
     @property
@@ -67,7 +67,7 @@ class EvaluateReport:
 def evaluate(
     names: Sequence[str], gallery_path: Path, options: QueryOptions, progress: Progress = silent
 ) -> EvaluateReport:
-    """Score predictions CSVs (`-` is one on stdin), or classify a labelled source and score that."""
+    """Score predictions CSVs (`-` is one on stdin), or classify labelled queries and score the answers."""
     tables = [name for name in names if name == "-" or name.lower().endswith(".csv")]
     if tables and len(tables) < len(names):
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
@@ -84,17 +84,17 @@ def evaluate(
 
 
 def _refuse_too_many(rows: Sequence[Prediction], total: int, options: QueryOptions) -> None:
-    failed = [row for row in rows if row.label is None and not is_bystander(row.path, row.status)]
+    failed = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
     if len(failed) > options.max_failure_rate * total:
         culprit = failed[int(options.max_failure_rate * total)]
         raise DataError(
-            f"{culprit.path}: {culprit.status}; stopped, as {len(failed)} of {total} inputs have no answer "
-            f"and at most {options.max_failure_rate:.2%} may have none"
+            f"{culprit.path}: {culprit.status}; stopped: {len(failed)} of {total} inputs have no answer, "
+            f"and at most {options.max_failure_rate:.2%} is allowed"
         )
 
 
 def _refuse_query_options(options: QueryOptions, table: str) -> None:
-    """They would have no effect, and the score would be mistaken for one with them."""
+    """Options for classifying would have no effect on a CSV, and the scores would be misleading."""
     given = {
         "--reject": options.reject,
         "--extractor": options.model,
@@ -108,17 +108,21 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
 
 
 def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
-    # A file among the pictures that never claimed to be one is not a query.
+    # An unrelated file among the pictures is not a query.
     n_inputs = len(rows)
-    rows = [row for row in rows if row.label or not row.path or not is_bystander(row.path, row.status)]
+    rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]
     if not any(row.truth for row in rows):
         raise DataError(
             f"{name}: no row has a true class to compare with; put the queries into folders "
-            "named like the gallery's classes"
+            "named after the gallery's classes"
         )
     known = [(row.truth, row.label or "") for row in rows if row.truth and _has_answer(row)]
     k = len({name for pair in known for name in pair})
-    memory.require(3 * 8 * k * k, f"{name}: the confusion of {k} classes", "are truth and label class names?")
+    memory.require(
+        3 * 8 * k * k,
+        f"{name}: the confusion matrix of {k} classes",
+        "check that truth and label are names of classes",
+    )
     return EvaluateReport(
         scores=score([truth for truth, _ in known], [label for _, label in known]),
         rows=rows,

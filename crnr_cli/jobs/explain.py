@@ -1,4 +1,4 @@
-"""Explain: why a query got its label, by the gallery samples that made it."""
+"""Explain: why a query gets its label, and which gallery samples determine it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
 
 @dataclass(frozen=True)
-class Carrier:
-    """A gallery sample that takes part in the code."""
+class WeightedSample:
+    """A gallery sample and its weight in the code."""
 
     name: str
     label: str
@@ -31,7 +31,7 @@ class Carrier:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How one method answers the query."""
+    """How one method classifies the query."""
 
     method: Method
     residuals: Array  # (K,)
@@ -39,23 +39,18 @@ class Explanation:
 
     @property
     def order(self) -> Array:
-        """The classes, the least residual first; ties in name order."""
+        """The classes, the smallest residual first; ties in name order."""
         order: Array = np.argsort(self.residuals, kind="stable")
         return order
 
     @property
     def values(self) -> Array:
-        """What people are shown of each class: its residual or, where that is minus a score, the score."""
+        """The value shown for each class: its residual or, if that is a negated score, the score."""
         return -self.residuals if self.method.signed else self.residuals
 
     @property
     def measure(self) -> str:
         return "score" if self.method.signed else "residual"
-
-    @property
-    def verb(self) -> str:
-        """What a class does with that."""
-        return "scores" if self.method.signed else "leaves"
 
     @property
     def margin(self) -> float:
@@ -66,24 +61,28 @@ class Explanation:
 @dataclass(frozen=True)
 class ExplainReport:
     query: str
-    truth: str | None  # where the query's folder or label names a class
+    truth: str | None  # the true class, if the query's folder or label names one
     gallery: Gallery
     explanations: list[Explanation]  # of the gallery's method, and of the one it is compared with
 
-    def carriers(self, explanation: Explanation, most: int, label: int | None = None) -> list[Carrier]:
-        """The samples of the largest weights, of all classes or of one."""
+    def strongest(
+        self, explanation: Explanation, count: int, label: int | None = None
+    ) -> list[WeightedSample]:
+        """The samples with the largest weights, of all classes or of one."""
         if explanation.code is None:
             return []
         class_of = self.gallery.samples.class_index
         rows = np.arange(len(class_of)) if label is None else np.flatnonzero(class_of == label)
-        rows = rows[np.argsort(-np.abs(explanation.code[rows]), kind="stable")][:most]
+        rows = rows[np.argsort(-np.abs(explanation.code[rows]), kind="stable")][:count]
         return [
-            Carrier(self.gallery.names[i], self.gallery.classes[class_of[i]], float(explanation.code[i]))
+            WeightedSample(
+                self.gallery.names[i], self.gallery.classes[class_of[i]], float(explanation.code[i])
+            )
             for i in rows.tolist()
         ]
 
     def shares(self, explanation: Explanation) -> Array | None:
-        """Each class's share of all positive weights, (K,); a code of few steps has negative ones too."""
+        """(K,): each class's share of all positive weights; after few iterations some are still negative."""
         if explanation.code is None:
             return None
         weights = np.add.reduceat(np.maximum(explanation.code, 0), self.gallery.samples.edges[:-1])
@@ -104,7 +103,7 @@ def explain(
 
 
 def _other_method(name: str, method: Method) -> Method:
-    """At its defaults; crnr and nrc share what they have in common, so that only lam differs."""
+    """The method at its defaults; crnr and nrc get the same common parameters, so that only lam differs."""
     other = make_method(name, {})
     if isinstance(other, NonNegative) and isinstance(method, NonNegative):
         common = ("mu", "iterations", "tol")
@@ -121,9 +120,9 @@ def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Ar
     source = open_queries([query], gallery, options)
     if row is None and len(source) > 1:
         example = f"{query}#0" if gallery.recipe.kind == "features" else "a picture"
-        raise UsageError(f"{query}: holds {len(source)} queries, but explain takes one, such as {example}")
+        raise UsageError(f"{query}: has {len(source)} queries, but explain takes one, such as {example}")
     if row is not None and row >= len(source):
-        raise UsageError(f"{query}: has {len(source)} rows and no row {row}; the first is 0")
+        raise UsageError(f"{query}: has no row {row}; its {len(source)} rows are counted from 0")
     start = row or 0
     request = gallery.recipe.request(options.max_pixels)
     (read,) = source.batches([(start, start + 1)], request, DecoderPool(1))

@@ -1,4 +1,4 @@
-"""Tune: the settings that label a gallery's own samples best, each by the others."""
+"""Tune: cross-validation on a gallery's own samples finds the settings that label them best."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """What to try."""
+    """Which settings to try, and how."""
 
-    reading: Reading = field(default_factory=Reading)  # its steps do not matter
-    # The settings of every step, by name, the preferred one first; by default what the step itself proposes.
+    reading: Reading = field(default_factory=Reading)  # its steps are not used
+    # The settings of every step, by name, the preferred one first; by default those that the step proposes.
     steps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     methods: Sequence[str] = ()  # besides crnr
     folds: int = 5
@@ -61,19 +61,19 @@ class Setting:
     steps: StepSettings
 
     def parameters(self) -> dict[str, Any]:
-        """Those that tune may change, by name."""
+        """The method and the parameters that tune varies, by name."""
         values = {name: getattr(self.method, name) for name in self.method.tunable}
         return {"method": self.method.name, **values, **dict(self.steps)}
 
     def describe(self) -> str:
-        """The steps that are not left out, in a few words."""
+        """The steps of the recipe as text."""
         steps = make_steps(dict(self.steps))
         return ", ".join(step.describe() for step in steps)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting, and which of the samples held back it labelled correctly."""
+    """A setting, and which of the held-out samples it labelled correctly."""
 
     setting: Setting
     right: Array  # (n,), in the same order for every trial
@@ -87,7 +87,7 @@ class Trial:
         return wilson(int(self.right.sum()), len(self.right))
 
     def lead(self, other: Trial) -> tuple[float, float]:
-        """How much more accurate than the other on the same samples, and the standard error of that."""
+        """How much more accurate this is than the other on the same samples, and the standard error of it."""
         difference = self.right.astype(float) - other.right
         return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
 
@@ -98,7 +98,7 @@ class TuneReport:
     paper: Trial
     chosen: Trial
     folds: int
-    untried: int  # settings that the budget left no time for
+    untried: int  # settings for which there was no time
     seconds: float
     left_out: list[LeftOut]
     notes: list[Note]
@@ -111,7 +111,7 @@ class TuneReport:
 
 @dataclass
 class FoldedSamples:
-    """The raw samples sorted by class, the fold of each, and how unit vectors are made of them."""
+    """The raw samples sorted by class, the fold of each, and the recipe for their unit vectors."""
 
     raw: Array
     class_index: Array
@@ -125,8 +125,8 @@ class FoldedSamples:
         return int(self.fold_of.max()) + 1
 
     def fold(self, steps: StepSettings, number: int) -> Fold:
-        """As unit vectors. Kept until another recipe is needed: its products serve all methods."""
-        kept = self._kept  # read once: a worker's threads share this object
+        """A fold as unit vectors, cached until another recipe is needed: all methods share its products."""
+        kept = self._kept  # read once, as the threads of a worker share this object
         if kept is None:
             _refuse_too_large(self.raw, self.count)
         if kept is None or kept[0] != steps:
@@ -137,15 +137,15 @@ class FoldedSamples:
         return folds[number]
 
     def _made(self, steps: StepSettings, number: int) -> Fold:
-        held_back = self.fold_of == number
-        recipe = replace(self.recipe, steps=make_steps(dict(steps))).fitted(self.raw[~held_back])
+        held_out = self.fold_of == number
+        recipe = replace(self.recipe, steps=make_steps(dict(steps))).fitted(self.raw[~held_out])
         vectors, _ = recipe.unit_vectors(self.raw, self.dtype)
-        return Fold.split(vectors, self.class_index, held_back)
+        return Fold.split(vectors, self.class_index, held_out)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A method on one fold of one recipe: one piece of work."""
+    """One piece of work: a method on one fold of one recipe."""
 
     number: int  # of the method and the recipe, among all
     method: Method
@@ -160,11 +160,11 @@ def tune(
     progress: Progress = silent,
     spread: Spread = here,
 ) -> TuneReport:
-    """Try all settings on the source alone; if there is an output, build a gallery with the chosen one."""
+    """Try all settings on the source alone; if an output is given, build a gallery with the chosen one."""
     started = time.perf_counter()
     if output:
         check_output(output, names)
-    _methods(options.methods)  # unknown names fail here, before anything is read
+    _methods(options.methods)  # refuse unknown names before anything is read
     source = open_source(names, options.reading)
     raw = read_raw(source, options.reading, progress)
     report = tune_samples(raw, options, progress, spread)
@@ -174,9 +174,9 @@ def tune(
 def tune_samples(
     raw: RawSamples, options: TuneOptions, progress: Progress = silent, spread: Spread = here
 ) -> TuneReport:
-    """The same for samples that were read already."""
+    """Try all settings on samples that have been read already."""
     started = time.perf_counter()
-    # Classes that no gallery could have are refused now, not when the tuned gallery is built.
+    # Refuse invalid class names now, not when the tuned gallery is built.
     _, order, class_index = sort_by_class(raw.labels)
     fold_of = stratified_folds(class_index, _fold_count(class_index, options.folds))
     samples = FoldedSamples(raw.values[order], class_index, fold_of, raw.recipe, options.reading.dtype)
@@ -205,10 +205,12 @@ def tune_samples(
 
 
 def choose(trials: Sequence[Trial], paper: Trial) -> Trial:
-    """The paper's setting, unless the most accurate one beats it by more than one standard error; then, of
-    those that do so and are within one standard error of the most accurate, the one with the fewest changes.
+    """The paper's setting, unless the most accurate one beats it by more than one standard error.
 
-    The most accurate of hundreds is partly the luckiest, and new queries may be different.
+    In that case, consider the settings that also beat the paper's, and are not beaten by the most accurate
+    one; of these, choose the one with the fewest changes.
+
+    The most accurate of hundreds of settings is partly lucky, and may be no better on new queries.
     """
     best = max(trials, key=lambda trial: trial.accuracy)
     if not _beats(best, paper):
@@ -223,14 +225,14 @@ def _beats(trial: Trial, other: Trial) -> bool:
 
 
 def _changes(setting: Setting, paper: Setting) -> tuple[bool, int]:
-    """Whether it is another method, and how many other settings differ."""
+    """Whether the method differs, and how many parameters differ."""
     mine, theirs = setting.parameters(), paper.parameters()
     differing = sum(mine[name] != theirs.get(name) for name in mine)
     return setting.method.name != paper.method.name, differing
 
 
 def _methods(names: Sequence[str]) -> list[Method]:
-    """What is fitted: each crnr and nrc covers all numbers of iterations. The paper's setting comes first."""
+    """The methods to fit, the paper's setting first. Each crnr and nrc covers all numbers of iterations."""
     grid = sorted((Crnr(lam=lam, mu=mu) for lam in LAMS for mu in MUS), key=_distance)
     others: list[Method] = []
     for name in names:
@@ -238,11 +240,11 @@ def _methods(names: Sequence[str]) -> list[Method]:
             others += [Nrc(mu=mu) for mu in MUS]
         elif name != Crnr.name:
             others.append(make_method(name, {}))
-    return [grid[0], *others, *grid[1:]]  # methods asked for by name come before the budget may end
+    return [grid[0], *others, *grid[1:]]  # requested methods come early, in case the budget ends
 
 
 def _distance(method: Crnr) -> tuple[int, int]:
-    """Steps in the grid from the paper's setting: the nearest are tried first, lam before mu."""
+    """The distance in the grid from the paper's setting: the nearest are tried first, lam before mu."""
     return abs(MUS.index(method.mu) - MUS.index(PAPER.mu)), abs(
         LAMS.index(method.lam) - LAMS.index(PAPER.lam)
     )
@@ -255,10 +257,10 @@ def _passes(
     options: TuneOptions,
     started: float,
 ) -> Iterator[Pass]:
-    """All passes, as long as there is time; a method that was begun goes through all of its folds."""
+    """All passes, as long as there is time; a method that was started is run on all folds."""
     for turn, steps in enumerate(recipes):
         for index, method in enumerate(methods):
-            # Every recipe gets its share of the time, and the paper's setting is always tried.
+            # Every recipe gets an equal share of the time, and the paper's setting is always tried.
             share = None if options.budget is None else options.budget * (turn + 1) / len(recipes)
             if index and share is not None and time.perf_counter() - started > share:
                 break
@@ -267,14 +269,14 @@ def _passes(
 
 
 def _right(samples: FoldedSamples, this: Pass) -> Array:
-    """(variants, queries): which of the samples held back are labelled correctly, per variant."""
+    """(variants, queries): which of the held-out samples each variant labels correctly."""
     fold = samples.fold(this.steps, this.fold)
     right: Array = this.method.winners_after(fold, ITERATIONS) == fold.truth
     return right
 
 
 def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
-    """One per variant, from the results of all folds."""
+    """One trial per variant, from the results of all folds."""
     settings = [Setting(variant, done.steps) for variant in done.method.variants(ITERATIONS)]
     return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
@@ -282,14 +284,14 @@ def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
 def _fold_count(class_index: Array, wanted: int) -> int:
     largest = int(np.bincount(class_index).max())
     if len(np.unique(class_index)) < 2:
-        raise DataError("only one class: there is nothing to distinguish, and nothing to tune")
+        raise DataError("only one class: there is nothing to tune; add samples of other classes")
     if largest < 2:
-        raise DataError("every class has only one sample: tune holds samples back, and needs two per class")
+        raise DataError("every class has only one sample: tune holds samples out, and needs two per class")
     return min(wanted, largest)
 
 
 def _refuse_too_large(raw: Array, folds: int) -> None:
-    """The unit vectors and, in every fold, the products of all pairs of samples."""
+    """Memory is needed for the unit vectors and, in every fold, for the products of all pairs of samples."""
     n, d = raw.shape
     n_kept = n - n // folds
     products = 8 * n_kept * n_kept * (folds + 3) if n_kept <= 2 * d else 0
@@ -300,7 +302,7 @@ def _refuse_too_large(raw: Array, folds: int) -> None:
 def _build(
     raw: RawSamples, report: TuneReport, options: TuneOptions, output: Path, started: float
 ) -> BuildReport:
-    """From the values that were read for tuning: nothing is read twice."""
+    """Build the gallery from the values that were read for tuning, so that nothing is read twice."""
     setting = report.chosen.setting
     recipe = replace(raw.recipe, steps=make_steps(dict(setting.steps))).fitted(raw.values)
     gallery = make_gallery(labelled := raw.labelled_by(recipe, options.reading.dtype), setting.method)

@@ -26,8 +26,8 @@ from crnr_cli.gallery.samples import (
     Note,
     Reading,
     read_by_recipe,
-    refuse_misfit,
-    refuse_nothing,
+    refuse_mismatch,
+    require_samples,
     unusable_classes,
 )
 from crnr_cli.progress import Progress, silent
@@ -35,8 +35,8 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
 
-MAX_NAMES = 10  # that an error lists
-NEAREST = 3  # names that are suggested for an unknown one
+MAX_NAMES = 10  # listed in an error
+NEAREST = 3  # names suggested for an unknown one
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Changes:
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # in content or class
     removed: list[str] = field(default_factory=list)
-    unchanged: int = 0  # how many
+    unchanged: int = 0  # only counted
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Sample:
 
 @dataclass(frozen=True)
 class _New:
-    """What a gallery is to hold from now on."""
+    """The new content of a gallery."""
 
     samples: list[_Sample]
     left_out: list[LeftOut] = field(default_factory=list)
@@ -87,12 +87,12 @@ def add(
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
         source = open_source(names, reading)
         read = _read(gallery, source, reading, progress)
-        refuse_nothing(read.samples, read.left_out)
+        require_samples(read.samples, read.left_out)
         _by_name(old)
         fresh = _by_name(read.samples)
         kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
-        there = {sample.name for sample in kept}
-        added = [sample for sample in fresh.values() if sample.name not in there]
+        kept_names = {sample.name for sample in kept}
+        added = [sample for sample in fresh.values() if sample.name not in kept_names]
         notes = unusable_classes(source, [sample.label for sample in read.samples]) + _twice(kept, added)
         return replace(read, samples=kept + added, notes=read.notes + notes)
 
@@ -100,14 +100,14 @@ def add(
 
 
 def remove(path: Path, classes: Sequence[str], samples: Sequence[str]) -> UpdateReport:
-    """Remove whole classes, or samples by name."""
+    """Remove classes or samples by name."""
 
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
         _require_known(path, "class", classes, gallery.classes)
         _require_known(path, "sample", samples, gallery.names)
         kept = [sample for sample in old if sample.label not in classes and sample.name not in samples]
         if not kept:
-            raise DataError(f"{path}: nothing would be left in it; delete the file instead")
+            raise DataError(f"{path}: no samples would remain; delete the file instead")
         return _New(kept)
 
     return _rewrite(path, change)
@@ -125,20 +125,20 @@ def update(
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
         source = open_source(names, reading)
         known = _by_name(old)
-        refuse_misfit(source, gallery.recipe)
-        if known.keys().isdisjoint(source.names()):  # nothing would be left of it
+        refuse_mismatch(source, gallery.recipe)
+        if known.keys().isdisjoint(source.names()):  # none of the old samples would remain
             raise DataError(
                 f"{path}: none of its {len(old)} samples, such as {old[0].name}, is in {', '.join(names)}; "
-                "give its sources as when it was built, or build without --update to replace it"
+                "name its sources as when it was built, or build without --update to replace it"
             )
         suspects = source.only(_may_have_changed(known))
         read = _read(gallery, suspects, reading, progress) if len(suspects) else _New([])
         now = known | _by_name(read.samples)
         lost = {left.name for left in read.left_out}
         listed = [now[name] for name in dict.fromkeys(source.names()) if name in now and name not in lost]
-        refuse_nothing(listed, read.left_out)
+        require_samples(listed, read.left_out)
         emptied = sorted(set(gallery.classes) - {sample.label for sample in listed})
-        notes = [Note("emptied class", f"class {name}: nothing is left of it") for name in emptied]
+        notes = [Note("emptied class", f"class {name}: no samples remain, removed") for name in emptied]
         return replace(read, samples=listed, notes=read.notes + notes)
 
     return _rewrite(path, change, model)
@@ -147,7 +147,7 @@ def update(
 def _rewrite(
     path: Path, change: Callable[[Gallery, list[_Sample]], _New], model: Path | None = None
 ) -> UpdateReport:
-    """Load, change, fit and save while holding the lock: nobody else writes the gallery meanwhile."""
+    """Load, change, fit and save while holding the lock, so that no other process writes the gallery."""
     started = time.perf_counter()
     with replacing(path) as part:
         gallery = load_gallery(path)
@@ -169,7 +169,7 @@ def _rewrite(
         if learnt and (changes.added or changes.changed):
             text = (
                 f"{', '.join(learnt)}: still fitted to the old samples; "
-                "build the gallery again from all its sources to fit to all"
+                "to fit to all samples, build the gallery again from all its sources"
             )
             labelled.notes.append(Note("kept steps", text))
         calibrated = gallery.calibration is not None
@@ -189,7 +189,7 @@ def _rewrite(
 
 
 def _by_name(samples: Iterable[_Sample]) -> dict[str, _Sample]:
-    """Samples by name, which identifies them here. If two shared a name, one would be lost."""
+    """Samples by name. Two different samples of one name are refused, as one of them would be lost."""
     found: dict[str, _Sample] = {}
     for sample in samples:
         if not sample.is_same(found.setdefault(sample.name, sample)):
@@ -201,15 +201,15 @@ def _by_name(samples: Iterable[_Sample]) -> dict[str, _Sample]:
 
 
 def _twice(kept: Sequence[_Sample], added: Sequence[_Sample]) -> list[Note]:
-    """Reported, not refused: adding a folder under another spelling of its path doubles its samples."""
-    there = {(sample.label, sample.sha256): sample.name for sample in kept}
-    again = [sample for sample in added if (sample.label, sample.sha256) in there]
+    """Report samples that are now duplicated, such as those of a folder added under another path."""
+    names = {(sample.label, sample.sha256): sample.name for sample in kept}
+    again = [sample for sample in added if (sample.label, sample.sha256) in names]
     if not again:
         return []
     first = again[0]
     text = (
-        f"{len(again)} of the added samples are in the gallery twice now: {first.name} is the same as "
-        f"{there[first.label, first.sha256]}; `crnr remove --sample` removes one"
+        f"{len(again)} of the added samples are now in the gallery twice: {first.name} is the same as "
+        f"{names[first.label, first.sha256]}; `crnr remove --sample` removes one"
     )
     return [Note("twice", text)]
 
@@ -224,14 +224,14 @@ def _samples(gallery: Gallery) -> Iterator[_Sample]:
 
 
 def _read(gallery: Gallery, source: Source, reading: Reading, progress: Progress) -> _New:
-    refuse_misfit(source, gallery.recipe)
+    refuse_mismatch(source, gallery.recipe)
     read = read_by_recipe(gallery.recipe, source, replace(reading, dtype=gallery.dtype), progress)
     columns = zip(read.names, read.labels, read.hashes, read.stamps, read.vectors, strict=True)
     return _New([_Sample(*column) for column in columns], read.left_out, read.notes)
 
 
 def _may_have_changed(known: Mapping[str, _Sample]) -> Callable[[str, Stamp, tuple[str, ...]], bool]:
-    """Whether a file's size, time or class differs from the gallery's sample of that name."""
+    """A test whether a file's size, mtime or class differs from the gallery's sample of that name."""
 
     def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
         sample = known.get(name)
@@ -253,17 +253,17 @@ def _compared(old: Iterable[_Sample], new: Iterable[_Sample]) -> Changes:
     )
 
 
-def _require_known(path: Path, what: str, wanted: Sequence[str], there: Sequence[str]) -> None:
+def _require_known(path: Path, what: str, wanted: Sequence[str], known: Sequence[str]) -> None:
     for name in wanted:
-        if name not in there:
-            raise DataError(f"{path}: there is no {what} {name}; {_hint(name, there)}")
+        if name not in known:
+            raise DataError(f"{path}: has no {what} {name}; {_hint(name, known)}")
 
 
-def _hint(name: str, there: Sequence[str]) -> str:
-    """All names if they are few; of many, those that may have been meant."""
-    if len(there) > MAX_NAMES and (near := get_close_matches(name, there, NEAREST)):
+def _hint(name: str, known: Sequence[str]) -> str:
+    """All names if they are few; otherwise those that may have been meant."""
+    if len(known) > MAX_NAMES and (near := get_close_matches(name, known, NEAREST)):
         return f"the closest are {', '.join(near)}"
-    return f"there are {', '.join(there[:MAX_NAMES])}" + (", ..." if len(there) > MAX_NAMES else "")
+    return f"there are {', '.join(known[:MAX_NAMES])}" + (", ..." if len(known) > MAX_NAMES else "")
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class VerifyReport:
     n_samples: int
     changed: list[str] = field(default_factory=list)  # in content or class
     missing: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)  # in the sources, and not in the gallery
+    unknown: list[str] = field(default_factory=list)  # in the sources, but not in the gallery
 
     @property
     def holds(self) -> bool:
@@ -281,22 +281,22 @@ class VerifyReport:
 
 
 def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyReport:
-    """Check a gallery's checksum and, if sources are given, every sample against their content.
+    """Check a gallery's checksum and, if sources are given, compare every sample with their content.
 
-    A file that was moved but is the same is not a difference.
+    A file that was moved without a change of content or class does not count as a difference.
     """
     gallery = load_gallery(path)
     report = VerifyReport(len(gallery.names))
     if not against:
         return report
     source = open_source(against, options)
-    refuse_misfit(source, gallery.recipe)
-    there = list(source.contents())
-    contents = {(label, sha256) for _, label, sha256 in there}
-    names = {name for name, _, _ in there}
+    refuse_mismatch(source, gallery.recipe)
+    found = list(source.contents())
+    contents = {(label, sha256) for _, label, sha256 in found}
+    names = {name for name, _, _ in found}
     for sample in _samples(gallery):
         if (sample.label, sample.sha256) not in contents:
             (report.changed if sample.name in names else report.missing).append(sample.name)
     known = {*gallery.hashes, *report.changed}
-    report.unknown.extend(name for name, _, sha256 in there if not {name, sha256} & known)
+    report.unknown.extend(name for name, _, sha256 in found if not {name, sha256} & known)
     return report

@@ -1,4 +1,4 @@
-"""The registry of methods: name -> class. A new method is one class, its import, and its line in METHODS."""
+"""The registry of methods by name. To add a method, write a class, import it here, and add it to METHODS."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def make_method(name: str, parameters: Mapping[str, object]) -> Method:
 
 
 def parse_parameter(name: str, parameter: str, text: str) -> object:
-    """The value that a text stands for, in the type of this parameter."""
-    # Every parameter has a default; make_method refuses those that the method does not have.
+    """The value of a parameter from text, in the type of its default."""
+    # make_method refuses parameters that the method does not have.
     kind: type = type(getattr(METHODS[name], parameter, ""))
     try:
         return kind(text)

@@ -1,7 +1,7 @@
-"""What a method is: fit on unit vectors, residuals for a batch, state as plain arrays.
+"""What a method does: it is fitted to unit vectors, and computes the residuals of batches of queries.
 
-A method is a frozen dataclass whose fields are its parameters. Samples and queries are rows here, as
-everywhere but in `solvers`; methods are the one place that transposes.
+A method is a frozen dataclass whose fields are its parameters; its state is a dict of plain arrays. Samples
+and queries are rows here, as everywhere except in `solvers`; only methods transpose them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crnr_cli.errors import UsageError
 
 State = dict[str, Array]
 
-MAX_STEPS = 10**9  # more than anybody waits for
+MAX_ITERATIONS = 10**9  # more than anybody would wait for
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Samples:
 
     @classmethod
     def of(cls, vectors: Array, class_index: Array) -> Samples:
-        """From vectors whose class index never falls from one row to the next."""
+        """From vectors that are sorted by class index."""
         if np.any(np.diff(class_index) < 0):
             raise ValueError("samples must be sorted by class")
         return cls(vectors, np.concatenate([[0], np.cumsum(np.bincount(class_index))]))
@@ -50,7 +50,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Trial:
-    """Samples to fit to, and queries held back from them. All rows are unit vectors."""
+    """Samples to fit a method to, and queries to test it with. All rows are unit vectors."""
 
     samples: Samples
     queries: Array
@@ -63,12 +63,12 @@ class Trial:
 
     @cached_property
     def cross(self) -> Array:
-        """X'Y, likewise."""
+        """X'Y, computed once for all settings of a method."""
         return self.samples.vectors @ self.queries.T
 
 
 class Method(ABC):
-    """What every method can do. Subclasses are frozen dataclasses of their parameters."""
+    """The base of all methods. Subclasses are frozen dataclasses of their parameters."""
 
     name: ClassVar[str]
     signed: ClassVar[bool] = False  # residuals are negated scores, and can be below 0
@@ -80,20 +80,20 @@ class Method(ABC):
 
     @abstractmethod
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
-        """(m, K): how far each unit query is from each class; the least wins."""
+        """(m, K): the residual of each class for each unit query; the smallest wins."""
 
     def winners_after(self, trial: Trial, iterations: Sequence[int]) -> Array:
-        """(len(variants(iterations)), m): the class that wins each query, per variant, all from one pass."""
+        """(len(variants(iterations)), m): the class that wins each query, for all variants in one pass."""
         residuals = self.residuals(trial.samples, self.fit(trial.samples), trial.queries)
         winners: Array = residuals.argmin(axis=1)
         return winners[np.newaxis]
 
     def variants(self, iterations: Sequence[int]) -> list[Method]:
-        """The methods that one pass of `winners_after` answers for: one, unless the method iterates."""
+        """The methods that one pass of `winners_after` covers: only this one, unless the method iterates."""
         return [self]
 
     def fit_bytes(self, samples: Samples) -> int:
-        """About how much memory `fit` takes at its peak: some arrays in float64 as large as the samples."""
+        """About how much memory `fit` needs at its peak: a few arrays in float64 as large as the samples."""
         return 3 * 8 * samples.vectors.size
 
     @classmethod
@@ -105,8 +105,8 @@ class Method(ABC):
         """Why the method cannot be fitted on this machine; None if it can."""
         return None
 
-    def _require(self, holds: bool, rule: str) -> None:
-        if not holds:
+    def _require(self, is_valid: bool, rule: str) -> None:
+        if not is_valid:
             raise UsageError(f"{self.name}: {rule}")
 
     def _require_above_0(self, *parameters: str) -> None:
@@ -119,19 +119,19 @@ class Method(ABC):
             value = getattr(self, name)
             self._require(np.isfinite(value) and value >= 0, f"{name} must be 0 or more, not {value:g}")
 
-    def _require_steps(self, iterations: int) -> None:
+    def _require_iterations(self, iterations: int) -> None:
         self._require(
-            isinstance(iterations, Integral) and 1 <= iterations <= MAX_STEPS,
-            f"iterations must be a whole number from 1 to {MAX_STEPS}, not {iterations}",
+            isinstance(iterations, Integral) and 1 <= iterations <= MAX_ITERATIONS,
+            f"iterations must be a whole number from 1 to {MAX_ITERATIONS}, not {iterations}",
         )
 
 
 class CodingMethod(Method):
-    """A method that writes the query as a mix of all samples and compares what each class leaves over."""
+    """A method that represents a query as a combination of all samples, and compares the class residuals."""
 
     @abstractmethod
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
-        """(m, n): the weight of every sample in every query."""
+        """(m, n): the weights of all samples for every query."""
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         Y = np.ascontiguousarray(queries.T)
@@ -139,5 +139,5 @@ class CodingMethod(Method):
         return self.decision(samples.vectors.T, samples.edges, c, Y).T
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
-        """(K, m), from codes (n, m) and queries (d, m); ||y - X_i c_i|| unless a method decides otherwise."""
+        """(K, m), from codes (n, m) and queries (d, m); by default, ||y - X_i c_i||."""
         return solvers.class_residuals(X, edges, c, Y)

@@ -1,4 +1,4 @@
-"""Cross-validation: samples labelled by the others, in stratified folds."""
+"""Cross-validation in stratified folds: each sample is labelled by the samples of the other folds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crnr_cli.methods.base import Method, Samples, Trial
 def stratified_folds(class_index: Array, count: int, seed: int = 0) -> Array:
     """The fold of every sample, 0 to count - 1, with each class spread evenly over them.
 
-    The only sample of a class gets -1: without it there is nothing to recognise it by.
+    The only sample of a class gets -1: if it were held out, its class would be missing.
     """
     folds = np.full(len(class_index), -1)
     rng = np.random.default_rng(seed)
@@ -21,7 +21,7 @@ def stratified_folds(class_index: Array, count: int, seed: int = 0) -> Array:
     for k in np.unique(class_index):
         members = rng.permutation(np.flatnonzero(class_index == k))
         if len(members) > 1:
-            # Continuing where the last class ended keeps the folds equally large.
+            # Continue where the last class ended, so that all folds have about the same size.
             folds[members] = (dealt + np.arange(len(members))) % count
             dealt += len(members)
     return folds
@@ -29,16 +29,16 @@ def stratified_folds(class_index: Array, count: int, seed: int = 0) -> Array:
 
 @dataclass(frozen=True)
 class Fold(Trial):
-    """A trial whose answers are known."""
+    """A trial with the true classes of its queries."""
 
     truth: Array  # class index of every query
 
     @classmethod
-    def split(cls, vectors: Array, class_index: Array, held_back: Array) -> Fold:
-        """From vectors sorted by class."""
-        kept = ~held_back
-        return cls(Samples.of(vectors[kept], class_index[kept]), vectors[held_back], class_index[held_back])
+    def split(cls, vectors: Array, class_index: Array, held_out: Array) -> Fold:
+        """From vectors sorted by class, and a mask of the queries."""
+        kept = ~held_out
+        return cls(Samples.of(vectors[kept], class_index[kept]), vectors[held_out], class_index[held_out])
 
     def residuals(self, method: Method) -> Array:
-        """(m, K)."""
+        """(m, K), with the method fitted to the samples."""
         return method.residuals(self.samples, method.fit(self.samples), self.queries)

@@ -1,4 +1,4 @@
-"""nn: the nearest sample."""
+"""nn: the nearest neighbour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crnr_cli.methods.base import Method, Samples, State
 
 @dataclass(frozen=True, kw_only=True)
 class Nn(Method):
-    """Nearest neighbour: 1 - cosine of the best sample of each class."""
+    """Nearest neighbour: the residual is 1 - cosine of the nearest sample of each class."""
 
     name: ClassVar[str] = "nn"
 
@@ -22,6 +22,6 @@ class Nn(Method):
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         best = np.maximum.reduceat(queries @ samples.vectors.T, samples.edges[:-1], axis=1)
-        # Rounding may bring the cosine of two equal vectors above 1.
+        # Because of rounding, the cosine of two equal vectors can be above 1.
         distances: Array = np.maximum(1 - best, 0)
         return distances

@@ -1,4 +1,4 @@
-"""crnr and nrc: non-negative codes by a few steps of ADMM."""
+"""crnr and nrc: non-negative codes by a few iterations of ADMM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crnr_cli.methods.base import CodingMethod, Method, Samples, State, Trial
 
 @dataclass(frozen=True, kw_only=True)
 class NonNegative(CodingMethod):
-    """What crnr and nrc share: everything but the weight of the classes' own residuals."""
+    """What crnr and nrc have in common: everything except the weight of the class residuals."""
 
     tunable: ClassVar[tuple[str, ...]] = ("mu", "iterations")
     mu: float = 0.1
@@ -31,7 +31,7 @@ class NonNegative(CodingMethod):
 
     def __post_init__(self) -> None:
         self._require_above_0("mu")
-        self._require_steps(self.iterations)
+        self._require_iterations(self.iterations)
         self._require_at_least_0("tol")
         self._require(
             self.factor in ("auto", "dense", "low-rank"),
@@ -57,7 +57,7 @@ class NonNegative(CodingMethod):
         return [replace(self, iterations=count) for count in iterations]
 
     def winners_after(self, trial: Trial, iterations: Sequence[int]) -> Array:
-        """The winners after each number of steps, read off while ADMM runs once."""
+        """The winners after each number of iterations, taken while ADMM runs once."""
         samples, edges = trial.samples, trial.samples.edges
         n, d = samples.vectors.shape
         if solvers.cheaper_form(edges, d, self.class_weight, max(iterations)) == "dense":
@@ -84,7 +84,7 @@ class NonNegative(CodingMethod):
         return self.code(state, queries).c.T
 
     def code(self, state: State, queries: Array) -> solvers.Code:
-        """c, z and how the iterations ended."""
+        """The code, and how the iterations ended."""
         return solvers.admm(
             solvers.factor_of(state), np.ascontiguousarray(queries.T), self.iterations, self.tol
         )

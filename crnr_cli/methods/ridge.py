@@ -13,13 +13,13 @@ from crnr_cli.methods.base import CodingMethod, Method, Samples, State
 
 
 def projection_bytes(samples: Samples) -> int:
-    """What `solvers.projection` takes: a factor in float64, and some arrays as large as the samples."""
+    """The memory for `solvers.projection`: a factor in float64, and a few arrays as large as the samples."""
     edges, d = samples.edges, samples.vectors.shape[1]
     return solvers.factor_bytes(solvers.projection_form(edges, d), edges, d, 8) + 2 * 8 * samples.vectors.size
 
 
 class Projected(CodingMethod):
-    """A method whose code is a product of the query by a matrix (n x d) that the gallery fixes."""
+    """A method whose code is the product of a fixed matrix (n x d) and the query."""
 
     def fit_bytes(self, samples: Samples) -> int:
         return projection_bytes(samples)
@@ -31,7 +31,7 @@ class Projected(CodingMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Crc(Projected):
-    """Collaborative representation: ridge regression on all samples; r_i / ||c_i|| decides."""
+    """Collaborative representation: ridge regression on all samples; the smallest r_i / ||c_i|| wins."""
 
     name: ClassVar[str] = "crc"
     lam: float = 1e-3
@@ -43,7 +43,7 @@ class Crc(Projected):
         return {"projection": solvers.projection(samples.vectors.T, samples.edges, 0.0, self.lam)}
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
-        # A class without any weight has all of y left over; the floor keeps its figure finite.
+        # eps keeps the ratio finite for a class without any weight.
         norms = np.sqrt(np.add.reduceat(c * c, edges[:-1], axis=0))
         np.maximum(norms, np.finfo(c.dtype).eps, out=norms)
         ratios: Array = solvers.class_residuals(X, edges, c, Y) / norms
@@ -52,11 +52,12 @@ class Crc(Projected):
 
 @dataclass(frozen=True, kw_only=True)
 class Procrc(Projected):
-    """Probabilistic collaborative representation; the class whose part is nearest to X c wins.
+    """Probabilistic collaborative representation; the class whose X_i c_i is nearest to X c wins.
 
-    The sum over the classes of (X - X_i')'(X - X_i'), X_i' being X with the other classes zeroed, holds
-    every product of two samples K - 2 times, and once more where they share a class. The code's matrix is
-    therefore, up to the scale s = 1 + gamma (K - 2), X'X + (gamma/s) blockdiag(X_i'X_i) + (lam/s) I.
+    The sum over the classes of (X - X_i')'(X - X_i'), where X_i' is X with the other classes set to zero,
+    contains every product of two samples K - 2 times, and once more if both are of one class. The matrix to
+    invert is therefore, up to the factor s = 1 + gamma (K - 2),
+    X'X + (gamma/s) blockdiag(X_i'X_i) + (lam/s) I.
     """
 
     name: ClassVar[str] = "procrc"
@@ -79,7 +80,7 @@ class Procrc(Projected):
 
 @dataclass(frozen=True, kw_only=True)
 class Nsc(Method):
-    """Nearest subspace: least squares on each class alone, what is left decides."""
+    """Nearest subspace: least squares on each class alone; the smallest residual wins."""
 
     name: ClassVar[str] = "nsc"
 
@@ -94,7 +95,7 @@ class Nsc(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Croc(Method):
-    """Collaborative representation optimized classifier: r_i of nsc, and weight times r_i of crc's code."""
+    """Collaborative representation optimized classifier: r_i of nsc plus `weight` times r_i of crc's code."""
 
     name: ClassVar[str] = "croc"
     lam: float = 1e-3

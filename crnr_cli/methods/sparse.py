@@ -19,8 +19,8 @@ from crnr_cli.solvers import lasso
 class Src(CodingMethod):
     """Sparse representation: the minimiser of ||y - X c||^2 + lam ||c||_1.
 
-    A query is done when its duality gap is at most tol (or what the type of the gallery can resolve, see
-    `lasso`), so its objective is that close to the least; or after `iterations` steps.
+    Iterations end when the duality gap, and so the distance from the minimum, is at most tol (or the smallest
+    gap that the type of the gallery can resolve, see `lasso`), or after `iterations`.
     """
 
     name: ClassVar[str] = "src"
@@ -30,7 +30,7 @@ class Src(CodingMethod):
 
     def __post_init__(self) -> None:
         self._require_above_0("lam", "tol")
-        self._require_steps(self.iterations)
+        self._require_iterations(self.iterations)
 
     def fit(self, samples: Samples) -> State:
         return dict(vars(lasso.factorize(samples.vectors.T, samples.edges, self.lam)))
@@ -44,6 +44,8 @@ class Src(CodingMethod):
         factor = solvers.factor_of(state)
         code = lasso.code(factor, samples.vectors.T, Y, self.lam, self.iterations, self.tol)
         if unconverged := int((code.gap > code.tol).sum()):
-            advice = f"src stopped after {self.iterations} steps; build with a higher --iterations or --tol"
+            advice = (
+                f"src stopped after {self.iterations} iterations; build with a higher --iterations or --tol"
+            )
             warnings.warn(NotConverged(unconverged, advice), stacklevel=2)
         return code.c.T

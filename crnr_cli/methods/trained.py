@@ -1,4 +1,4 @@
-"""svm and softmax: linear classifiers trained by scikit-learn; classifying needs only their coefficients."""
+"""svm and softmax: linear classifiers. scikit-learn is needed to train them, but not to classify."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crnr_cli.methods.base import Method, Samples, State
 
 @dataclass(frozen=True, kw_only=True)
 class Trained(Method):
-    """One decision value per class, w_i'y + b_i. Its negative is the residual: the least wins here too."""
+    """One score per class, w_i'y + b_i. The residual is the negated score, so that the smallest wins."""
 
     signed: ClassVar[bool] = True
     c: float  # the inverse strength of the regularization
@@ -33,7 +33,7 @@ class Trained(Method):
 
     @abstractmethod
     def classifier(self) -> Any:
-        """The estimator of scikit-learn, not fitted yet."""
+        """The scikit-learn estimator, not fitted yet."""
 
     def fit(self, samples: Samples) -> State:
         reason = self.unavailable()
@@ -42,7 +42,7 @@ class Trained(Method):
         from sklearn.exceptions import ConvergenceWarning
 
         if samples.n_classes < 2:
-            raise DataError(f"{self.name} needs two classes or more, and the gallery has one")
+            raise DataError(f"{self.name} needs two or more classes, but the gallery has only one")
         classifier = self.classifier()
         try:
             with warnings.catch_warnings():
@@ -51,7 +51,7 @@ class Trained(Method):
         except ConvergenceWarning as e:
             raise DataError(f"{self.name} did not converge at c = {self.c:g}; choose a smaller c") from e
         weights, offsets = classifier.coef_, classifier.intercept_
-        if samples.n_classes == 2:  # one value f for both: the second class if above 0
+        if samples.n_classes == 2:  # scikit-learn has one score for both, above 0 for the second class
             weights, offsets = np.vstack([-weights, weights]), np.concatenate([-offsets, offsets])
         dtype = samples.vectors.dtype
         return {"weights": weights.astype(dtype), "offsets": offsets.astype(dtype)}
@@ -63,7 +63,7 @@ class Trained(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Svm(Trained):
-    """Linear support vector machine, one class against the rest."""
+    """Linear support vector machine, one class against all others."""
 
     name: ClassVar[str] = "svm"
     c: float = 1.0
@@ -76,10 +76,10 @@ class Svm(Trained):
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax(Trained):
-    """Logistic regression over all classes at once.
+    """Logistic regression on all classes at once.
 
-    Scikit-learn's own c = 1 is for features of unit variance; those of unit vectors are far smaller, and
-    it would hold the weights near zero.
+    scikit-learn's default of c = 1 suits features of unit variance. The features of unit vectors are far
+    smaller, and the weights would stay near zero.
     """
 
     name: ClassVar[str] = "softmax"

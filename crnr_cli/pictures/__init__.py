@@ -1,1 +1,1 @@
-"""A picture file becomes pixels, in processes of their own."""
+"""Picture files are decoded to pixels, in separate processes."""

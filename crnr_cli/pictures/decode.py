@@ -1,6 +1,6 @@
-"""One picture file becomes one array of pixels, as a person sees it.
+"""Decode one picture file to pixels, as a person sees it.
 
-This module runs in decoder processes, which start often: it imports Pillow and nothing heavier.
+This module runs in decoder processes, which have to start fast: it imports nothing heavier than Pillow.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from PIL import Image, UnidentifiedImageError
 from crnr_cli.errors import SampleError
 from crnr_cli.pictures.pixels import PixelRequest, Pixels
 
-# Recognised by content, not by name. EPS is left out: it would run Ghostscript.
+# Recognised by content, not by name. EPS is not among them, as it would run Ghostscript.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 
-SMALL_FILE = 2**20  # bytes: read in one go, as Pillow reads a few bytes at a time
+SMALL_FILE = 2**20  # bytes; up to this size a file is read at once, as Pillow reads a few bytes at a time
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
@@ -40,7 +40,7 @@ _AS_SEEN = {
 
 
 def read_pixels(path: str, request: PixelRequest) -> Pixels:
-    """Decode fully, turn upright, put on white, and convert to what was requested."""
+    """Decode completely, turn upright, put on white, and convert as requested."""
     with _opened(path, request) as image:
         orientation = _orientation(image)
         if request.header_only:
@@ -50,7 +50,7 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
             width, height = request.size
             if request.crop:
                 width, height = math.ceil(width / request.crop), math.ceil(height / request.crop)
-            # JPEG can be decoded at a half, quarter or eighth, never smaller than requested.
+            # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; draft() never goes below the given size.
             image.draft(
                 "RGB" if request.color else "L", (height, width) if orientation >= 5 else (width, height)
             )
@@ -75,22 +75,23 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
 
 @contextmanager
 def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
-    """Open a regular file as a picture; whatever goes wrong becomes one status."""
+    """Open a regular file as a picture; any error is raised as a SampleError with a status."""
     try:
-        about = os.stat(path)  # noqa: PTH116, which is quicker; so is open below
-        if not stat.S_ISREG(about.st_mode):
+        found = os.stat(path)  # noqa: PTH116, faster than pathlib, like open below
+        if not stat.S_ISREG(found.st_mode):
             raise SampleError("not_regular", "not a regular file")
-        if about.st_size == 0:
+        if found.st_size == 0:
             raise SampleError("empty_file", "the file is empty")
         with open(path, "rb") as on_disk:  # noqa: PTH123
-            small = about.st_size <= SMALL_FILE and not request.header_only
+            small = found.st_size <= SMALL_FILE and not request.header_only
             file = io.BytesIO(on_disk.read()) if small else on_disk
             with Image.open(file, formats=FORMATS) as image:
                 width, height = image.size
                 if width * height > request.max_pixels:
-                    raise SampleError("too_large", f"{width} x {height} pixels, at most {request.max_pixels}")
+                    limit = f"the limit is {request.max_pixels} (--max-pixels)"
+                    raise SampleError("too_large", f"{width} x {height} pixels; {limit}")
                 if image.format == "PNG" and not request.header_only:
-                    _check_png(file, about.st_size)
+                    _check_png(file, found.st_size)
                 yield image
     except SampleError:
         raise
@@ -99,18 +100,18 @@ def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
     except PermissionError as e:
         raise SampleError("unreadable", "permission denied") from e
     except UnidentifiedImageError as e:
-        raise SampleError("not_image", "not a picture of a known format") from e
+        raise SampleError("not_image", "not a picture in a supported format") from e
     except MemoryError as e:
         raise SampleError("too_large", "needs more memory than a decoder may take") from e
-    except Exception as e:  # a decoder may raise anything; its message goes to the user
-        words = str(e) or type(e).__name__
-        if "truncated" in words.lower():
-            raise SampleError("truncated", words) from e
-        raise SampleError("decode_error", words) from e
+    except Exception as e:  # Pillow may raise anything on a damaged file; the user sees its message
+        message = str(e) or type(e).__name__
+        if "truncated" in message.lower():
+            raise SampleError("truncated", message) from e
+        raise SampleError("decode_error", message) from e
 
 
 def _check_png(file: BinaryIO, size: int) -> None:
-    """Verify the checksums of a PNG's chunks; Pillow skips those of the pixel data."""
+    """Verify the checksums of a PNG's chunks; Pillow does not verify those of the pixel data."""
     position = file.tell()
     offset = file.seek(len(_PNG_SIGNATURE))
     kind = b""
@@ -133,7 +134,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _to_mode(image: Image.Image, color: bool) -> Image.Image:
-    """8-bit grey or RGB on white, or F for grey of more than 8 bits, which a plain convert() would clip."""
+    """8-bit grey or RGB on white; or F for more than 8 bits of grey, which a plain convert() would clip."""
     if image.mode in ("I", "F") or image.mode.startswith("I;"):
         return image.convert("F")
     if image.has_transparency_data:
@@ -145,7 +146,7 @@ def _to_mode(image: Image.Image, color: bool) -> Image.Image:
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """16-bit grey is scaled by its range; floats are taken as 0 to 1 if none is above 1, else as 0 to 255."""
+    """Scale 16-bit grey to 8 bits. Floats are taken to range from 0 to 1 if none is above 1, else to 255."""
     if image.mode == "F":
         _, largest = image.getextrema()
         scale = 255.0 if isinstance(largest, float) and largest <= 1 else 1.0
@@ -153,7 +154,7 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
         scale = 1 / 257
     else:
         return image
-    # Rounded, as the conversion truncates.
+    # Add 0.5 to round, as the conversion truncates.
     return image.convert("F").point(lambda value: value * scale + 0.5).convert("L")
 
 

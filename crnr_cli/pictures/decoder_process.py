@@ -1,9 +1,9 @@
-"""A process that decodes pictures for another: a picture that crashes or hangs a decoder harms only this one.
+"""A process that decodes pictures for its parent, so that a picture that makes it crash or hang does no harm.
 
-The first line on stdin is the request, as JSON. The process answers "ready". Each further line is a JSON list
-of paths. They are answered in order, several at a time: one line with a JSON list of headers, followed by the
-pixels of all of them. Replies may be held back for a moment, and are lost if a picture kills the process. The
-process ends when its stdin is closed.
+The first line on stdin is the request, as JSON. The process replies "ready". Each further line is a JSON list
+of paths. The replies come in the same order, for several paths at a time: one line with a JSON list of
+headers, followed by the pixels of all these pictures. Replies are buffered for a moment, and are lost if a
+picture kills the process. The process ends when its stdin is closed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from crnr_cli.system.child import limit_address_space
 READY = b"ready\n"
 BASE_BYTES = 2**29  # of address space, for Python and Pillow themselves
 SECONDS_HELD_BACK = 0.1  # send small pictures in groups; waking the parent for each is slow
-BYTES_PER_PIXEL = 24  # RGBA four times over (upright, on white, converted), with some to spare
+BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, converted), and some to spare
 
 
-# [width, height, bands, is_float, sha256, n_bytes], or {"status", "detail"}.
+# [width, height, bands, is_float, sha256, n_bytes], or {"status", "detail"} if there are no pixels.
 Header = list[int | bool | str] | dict[str, str]
 
 
@@ -38,20 +38,20 @@ def answer(path: str, request: PixelRequest) -> tuple[Header, bytes]:
     return [*pixels[:-1], len(pixels.data)], pixels.data
 
 
-def reply(answers: list[tuple[Header, bytes]]) -> bytes:
-    headers, pixels = zip(*answers, strict=True)
+def reply(results: list[tuple[Header, bytes]]) -> bytes:
+    headers, pixels = zip(*results, strict=True)
     return json.dumps(headers).encode() + b"\n" + b"".join(pixels)
 
 
 def limit_memory(request: PixelRequest) -> None:
-    """A malicious picture may kill this process, but not the machine."""
+    """Limit this process, so that a malicious picture cannot use up the memory of the machine."""
     limit_address_space(BASE_BYTES + BYTES_PER_PIXEL * request.max_pixels)
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes our stdin
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and closes stdin
     Image.preinit()  # load the usual formats now, while the parent is still importing libraries
-    Image.MAX_IMAGE_PIXELS = None  # the request's max_pixels is the limit, and reports a status
+    Image.MAX_IMAGE_PIXELS = None  # read_pixels checks max_pixels of the request instead
     options = json.loads(sys.stdin.buffer.readline() or sys.exit())
     size = options.pop("size")
     request = PixelRequest(size=tuple(size) if size else None, **options)

@@ -1,26 +1,24 @@
-"""What a decoder is asked for and what it returns: plain values, so that neither side loads the other.
+"""What a decoder is asked for and what it returns, for both sides of the pipe.
 
-They are named tuples: there may be millions of them, and a decoder starts without loading dataclasses.
+These are named tuples, which are fast to create, and to import when a decoder starts.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-MAX_PIXELS = 89_478_485  # the default limit per picture; the same as Pillow's
+MAX_PIXELS = 89_478_485  # the default limit per picture, the same as in Pillow
 
 
 class PixelRequest(NamedTuple):
-    """Which pixels to make of a picture; it keeps its own size if `size` is None."""
+    """How to convert a picture; it keeps its own size if `size` is None."""
 
     size: tuple[int, int] | None  # width, height
     color: bool = False
     max_pixels: int = MAX_PIXELS
     with_hash: bool = False
     header_only: bool = False  # only width and height, after the orientation is applied
-    crop: float = (
-        0.0  # centre crop: the largest box with the aspect ratio of `size`, scaled by this; 0 = no crop
-    )
+    crop: float = 0.0  # scale of the centred box, with the aspect ratio of `size`, to cut out; 0 = no crop
     filter: str = "bilinear"  # Pillow's name for the resampling filter
     eight_bit: bool = False  # convert pictures of more than 8 bits to bytes from 0 to 255
 

@@ -1,4 +1,4 @@
-"""A pool of decoder processes: many picture files become pixels, in order, several at a time."""
+"""A pool of processes that decode many picture files in parallel, and return them in order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from crnr_cli.system.cores import available_cores, side_by_side
 
 Decoded = Pixels | SampleError
 
-SECONDS_PER_CHUNK = 0.05  # of pictures requested at once: keeps a decoder busy, and shares work evenly
+SECONDS_PER_CHUNK = 0.05  # of work requested at once: keeps a decoder busy, and shares work evenly
 MAX_PER_CHUNK = 128
-CHUNKS_AHEAD = 8  # decoded and waiting, at most: this bounds the memory
+CHUNKS_AHEAD = 8  # the maximum number of chunks decoded in advance; it limits the memory
 BUFFER = 2**18  # bytes
 ATTEMPTS = 5  # to start a decoder
 SECONDS_PER_PICTURE = 30.0  # a decoder silent for longer is considered hung
@@ -46,7 +46,7 @@ class DecoderPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._early:  # it was never needed
+        while self._early:  # started early, but never needed
             self._early.pop().communicate()
 
     def start_early(self) -> None:
@@ -58,7 +58,7 @@ class DecoderPool:
         return self._early.pop() if self._early else self._launch()
 
     def decode(self, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
-        """The pixels of every path, or why there are none, in the given order."""
+        """The pixels of every path, or the error, in the given order."""
         decoders = _Decoders(self, request)
         decoded = side_by_side(decoders.decoded, decoders.chunks(paths), self.jobs, CHUNKS_AHEAD)
         try:
@@ -92,7 +92,7 @@ class _Decoders:
         self._watchdog.start()
 
     def chunks(self, paths: Sequence[str]) -> Iterator[Sequence[str]]:
-        """As many pictures at a time as take about SECONDS_PER_CHUNK."""
+        """Parts of `paths` that each take about SECONDS_PER_CHUNK to decode."""
         start = 0
         while start < len(paths):
             count = int(max(1, min(MAX_PER_CHUNK, SECONDS_PER_CHUNK / self._pace)))
@@ -106,7 +106,7 @@ class _Decoders:
         return decoded
 
     def _decoded(self, paths: Sequence[str]) -> list[Decoded]:
-        if self._closed.is_set():  # nobody waits for these any more
+        if self._closed.is_set():  # the results are no longer needed
             return []
         try:
             decoder = self._idle.get_nowait()
@@ -114,10 +114,10 @@ class _Decoders:
             decoder = self._started()
         decoded = list(decoder.decoded(paths))
         alive = len(decoded) == len(paths)
-        # Otherwise the process died with unsent replies. Ask again one at a time to find the picture that
-        # kills it.
+        # If not alive, the process died before it sent all replies. Request the rest one by one, to find the
+        # picture that kills it.
         for path in paths[len(decoded) :]:
-            if self._closed.is_set():  # we killed it ourselves
+            if self._closed.is_set():  # it was killed by stop()
                 break
             if not alive:
                 decoder = self._started()
@@ -145,7 +145,7 @@ class _Decoders:
             try:
                 decoder = _Decoder(self._pool, self._request)
                 break
-            except DataError:  # it may have been killed (out of memory?): report only if none starts
+            except DataError:  # the system may have killed it, if short of memory: try again
                 if attempt == ATTEMPTS or self._closed.is_set():
                     raise
         self._all.append(decoder)
@@ -166,7 +166,7 @@ class _Decoder:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
-        self._last_reply: float | None = None  # None while nothing is asked of it
+        self._last_reply: float | None = None  # None while nothing is requested
         self._hung = False
         with contextlib.suppress(BrokenPipeError):
             self._requests.write(json.dumps(request._asdict()).encode() + b"\n")
@@ -179,7 +179,7 @@ class _Decoder:
     def decoded(self, paths: Sequence[str]) -> Iterator[Decoded]:
         """One result per path, or fewer if the process dies."""
         self._last_reply = time.monotonic()
-        with contextlib.suppress(BrokenPipeError):  # already dead: no reply will come
+        with contextlib.suppress(BrokenPipeError):  # it is already dead, so there will be no reply
             self._requests.write(json.dumps(list(paths)).encode() + b"\n")
             self._requests.flush()
         received = 0
@@ -209,7 +209,7 @@ class _Decoder:
     def cause_of_death(self) -> str:
         code = self._process.wait()
         if self._hung:
-            return f"the decoder gave no answer in {self._timeout:g} s"
+            return f"the decoder did not reply within {self._timeout:g} s"
         return f"the decoder crashed (signal {-code})" if code < 0 else f"the decoder ended (exit {code})"
 
     def kill(self) -> None:
@@ -217,6 +217,6 @@ class _Decoder:
         self._process.wait()
 
     def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # a request that nobody will read
+        with contextlib.suppress(BrokenPipeError):  # a buffered request that the process will not read
             self._requests.close()
         self._replies.close()

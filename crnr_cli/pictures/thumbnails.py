@@ -1,4 +1,4 @@
-"""Picture files become small pictures in a page, decoded in the same processes as all other pictures."""
+"""Small versions of picture files for pages and plots, decoded in separate processes like all pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest, Pixels
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.system.cores import available_cores
 
-SIDE = 96  # at most, in pixels
+SIDE = 96  # maximum width and height in pixels
 STEP = 8  # sides are multiples of this, so that few decoders have to be started
 
 
@@ -38,7 +38,7 @@ def thumbnails(paths: Sequence[str], max_pixels: int = MAX_PIXELS) -> dict[str, 
 
 
 def data_uri(picture: Array) -> str:
-    """PNG for pictures that are small by nature, where every pixel shows; JPEG for reduced photographs."""
+    """PNG for pictures that were small already, so that every pixel is exact; JPEG for reduced ones."""
     kind = "png" if max(picture.shape[:2]) < SIDE // 2 else "jpeg"
     out = io.BytesIO()
     Image.fromarray(picture).save(out, format=kind, quality=82)

@@ -1,1 +1,1 @@
-"""Raw values become unit vectors: fitted on the gallery, stored in it, applied to queries."""
+"""How raw values become unit vectors: fitted to the gallery, stored in it, and applied to queries."""

@@ -1,4 +1,4 @@
-"""What a step of a recipe is: fitted on the gallery, stored in its file, applied to every batch."""
+"""Steps of a recipe: fitted to the gallery, stored in its file, and applied to every batch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from crnr_cli.pictures.pixels import PixelRequest
 
 @dataclass(frozen=True)
 class Stored:
-    """What a gallery file keeps of a recipe: plain values and arrays, by name."""
+    """The part of a gallery file that describes a recipe: plain values and arrays, by name."""
 
     attributes: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
-    folder: Path | None = None  # of the gallery file, once it is read
+    folder: Path | None = None  # the folder of the gallery file that was read
 
     def __or__(self, other: Stored) -> Stored:
         return Stored(self.attributes | other.attributes, self.arrays | other.arrays, self.folder)
@@ -29,14 +29,14 @@ class Stored:
 class Step(ABC):
     """One step between the raw values of a sample and its unit vector; a frozen dataclass.
 
-    A step has one setting, the value of the command-line option of its name. `registry` lists all steps.
+    A step has one setting, the value of the command-line option of the same name. `registry` lists all steps.
     """
 
-    name: ClassVar[str]  # of the option, and of what the gallery file keeps
-    off: ClassVar[Any]  # the setting that leaves the step out
+    name: ClassVar[str]  # of the step, the option, and the entry in the gallery file
+    off: ClassVar[Any]  # the setting for not using the step
     tried: ClassVar[tuple[Any, ...]]  # the settings that `tune` tries by default, the preferred one first
     learns: ClassVar[bool] = False  # whether fitting it depends on the gallery
-    since_version: ClassVar[int] = 1  # the first version of the gallery file that knows the step
+    since_version: ClassVar[int] = 1  # the first version of the gallery format with this step
 
     @classmethod
     @abstractmethod
@@ -46,7 +46,7 @@ class Step(ABC):
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Any:
-        """A setting that was written as text, one of several for `tune`; ValueError if it is invalid."""
+        """A setting from text, for `tune`; ValueError if it is invalid."""
 
     @property
     @abstractmethod
@@ -54,11 +54,11 @@ class Step(ABC):
 
     @property
     def is_fitted(self) -> bool:
-        """Always, unless the step learns from the gallery and has not done so yet."""
+        """Always true, except for a step that learns from the gallery and has not been fitted yet."""
         return True
 
     def fit(self, values: Array) -> Self:
-        """Fit to the gallery's values as they reach this step, in float64; they may be overwritten."""
+        """Fit to the gallery's values after the previous steps, in float64; they may be overwritten."""
         return self
 
     def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
@@ -79,20 +79,20 @@ class Step(ABC):
     @classmethod
     @abstractmethod
     def restored(cls, stored: Stored) -> Self | None:
-        """The step as a gallery file keeps it; None if this recipe does not have it."""
+        """The step as stored in a gallery file; None if its recipe does not have this step."""
 
     @abstractmethod
     def describe(self) -> str:
-        """One line for people."""
+        """A short description to print."""
 
 
 class Extractor(ABC):
-    """The first step of a recipe for pictures: it turns pixels into the raw values of a sample.
+    """The first part of a recipe for pictures: it turns pixels into the raw values of a sample.
 
-    It runs while pictures are read, as it may use all cores by itself.
+    It runs while pictures are read, as it may use all cores itself.
     """
 
-    max_batch: ClassVar[int | None] = None  # pictures per batch, where more would only delay the progress
+    max_batch: ClassVar[int | None] = None  # maximum number of pictures per batch, if it is limited
 
     @property
     @abstractmethod
@@ -101,21 +101,21 @@ class Extractor(ABC):
 
     @abstractmethod
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
-        """Which pixels the decoders are asked for."""
+        """Which pixels the decoders should return."""
 
     @abstractmethod
     def is_blank(self, pixels: Array) -> Array:
-        """(m,): which pictures have nothing to compare, as they are all of one colour."""
+        """(m,): which pictures are all of one colour, and so have nothing to compare."""
 
     @abstractmethod
     def opened(self, jobs: int) -> Callable[[Array], Array]:
-        """The function from pixels (m, width * height * bands) to raw values (m, n_values).
+        """A function from pixels (m, width * height * bands) to raw values (m, n_values).
 
-        Whatever it needs is loaded and checked now, so that a missing model is reported before any work.
+        A model is loaded and checked now, so that a missing one is reported before any work.
         """
 
     def moved_to(self, model: Path) -> Extractor | None:
-        """The same extractor with its model at another place; None if it has no model."""
+        """The same extractor with its model at another path; None if it has no model."""
         return None
 
     @abstractmethod
@@ -127,15 +127,15 @@ class Extractor(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What `crnr info` shows, as plain values: size, color and extractor."""
+        """What `crnr info` shows: size, color and extractor, as plain values."""
 
     @abstractmethod
     def describe(self) -> str:
-        """One line for people."""
+        """A short description to print."""
 
 
 def is_one_color(pixels: Array, bands: int) -> Array:
-    """(m,): whether all pixels of a picture are the same. Values that are not finite are no colour."""
+    """(m,): whether all pixels of a picture are the same; False if values are not finite."""
     if not len(pixels) or pixels.shape[1] <= bands:
         return np.zeros(len(pixels), dtype=bool)
     first = pixels[:, :bands]

@@ -1,4 +1,4 @@
-"""A network as the extractor: crop, resize, scale, and one run of an ONNX model."""
+"""A network as the extractor: crop, resize, scale, and run an ONNX model."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
 
 @dataclass(frozen=True)
 class Network(Extractor):
-    max_batch: ClassVar[int | None] = 32  # keeps the cores busy, and progress visible
+    max_batch: ClassVar[int | None] = 32  # keeps the cores busy, and shows progress often
 
-    model: str  # where the file was
+    model: str  # the path of the file when the gallery was built
     sha256: str  # of the model
     input: str
     output: str
     size: tuple[int, int]  # width, height
     n_outputs: int  # numbers per vector
-    crop: float  # the largest centred box with the aspect ratio of `size`, scaled by this; 0 = no crop
+    crop: float  # scale of the centred box, with the aspect ratio of `size`, to cut out; 0 = no crop
     filter: str
-    mean: tuple[float, ...]  # one, or one per channel in the model's order: (x - mean) / std
+    mean: tuple[float, ...]  # one value, or one per channel in the model's order: (x - mean) / std
     std: tuple[float, ...]
     channels: str
     layout: str
     pool: str  # how a map becomes a vector
-    folder: str | None = field(default=None, compare=False)  # of the gallery: another place to look
+    folder: str | None = field(default=None, compare=False)  # of the gallery, where the model may be too
 
     def __post_init__(self) -> None:
-        """Settings come from a user, or from a gallery that a stranger made."""
+        """Check all settings, which come from the user or from an untrusted gallery."""
         for name, known in (
             ("filter", FILTERS),
             ("channels", CHANNELS),
@@ -78,7 +78,7 @@ class Network(Extractor):
         return is_one_color(pixels, self.bands)
 
     def opened(self, jobs: int) -> Callable[[Array], Array]:
-        from crnr_cli.recipe.network_model import OpenNetwork  # only where there is a network
+        from crnr_cli.recipe.network_model import OpenNetwork  # imported only if there is a network
 
         return OpenNetwork(self, jobs).vectors
 
@@ -106,7 +106,7 @@ class Network(Extractor):
         values: Mapping[str, Any] = json.loads(stored.attributes["extractor"])
         expected = {f.name for f in fields(cls)} - {"folder"}
         if not isinstance(values, dict) or set(values) != expected:
-            raise ValueError("its extractor is not fully described")
+            raise ValueError("the description of its extractor is incomplete")
         tuples = {
             "size": tuple(map(int, values["size"])),
             "mean": tuple(map(float, values["mean"])),
@@ -119,7 +119,7 @@ class Network(Extractor):
         return cls(**{**values, **tuples, "folder": folder})
 
     def facts(self) -> dict[str, Any]:
-        """As plain values: tuples would not survive JSON."""
+        """As plain values, with lists instead of tuples, as in JSON."""
         settings = json.loads(json.dumps(self._settings()))
         return {"size": list(self.size), "color": self.bands == 3, "extractor": settings}
 

@@ -23,7 +23,7 @@ _TYPES = {
     "tensor(double)": np.float64,
     "tensor(uint8)": np.uint8,
 }
-# A large model may have a file of weights beside it.
+# A large model may have a file of weights next to it, with one of these endings.
 _COMPANIONS = (".data", "_data")
 
 
@@ -31,13 +31,13 @@ class OpenNetwork:
     """A model in memory, and how pictures are passed to it."""
 
     def __init__(self, network: Network, jobs: int) -> None:
-        """Find the model, and refuse one that differs in any byte."""
+        """Find and load the model, and refuse one that is not the same file."""
         self._how = network
         path = _found(network)
         if (actual := _sha256(path)) != network.sha256:
             raise DataError(
-                f"{path}: not the model that the gallery was built with: SHA-256 is {actual[:12]}..., not "
-                f"{network.sha256[:12]}...; give that model with --extractor, or build the gallery again"
+                f"{path}: not the network that the gallery was built with: SHA-256 is {actual[:12]}..., not "
+                f"{network.sha256[:12]}...; give the right one with --extractor, or build the gallery again"
             )
         self._session = _session(path, actual, jobs)
         given = self._session.get_inputs()[0]
@@ -45,7 +45,7 @@ class OpenNetwork:
         self._n_at_once = given.shape[0] if isinstance(given.shape[0], int) else None
 
     def vectors(self, pixels: Array) -> Array:
-        """(m, n_outputs): features of pictures given as bytes, (m, height * width * bands)."""
+        """(m, n_outputs): the features of pictures given as bytes, (m, height * width * bands)."""
         if not len(pixels):
             return np.empty((0, self._how.n_outputs), np.float32)
         step = self._n_at_once or _PICTURES_PER_RUN
@@ -65,18 +65,20 @@ class OpenNetwork:
             )
         if how.layout == "nchw":
             values = values.transpose(0, 3, 1, 2)
-        if self._n_at_once and len(values) < self._n_at_once:  # the model takes a fixed number
+        if self._n_at_once and len(values) < self._n_at_once:  # the model takes a fixed number of pictures
             values = np.concatenate([values, np.repeat(values[-1:], self._n_at_once - len(values), axis=0)])
         inputs = {how.input: np.ascontiguousarray(values, self._dtype)}
         output: Array = self._session.run([how.output], inputs)[0]
         pooled = _pooled(output, how.layout, how.pool)[: len(pixels)]
         if pooled.shape != (len(pixels), how.n_outputs):
-            raise DataError(f"{how.model}: gives {pooled.shape} for {len(pixels)} pictures")
+            expected = f"{len(pixels)} x {how.n_outputs}"
+            found = " x ".join(map(str, pooled.shape))
+            raise DataError(f"{how.model}: returned {found} values instead of {expected}")
         return pooled
 
 
 def make_network(options: NetworkOptions, jobs: int) -> Network:
-    """Combine what the model and the user say; refuse a model that does not turn pictures into vectors."""
+    """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
     path = options.model
     if not path.is_file():
         raise DataError(f"{path}: no such file; --extractor takes an ONNX model")
@@ -88,7 +90,7 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
     if options.size:
         for fixed, wanted in ((width, options.size[0]), (height, options.size[1])):
             if isinstance(fixed, int) and fixed != wanted:
-                raise UsageError(f"--size: {path} takes pictures of {width}x{height} only")
+                raise UsageError(f"--size: {path} only takes pictures of {width}x{height}; leave it out")
         width, height = options.size
     if not isinstance(width, int) or not isinstance(height, int):
         raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")
@@ -96,7 +98,7 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
     if given.type == "tensor(uint8)":  # it scales its input itself
         scaling |= {"mean": (0.0,), "std": (1.0,)}
     order = options.channels or ("grey" if channels == 1 else "rgb")
-    if order == "grey":  # a preset's three values become their mean
+    if order == "grey":  # use the mean of a preset's three values
         chosen = {"mean": options.mean, "std": options.std}
         scaling |= {
             name: (sum(scaling[name]) / len(scaling[name]),) for name in chosen if chosen[name] is None
@@ -115,24 +117,26 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
         **scaling,
     )
     if isinstance(channels, int) and channels != network.bands:
-        raise UsageError(f"{path}: takes pictures of {channels} channels, not {network.channels}")
+        raise UsageError(
+            f"{path}: takes pictures with {channels} channels, not {network.channels}; change --channels"
+        )
     return _with_n_outputs(path, session, network)
 
 
 def _found(network: Network) -> Path:
-    """The model where it was, or beside the gallery."""
+    """The path of the model: where it was, or next to the gallery."""
     places = [Path(network.model)]
     if network.folder is not None:
         places.append(Path(network.folder) / places[0].name)
     for place in places:
         if place.is_file():
             return place
-    beside = "" if places[0].resolve() == places[-1].resolve() else f" nor at {places[-1]}"
-    raise DataError(f"the gallery's extractor is not at {places[0]}{beside}; give its path with --extractor")
+    other = "" if places[0].resolve() == places[-1].resolve() else f" nor at {places[-1]}"
+    raise DataError(f"the gallery's network is not at {places[0]}{other}; give its path with --extractor")
 
 
 def _sha256(path: Path) -> str:
-    """Of the model and of the file of weights beside it, if there is one."""
+    """The SHA-256 of the model, and of the file of weights next to it if there is one."""
     digest = hashlib.sha256()
     companions = [path.with_name(path.name + ending) for ending in _COMPANIONS]
     try:
@@ -147,17 +151,17 @@ def _sha256(path: Path) -> str:
 
 @lru_cache(maxsize=1)
 def _session(path: Path, sha256: str, jobs: int) -> Any:
-    """The model in memory. `build` needs it twice, a worker of a cluster once per batch."""
-    require("onnx", "an extractor", "onnxruntime")
+    """The loaded model. It is cached: `build` needs it twice, and a worker of a cluster once per batch."""
+    require("onnx", "a network", "onnxruntime")
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = jobs
     settings.inter_op_num_threads = 1
-    settings.log_severity_level = 4  # errors come as exceptions
+    settings.log_severity_level = 4  # errors are raised as exceptions
     try:
         return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
-    except Exception as e:  # of many types, none of them public
+    except Exception as e:  # onnxruntime's exceptions have no public base class
         raise DataError(f"{path}: not a model that onnxruntime can open ({_first_line(e)})") from e
 
 
@@ -172,8 +176,8 @@ def _picture_input(path: Path, session: Any) -> Any:
             "text" if given.type in ("tensor(string)", "tensor(int64)", "tensor(int32)") else "something else"
         )
         raise DataError(
-            f"{path}: expects {kind} and not pictures: its input {given.name} is {given.type} of "
-            f"{len(given.shape)} dimensions, and pictures have 4"
+            f"{path}: expects {kind} and not pictures: its input {given.name} is {given.type} with "
+            f"{len(given.shape)} dimensions, but pictures need 4"
         )
     return given
 
@@ -185,12 +189,12 @@ def _layout(path: Path, given: Any) -> str:
         return "nhwc"
     shape = " x ".join(map(str, given.shape))
     raise UsageError(
-        f"{path}: its input of {shape} does not show which are the channels; choose --layout nchw or nhwc"
+        f"{path}: the order of the axes of its input, {shape}, is not clear; choose --layout nchw or nhwc"
     )
 
 
 def _picture_shape(shape: list[Any], layout: str) -> tuple[Any, Any, Any]:
-    """Channels, height and width: numbers, or names where the model leaves them open."""
+    """Channels, height and width: numbers, or names if the model does not fix them."""
     return (shape[1], shape[2], shape[3]) if layout == "nchw" else (shape[3], shape[1], shape[2])
 
 
@@ -204,41 +208,41 @@ def _output(path: Path, session: Any, wanted: str | None) -> str:
 
 
 def _with_n_outputs(path: Path, session: Any, network: Network) -> Network:
-    """Run it once on a grey picture: what a model declares about its output is often incomplete."""
+    """Find the number of outputs by running the model once, as models often declare it incompletely."""
     (width, height), bands = network.size, network.bands
     given = session.get_inputs()[0]
     count = given.shape[0] if isinstance(given.shape[0], int) else 1
     shape = (count, bands, height, width) if network.layout == "nchw" else (count, height, width, bands)
     try:
-        answer = session.run([network.output], {network.input: np.ones(shape, _TYPES[given.type])})[0]
-    except Exception as e:  # of many types, none of them public
-        raise DataError(f"{path}: does not run on a picture of {width}x{height} ({_first_line(e)})") from e
-    if not isinstance(answer, np.ndarray) or answer.dtype.kind != "f" or not 2 <= answer.ndim <= 4:
+        output = session.run([network.output], {network.input: np.ones(shape, _TYPES[given.type])})[0]
+    except Exception as e:  # onnxruntime's exceptions have no public base class
+        raise DataError(f"{path}: cannot be run on a picture of {width}x{height} ({_first_line(e)})") from e
+    if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not 2 <= output.ndim <= 4:
         raise DataError(f"{path}: its output {network.output} is not one vector of numbers per picture")
-    shape_words = " x ".join(map(str, answer.shape[1:]))
-    if network.pool == "none" and answer.ndim > 2 and answer[0].size != max(answer.shape[1:]):
+    shape_text = " x ".join(map(str, output.shape[1:]))
+    if network.pool == "none" and output.ndim > 2 and output[0].size != max(output.shape[1:]):
         raise DataError(
-            f"{path}: its output {network.output} is a map of {shape_words} per picture, not a vector; "
+            f"{path}: its output {network.output} is a map of {shape_text} per picture, not a vector; "
             "--pool avg takes its mean"
         )
-    if network.pool != "none" and answer.ndim == 2:
+    if network.pool != "none" and output.ndim == 2:
         raise UsageError(
-            f"--pool: the output {network.output} of {path} is a vector of {shape_words} already"
+            f"--pool: the output {network.output} of {path} is already a vector of {shape_text}; leave it out"
         )
-    pooled = _pooled(answer, network.layout, network.pool)
+    pooled = _pooled(output, network.layout, network.pool)
     if len(pooled) != count:
-        raise DataError(f"{path}: gives {len(pooled)} answers for {count} pictures")
+        raise DataError(f"{path}: returns {len(pooled)} vectors for {count} pictures")
     return replace(network, n_outputs=int(pooled.shape[1]))
 
 
-def _pooled(answer: Array, layout: str, pool: str) -> Array:
-    """(m, n): the mean of maps over all positions; vectors as they are."""
+def _pooled(output: Array, layout: str, pool: str) -> Array:
+    """(m, n): the mean of maps over all positions; vectors are not changed."""
     if pool == "avg":
-        if answer.ndim == 3:  # positions x features, as transformers have them
-            answer = answer.mean(axis=1)
-        elif answer.ndim == 4:
-            answer = answer.mean(axis=(2, 3) if layout == "nchw" else (1, 2))
-    return answer.reshape(len(answer), -1).astype(np.float32, copy=False)
+        if output.ndim == 3:  # positions x features, as in transformers
+            output = output.mean(axis=1)
+        elif output.ndim == 4:
+            output = output.mean(axis=(2, 3) if layout == "nchw" else (1, 2))
+    return output.reshape(len(output), -1).astype(np.float32, copy=False)
 
 
 def _first_line(error: Exception) -> str:

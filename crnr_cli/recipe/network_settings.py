@@ -1,4 +1,4 @@
-"""How pictures are prepared for a network: the choices there are, and what a user may say about a model."""
+"""How pictures are prepared for a network: the presets, and the options that a user can set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHANNELS = ("rgb", "bgr", "grey")
 LAYOUTS = ("nchw", "nhwc")
 POOLS = ("none", "avg")
 
-# How the networks of each family were trained, for pixels from 0 to 255.
+# How pictures were prepared when the networks of each family were trained, for pixels from 0 to 255.
 PRESETS: dict[str, dict[str, Any]] = {
     "efficientnet-lite": {"crop": 224 / 256, "filter": "bicubic", "mean": (127.0,), "std": (128.0,)},
     "imagenet": {
@@ -28,7 +28,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """What a user says about a model; what is None comes from the preset or from the model itself."""
+    """The user's options for a model; those that are None come from the preset or from the model itself."""
 
     model: Path
     preset: str | None = None
@@ -48,14 +48,14 @@ class NetworkOptions:
 
     @property
     def preset_name(self) -> str:
-        """The chosen one; else by the name of the model, and imagenet for most."""
+        """The chosen preset, or the one that the name of the model suggests; by default imagenet."""
         if self.preset is not None:
             return self.preset
         model_name = self.model.name.lower().replace("_", "-")
         return "efficientnet-lite" if "efficientnet-lite" in model_name else "imagenet"
 
     def scaling(self) -> dict[str, Any]:
-        """Crop, filter, mean and std: the preset's, unless chosen."""
+        """Crop, filter, mean and std: as chosen, otherwise from the preset."""
         chosen = {name: getattr(self, name) for name in ("crop", "filter", "mean", "std")}
         return PRESETS[self.preset_name] | {
             name: value for name, value in chosen.items() if value is not None

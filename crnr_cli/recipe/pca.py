@@ -1,4 +1,4 @@
-"""PCA: samples are projected on the leading principal components of the gallery."""
+"""PCA: samples are projected on the first principal components of the gallery."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crnr_cli.recipe.base import Step, Stored
 
 @dataclass(frozen=True)
 class Pca(Step):
-    """The samples are projected without subtracting the mean, as the method's authors do."""
+    """Projects samples without subtracting the mean, as the authors of the method do."""
 
     name: ClassVar[str] = "pca"
     off: ClassVar[Any] = None
@@ -30,9 +30,9 @@ class Pca(Step):
 
     @classmethod
     def parse(cls, text: str) -> int | None:
-        count = float(text)  # 100.0 is a whole number too
+        count = float(text)  # 100.0 is allowed too
         if count < 0 or count != int(count):
-            raise ValueError(f"{text} is not a whole number from 0 on")
+            raise ValueError(f"{text} is not a whole number of at least 0")
         return int(count) or None
 
     @property
@@ -51,7 +51,7 @@ class Pca(Step):
 
     def n_outputs(self, n_inputs: int) -> int:
         if self.axes is not None and self.axes.shape != (n_inputs, self.count):
-            raise ValueError(f"its principal axes are of shape {self.axes.shape} for {n_inputs} inputs")
+            raise ValueError(f"its principal axes have the shape {self.axes.shape} for {n_inputs} inputs")
         return self.count
 
     @cached_property
@@ -60,7 +60,7 @@ class Pca(Step):
         return self.axes.astype(np.float32)
 
     def apply(self, values: Array, dtype: str) -> Array:
-        """Multiplied in the type of the vectors, like everything that follows."""
+        """The projection is computed in the type of the vectors, like everything after it."""
         axes = self.axes if dtype == "float64" else self._single_axes
         projected: Array = (values.astype(dtype) @ axes).astype(np.float64)
         return projected
@@ -79,15 +79,15 @@ class Pca(Step):
 
 
 def principal_axes(values: Array, count: int) -> Array:
-    """(n_inputs, count): the leading eigenvectors of the covariance of the centred samples.
+    """(n_inputs, count): the first eigenvectors of the covariance of the centred samples.
 
     `values` are float64, and are overwritten.
     """
     n, n_inputs = values.shape
-    most = min(n - 1, n_inputs)
-    if not 1 <= count <= most:
+    largest = min(n - 1, n_inputs)
+    if not 1 <= count <= largest:
         raise UsageError(
-            f"--pca {count}: {n} samples of {n_inputs} numbers have 1 to {most} principal components"
+            f"--pca {count}: choose 1 to {largest} principal components for {n} samples of {n_inputs} numbers"
         )
     values -= values.mean(axis=0)
     if n_inputs <= n:
@@ -104,7 +104,7 @@ def principal_axes(values: Array, count: int) -> Array:
 def _leading_eigenvectors(symmetric: Array, count: int) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors, the largest last."""
     n = len(symmetric)
-    if 4 * count > n:  # then finding all of them and taking some is faster
+    if 4 * count > n:  # computing all of them is faster
         variances, axes = np.linalg.eigh(symmetric)
         return variances[n - count :], axes[:, n - count :]
     from scipy.linalg import eigh  # slow to import, and queries never need it

@@ -1,4 +1,4 @@
-"""Power: the absolute value of every feature is raised to a power, its sign kept."""
+"""Power: the absolute value of every feature is raised to a power, and its sign is kept."""
 
 from __future__ import annotations
 

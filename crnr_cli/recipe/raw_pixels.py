@@ -1,4 +1,4 @@
-"""The pixels of a picture as they are: the raw values of a gallery of pictures without a network."""
+"""Raw pixels as the extractor: the pixels of a picture are its raw values, without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RawPixels(Extractor):
         return PixelRequest(self.size, self.color, max_pixels, with_hash)
 
     def is_blank(self, pixels: Array) -> Array:
-        return is_one_color(pixels, 1)  # a red picture differs between its bands, and has a direction
+        return is_one_color(pixels, 1)  # 1, as all-red pictures are usable: their bands differ
 
     def opened(self, jobs: int) -> Callable[[Array], Array]:
         return lambda pixels: pixels

@@ -1,4 +1,4 @@
-"""The recipe: how a sample becomes a unit vector. Fitted on the gallery, stored in it, applied to queries."""
+"""The recipe: how a sample becomes a unit vector. It is fitted to the gallery and applied to queries too."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ class Recipe:
         return all(step.is_fitted for step in self.steps)
 
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest | None:
-        """What the decoders are asked for; None where samples are not pictures."""
+        """Which pixels the decoders should return; None if samples are not pictures."""
         return self.extractor.request(max_pixels, with_hash=with_hash) if self.extractor else None
 
     def batch_size(self, wanted: int) -> int:
         return min(wanted, (self.extractor and self.extractor.max_batch) or wanted)
 
     def opened(self, jobs: int) -> Callable[[Batch], Batch]:
-        """The function from a batch as it was read to a batch of raw values."""
+        """A function from a batch as it was read to a batch of raw values."""
         if (extractor := self.extractor) is None:
             return lambda batch: batch
         extract = extractor.opened(jobs)
 
         def extracted(batch: Batch) -> Batch:
-            # A network has features for a blank picture too, but there is nothing in it to compare.
+            # A network gives features for a blank picture too, but they mean nothing.
             blank = extractor.is_blank(batch.values)
             faults = [_blank("all of one colour") if found else None for found in blank.tolist()]
             batch = batch.with_values(batch.values, faults)
@@ -63,7 +63,7 @@ class Recipe:
         return extracted
 
     def fitted(self, raw: Array) -> Recipe:
-        """The recipe with its steps fitted to the gallery's raw values, one after the other."""
+        """The recipe with its steps fitted, one after the other, to the gallery's raw values."""
         steps: list[Step] = []
         for step in self.steps:
             steps.append(step if step.is_fitted else step.fit(_through(steps, raw)))
@@ -78,34 +78,34 @@ class Recipe:
         return needed + n_samples * n_inputs * itemsize
 
     def screened(self, batch: Batch) -> Batch:
-        """The raw values of the samples that have a unit vector, for steps that have yet to be fitted."""
+        """The raw values of the usable samples, for steps that are not fitted yet."""
         _, faults = _magnitudes(batch.values)
         return batch.with_values(batch.values, faults)
 
     def applied(self, batch: Batch, dtype: str) -> Batch:
-        """A batch of raw values becomes one of unit vectors."""
+        """Turn a batch of raw values into a batch of unit vectors."""
         return batch.with_values(*self.unit_vectors(batch.values, dtype))
 
     def unit_vectors(self, raw: Array, dtype: str) -> tuple[Array, list[SampleError | None]]:
-        """(m, d) unit rows, and for every row why it has none; such a row is all zero."""
+        """(m, d) unit vectors as rows, and the fault of every row or None; a row with a fault is all zero."""
         if not len(raw):
             return np.empty((0, self.n_outputs), dtype), []
         largest, faults = _magnitudes(raw)
-        # Scaled before the norm, so that values of 1e200 or 1e-200 neither overflow nor vanish.
-        with np.errstate(invalid="ignore"):  # a signalling NaN; its row has a fault
+        # Scale before computing the norm, so that values of 1e200 or 1e-200 neither overflow nor underflow.
+        with np.errstate(invalid="ignore"):  # for signalling NaN; such a row has a fault
             values = np.divide(raw, np.where(largest > 0, largest, 1)[:, None], dtype=np.float64)
         values[[fault is not None for fault in faults]] = 0
         for step in self.steps:
             values = step.apply(values, dtype)
         norms = np.sqrt(np.einsum("md,md->m", values, values))
         for row in np.flatnonzero(norms == 0):
-            faults[row] = faults[row] or _blank("the steps of the recipe leave nothing of it")
+            faults[row] = faults[row] or _blank("all values are zero after the recipe")
         vectors = np.empty(values.shape, dtype)
         np.divide(values, np.where(norms > 0, norms, 1)[:, None], out=vectors, casting="same_kind")
         return vectors, faults
 
     def stored(self) -> Stored:
-        """What the gallery file keeps. Steps that are left out leave no trace."""
+        """The recipe as stored in a gallery file."""
         stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs})
         if self.extractor:
             stored |= self.extractor.stored()
@@ -119,18 +119,18 @@ class Recipe:
 
     @property
     def since_version(self) -> int:
-        """The first version of the gallery file that can hold this recipe."""
+        """The first version of the gallery format that supports this recipe."""
         return max((step.since_version for step in self.steps), default=1)
 
     @classmethod
     def restored(cls, stored: Stored) -> Recipe:
-        """ValueError, LookupError or TypeError if it is not a recipe; files are from strangers."""
+        """The recipe of an untrusted file; ValueError, LookupError or TypeError if it is invalid."""
         values = stored.attributes
         kind = values["kind"]
         if kind not in ("pictures", "features"):
-            raise ValueError(f"samples are of an unknown kind, {kind}")
+            raise ValueError(f"its samples are of an unknown kind, {kind}")
         if unknown := set(str(values.get("steps", "")).split()) - set(STEPS):
-            raise ValueError(f"its recipe has a step {min(unknown)} that this crnr does not know")
+            raise ValueError(f"its recipe has a step {min(unknown)} that this version of crnr does not know")
         extractor = None
         if kind == "pictures":
             extractor = next(filter(None, (known.restored(stored) for known in EXTRACTORS)))
@@ -142,7 +142,7 @@ class Recipe:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The setting of every step there is, by name; of those left out, what leaves them out."""
+        """The settings of all steps by name, including those that are not used."""
         chosen = {step.name: step.setting for step in self.steps}
         return {name: chosen.get(name, step.off) for name, step in STEPS.items()}
 
@@ -154,7 +154,7 @@ class Recipe:
         return {"made_from": self.kind, "n_inputs": self.n_inputs, **extractor, **self.settings}
 
     def describe(self) -> list[str]:
-        """One line per step, for people."""
+        """A short description of each step, to print."""
         first = f"{self.n_inputs} features" if self.extractor is None else self.extractor.describe()
         return [first, *(step.describe() for step in self.steps)]
 
@@ -164,7 +164,7 @@ def _blank(why: str) -> SampleError:
 
 
 def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
-    """The largest absolute value per row, 0 where it is not finite; and why a row has no direction."""
+    """The largest absolute value per row, or 0 if it is not finite; and the fault of every row, or None."""
     faults: list[SampleError | None] = [None] * len(raw)
     if not raw.size:
         return np.zeros(len(raw)), faults
@@ -173,14 +173,14 @@ def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
     finite = np.isfinite(low) & np.isfinite(high)
     largest = np.where(finite, np.maximum(np.abs(low), np.abs(high)), 0)
     for row in np.flatnonzero(~finite):
-        faults[row] = SampleError("non_finite", "holds NaN or infinity")
+        faults[row] = SampleError("non_finite", "contains NaN or infinity")
     for row in np.flatnonzero(finite & (largest == 0)):
         faults[row] = _blank("all values are zero")
     return largest, faults
 
 
 def _through(steps: Sequence[Step], raw: Array) -> Array:
-    """The gallery's values as they reach the next step; one scale for all, so that their lengths count."""
+    """The gallery's values after these steps, with the same scale for all, so that their lengths matter."""
     largest = max(abs(float(raw.min())), abs(float(raw.max())))
     values = np.divide(raw, largest or 1.0, dtype=np.float64)
     for step in steps:

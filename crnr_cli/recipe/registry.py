@@ -1,4 +1,4 @@
-"""The registry of steps, in the order of their application. A new step is one class, and its line here."""
+"""The registry of steps, in the order of their application. To add a step, write a class and list it here."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ STEPS: dict[str, type[Step]] = {
     )
 }
 
-# Tried in this order when a gallery file is read: pixels are what is left.
+# Tried in this order when a gallery file is read; without a network, pictures are raw pixels.
 EXTRACTORS: tuple[type[Extractor], ...] = (Network, RawPixels)
 
 
 def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:
-    """The steps that these settings ask for, by name and not yet fitted; what is not named is left out."""
+    """The steps with these settings, by name, not fitted yet; a step without a setting is not used."""
     return tuple(
         step.of(settings[name]) for name, step in STEPS.items() if settings.get(name, step.off) != step.off
     )

@@ -1,1 +1,1 @@
-"""What people look at: pages, plots."""
+"""Reports for people: pages and plots."""

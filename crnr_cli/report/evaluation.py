@@ -43,7 +43,7 @@ def write_report(
     gallery_path: Path,
     max_pixels: int = MAX_PIXELS,
 ) -> None:
-    """Write the page; pictures are shown where the queries' files still exist."""
+    """Write the page; mistakes are shown with their pictures if the files still exist."""
     scores, mistakes = report.scores, report.mistakes
     classes = [score.name for score in scores.classes]
     pictures = thumbnails(pictured(mistakes), max_pixels)
@@ -59,7 +59,7 @@ def write_report(
         "report",
         {
             "title": f"{accuracy} accuracy - crnr report",
-            "headline": f"{scores.correct} of {scores.n} labelled right",
+            "headline": f"{scores.correct} of {scores.n} labelled correctly",
             "sources": as_text(", ".join(names)),
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "cards": _cards(report),
@@ -95,15 +95,17 @@ def write_report(
 def _cards(report: EvaluateReport) -> list[Card]:
     scores = report.scores
     cards = [
-        Card("Accuracy", scores.accuracy, scores.interval, f"{scores.correct} of {scores.n} labelled right")
+        Card(
+            "Accuracy", scores.accuracy, scores.interval, f"{scores.correct} of {scores.n} labelled correctly"
+        )
     ]
     if report.n_with_failures > scores.n:
         cards.append(
             Card(
-                "Accuracy, failures as wrong",
+                "Accuracy, failures counted as wrong",
                 report.accuracy_with_failures,
                 report.interval_with_failures,
-                f"{report.n_with_failures - scores.n} with a true class had no answer",
+                f"{report.n_with_failures - scores.n} queries with a true class have no answer",
             )
         )
     if report.rejected:
@@ -121,7 +123,7 @@ def _cards(report: EvaluateReport) -> list[Card]:
 
 
 def _layout(k: int) -> dict[str, Any]:
-    """How much fits into a cell: its count, its names, or only its colour."""
+    """The layout of the matrix: with many classes, counts and then names are left out."""
     density = "few" if k <= 14 else "several" if k <= 26 else "many" if k <= 50 else "crowded"
     return {
         "density": density,
@@ -132,7 +134,7 @@ def _layout(k: int) -> dict[str, Any]:
 
 
 def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[tuple[str, str]]:
-    """What the gallery says about itself, if there is one and it knows these classes."""
+    """Facts about the gallery, if there is one and it has these classes."""
     if gallery is None:  # the rows come from a CSV
         if not path.exists():
             return []
@@ -160,14 +162,14 @@ def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[
 
 
 def matrix_cells(scores: Scores) -> list[dict[str, Any]]:
-    """The non-empty cells; `strength` (0 to 1) is the depth of their colour."""
-    floor = 0.25 if len(scores.classes) <= 30 else 0.45  # small cells need a stronger one
+    """The non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
+    floor = 0.25 if len(scores.classes) <= 30 else 0.45  # small cells need a stronger colour
     support = scores.confusion.sum(axis=1)
     cells = []
     for i, j in np.argwhere(scores.confusion > 0).tolist():
         count = int(scores.confusion[i, j])
         share = count / int(support[i])
-        # The square root, and a floor: a single mistake among hundreds must still be visible.
+        # The square root and the floor keep a single mistake among hundreds visible.
         cells.append(
             {"row": i, "column": j, "count": count, "strength": round(floor + (1 - floor) * share**0.5, 3)}
         )
@@ -177,7 +179,7 @@ def matrix_cells(scores: Scores) -> list[dict[str, Any]]:
 def mistake_records(
     mistakes: Sequence[Prediction], names: Sequence[str], uris: Mapping[str, str], folder: str
 ) -> list[dict[str, Any]]:
-    """What the page's script knows about each mistake; classes by their index in `names`."""
+    """The data of each mistake for the script of the page; classes are given by their index in `names`."""
     place = {name: i for i, name in enumerate(names)}
     return [
         {
@@ -192,7 +194,7 @@ def mistake_records(
 
 
 def pictured(mistakes: Sequence[Prediction]) -> list[str]:
-    """The pictures worth embedding: the worst mistakes, then one of each kind of mistake."""
+    """The pictures to embed: the worst mistakes, then one of each kind, then others."""
     first: dict[tuple[str | None, str | None], str] = {}
     for row in mistakes:
         first.setdefault((row.truth, row.label), row.path)
@@ -209,7 +211,7 @@ def pairs(scores: Scores) -> list[dict[str, Any]]:
 
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:
-    """How many answers were right and wrong at each margin, from 0 (or less, in other programs' CSVs)."""
+    """The number of right and wrong answers by margin, from 0 (or less, in the CSVs of other programs)."""
     known = [row for row in rows if row.truth and row.label not in (None, UNKNOWN) and row.margin is not None]
     if not known:
         return None
@@ -217,15 +219,15 @@ def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]
     right = np.array([row.truth == row.label for row in known])
     edges = np.linspace(min(0.0, float(margins.min())), max(float(margins.max()), 1e-9), bins + 1)
     of_right, of_wrong = (np.histogram(margins[part], edges)[0].tolist() for part in (right, ~right))
-    most = max(a + b for a, b in zip(of_right, of_wrong, strict=True))
+    highest = max(a + b for a, b in zip(of_right, of_wrong, strict=True))
     return [
         {
             "low": float(edges[i]),
             "high": float(edges[i + 1]),
             "right": of_right[i],
             "wrong": of_wrong[i],
-            "right_height": of_right[i] / most,
-            "wrong_height": of_wrong[i] / most,
+            "right_height": of_right[i] / highest,
+            "wrong_height": of_wrong[i] / highest,
         }
         for i in range(bins)
     ]

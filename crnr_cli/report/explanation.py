@@ -1,4 +1,4 @@
-"""An explanation as a drawing or a page, with the pictures of the samples where they still exist."""
+"""An explanation as a plot or a page, with the pictures of the samples if they still exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
-from crnr_cli.jobs.explain import Carrier, ExplainReport, Explanation
+from crnr_cli.jobs.explain import ExplainReport, Explanation, WeightedSample
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import data_uri, thumbnails
 from crnr_cli.report import plots
@@ -20,11 +20,11 @@ from crnr_cli.report.names import as_text
 from crnr_cli.report.pages import write_page
 from crnr_cli.system.files import check_output
 
-PICTURES = 7  # of gallery samples, beside the query's
+PICTURES = 7  # of gallery samples, besides that of the query
 
 
 def check_explanation(path: Path, inputs: Iterable[str | Path]) -> None:
-    """Refuse, before any work, an output of unknown format, or one that is an input."""
+    """Refuse, before any work, an output of unknown format, or one that cannot be written or is an input."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in (*plots.FORMATS, "html"):
         raise UsageError(f"{path}: its name must end in .{', .'.join(plots.FORMATS)} or .html")
@@ -32,25 +32,25 @@ def check_explanation(path: Path, inputs: Iterable[str | Path]) -> None:
 
 
 def write_explanation(report: ExplainReport, path: Path, max_pixels: int = MAX_PIXELS) -> None:
-    carriers = report.carriers(report.explanations[0], PICTURES)
-    names = [report.query, *(carrier.name for carrier in carriers)]
+    samples = report.strongest(report.explanations[0], PICTURES)
+    names = [report.query, *(sample.name for sample in samples)]
     found = thumbnails(names, max_pixels) if report.gallery.recipe.kind == "pictures" else {}
     if path.suffix.lower() == ".html":
-        _write_page(report, path, carriers, found)
+        _write_page(report, path, samples, found)
     else:
-        plots.save(_figure(report, carriers, found), path)
+        plots.save(_figure(report, samples, found), path)
 
 
-def _figure(report: ExplainReport, carriers: list[Carrier], found: dict[str, Array]) -> Figure:
+def _figure(report: ExplainReport, samples: list[WeightedSample], found: dict[str, Array]) -> Figure:
     classes = report.gallery.classes
     pictures: list[tuple[str, Array, int | None]] = []
     if report.query in found:
-        truth = "" if report.truth is None else f"\ntruly {as_text(report.truth)}"
+        truth = "" if report.truth is None else f"\ntrue class {as_text(report.truth)}"
         pictures.append((f"query{truth}", found[report.query], None))
-    for carrier in carriers:
-        if carrier.name in found:
-            words = f"{as_text(carrier.label)}\n{carrier.weight:+.2f}"
-            pictures.append((words, found[carrier.name], classes.index(carrier.label)))
+    for sample in samples:
+        if sample.name in found:
+            title = f"{as_text(sample.label)}\n{sample.weight:+.2f}"
+            pictures.append((title, found[sample.name], classes.index(sample.label)))
     panels = [_panel(explanation) for explanation in report.explanations]
     return plots.explanation(
         panels, report.gallery.samples.edges, [as_text(name) for name in classes], pictures
@@ -66,11 +66,13 @@ def _panel(explanation: Explanation) -> plots.Panel:
         label=label,
         runner_up=runner_up,
         measure=explanation.measure,
-        wins=f"{explanation.verb} {'most' if explanation.method.signed else 'least'}",
+        best="largest" if explanation.method.signed else "smallest",
     )
 
 
-def _write_page(report: ExplainReport, path: Path, carriers: list[Carrier], found: dict[str, Array]) -> None:
+def _write_page(
+    report: ExplainReport, path: Path, samples: list[WeightedSample], found: dict[str, Array]
+) -> None:
     drawing = io.BytesIO()
     plots.render(_figure(report, [], {}), drawing, "svg")
     uris = {name: data_uri(picture) for name, picture in found.items()}
@@ -83,14 +85,14 @@ def _write_page(report: ExplainReport, path: Path, carriers: list[Carrier], foun
             "picture": uris.get(report.query),
             "drawing": f"data:image/svg+xml;base64,{base64.b64encode(drawing.getvalue()).decode()}",
             "answers": [_section(report, explanation) for explanation in report.explanations],
-            "carriers": [
+            "samples": [
                 {
-                    "name": as_text(carrier.name),
-                    "label": as_text(carrier.label),
-                    "weight": carrier.weight,
-                    "picture": uris.get(carrier.name),
+                    "name": as_text(sample.name),
+                    "label": as_text(sample.label),
+                    "weight": sample.weight,
+                    "picture": uris.get(sample.name),
                 }
-                for carrier in carriers
+                for sample in samples
             ],
         },
     )
@@ -102,7 +104,6 @@ def _section(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:
     return {
         "method": explanation.method.name,
         "measure": explanation.measure,
-        "verb": explanation.verb,
         "label": as_text(classes[first]),
         "runner_up": as_text(classes[second]),
         "margin": explanation.margin,

@@ -1,4 +1,4 @@
-"""Names as pages and tables show them."""
+"""How pages and tables show names."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 def as_text(name: str) -> str:
-    """A name that may hold bytes that are not UTF-8, in a form that can be displayed."""
+    """A name as displayable text: bytes that are not UTF-8 are replaced."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def common_folder(paths: Iterable[str]) -> str:
-    """The folder, with its slash, that all paths are in; empty if there is none worth showing."""
+    """The folder that contains all paths, with a slash at the end; empty if there is none but the root."""
     try:
         shared = posixpath.commonpath({posixpath.dirname(path) for path in paths})
     except ValueError:  # no paths, or some absolute and some not

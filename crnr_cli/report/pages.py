@@ -1,4 +1,4 @@
-"""HTML pages from templates that escape by default: one self-contained file each."""
+"""HTML pages, each one self-contained file, from templates that escape all values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crnr_cli.system.files import replacing
 
 
 def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
-    """Render `template`.html with the common style and its script, if any, embedded."""
+    """Render `template`.html, with the common style and the script of the same name, if any, embedded."""
     environment = Environment(
         loader=PackageLoader("crnr_cli.report", "templates"),
         autoescape=True,
@@ -26,7 +26,7 @@ def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
     environment.filters["percent"] = _percent
     loader = environment.loader
     assert loader is not None
-    # Our own text, free of user input: only this is inserted unescaped, and only this may run.
+    # Style and script contain no user input. Only they are inserted unescaped, and only this script can run.
     style = loader.get_source(environment, "page.css")[0]
     script = ""
     if f"{template}.js" in environment.list_templates():

@@ -1,4 +1,4 @@
-"""Plots by matplotlib. Figures are made without its global state, so that no window is opened."""
+"""Plots with matplotlib. Figures are made without pyplot, so that no window is opened."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crnr_cli.errors import UsageError
 from crnr_cli.system.files import check_output, replacing
 
 FORMATS = ("png", "svg", "pdf")
-# Distinguishable by most colour-blind readers, and in grey (Okabe and Ito).
+# The colours of Okabe and Ito, which most colour-blind people can distinguish.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 
 
@@ -37,24 +37,24 @@ def save(figure: Figure, path: Path) -> None:
 
 def render(figure: Figure, out: Path | BinaryIO, file_format: str) -> None:
     for text in figure.findobj(Text):
-        text.set_parse_math(False)  # a class may be called a$b$
+        text.set_parse_math(False)  # the name of a class may contain $
     with warnings.catch_warnings():
-        # A character that the font lacks is drawn as a box; that needs no warning on the terminal.
+        # A character that the font lacks is drawn as a box; a warning would only disturb.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         figure.savefig(out, format=file_format, dpi=150)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One method's answer to one query."""
+    """One method's explanation of one query."""
 
     title: str
     values: Array  # (K,)
     code: Array | None  # (n,)
     label: int
     runner_up: int
-    measure: str  # what the values are
-    wins: str  # why the label won, in two words
+    measure: str  # "residual" or "score"
+    best: str  # "smallest" or "largest"
 
 
 def explanation(
@@ -63,9 +63,9 @@ def explanation(
     classes: Sequence[str],
     pictures: Sequence[tuple[str, Array, int | None]],
 ) -> Figure:
-    """The code over the gallery and the residual or score of every class, one row per method.
+    """One row per method: the weights of all gallery samples, and the residual or score of every class.
 
-    `pictures` are (words, RGB, class) of the query, which has no class, and of gallery samples.
+    `pictures` are (title, RGB, class) of the query, whose class is None, and of gallery samples.
     """
     colors = _class_colors(panels, len(classes))
     strip = 1.8 if pictures else 0.0
@@ -86,7 +86,7 @@ def explanation(
 
 
 def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
-    """Labels and runners-up stand out, in the same colour in every panel; neighbours of the rest differ."""
+    """Labels and runners-up get strong colours, the same in every panel; the others alternate in grey."""
     named = list(dict.fromkeys(i for panel in panels for i in (panel.label, panel.runner_up)))
     return [COLORS[named.index(i)] if i in named else ("#8d99a6", "#c3cbd3")[i % 2] for i in range(count)]
 
@@ -96,12 +96,12 @@ def _strip(
 ) -> None:
     for one in axes:
         one.set_axis_off()
-    for one, (words, picture, label) in zip(axes, pictures, strict=False):
+    for one, (title, picture, label) in zip(axes, pictures, strict=False):
         one.set_axis_on()
         one.imshow(picture, interpolation="nearest")
         one.set_xticks([])
         one.set_yticks([])
-        one.set_title("\n".join(_short(line) for line in words.splitlines()), fontsize=8)
+        one.set_title("\n".join(_short(line) for line in title.splitlines()), fontsize=8)
         color = "#222222" if label is None else colors[label]
         one.spines[:].set(color=color, linewidth=2.5)
 
@@ -110,18 +110,18 @@ def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors
     axes.set_title(panel.title, fontsize=11, loc="left")
     _clean(axes)
     if panel.code is None:
-        axes.text(0.5, 0.5, "this method has no code", ha="center", transform=axes.transAxes)
+        axes.text(0.5, 0.5, "this method has no weights", ha="center", transform=axes.transAxes)
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
         return
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
         places = np.arange(start, stop)
-        # Named classes are drawn over the rest.
+        # The label and the runner-up are drawn over the other classes.
         over = 3 if i in (panel.label, panel.runner_up) else 2
         axes.vlines(places, 0, panel.code[start:stop], color=colors[i], linewidth=1.2, zorder=over)
     axes.axhline(0, color="#444444", linewidth=0.6)
     axes.set_xlim(-0.5, edges[-1] - 0.5)
-    axes.set_ylabel("weight in the code")
+    axes.set_ylabel("weight")
     _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "gallery samples, by class")
 
 
@@ -133,7 +133,7 @@ def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[s
     above = max(0.0, panel.values[panel.label]) + 0.035 * (high - low)
     axes.plot(panel.label, above, "v", color=colors[panel.label], markersize=7, clip_on=False)
     axes.set_title(
-        f"{_short(classes[panel.label], 15)} {panel.wins}, then {_short(classes[panel.runner_up], 15)}",
+        f"{panel.best}: {_short(classes[panel.label], 15)}, then {_short(classes[panel.runner_up], 15)}",
         fontsize=10,
         loc="left",
     )
@@ -144,7 +144,7 @@ def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[s
 def _name_places(
     axes: Axes, places: Array, panel: Panel, classes: Sequence[str], colors: Sequence[str], what: str
 ) -> None:
-    """The names of all classes if there is room, else of the two that matter."""
+    """Write the names of all classes if there is room, else those of the label and the runner-up."""
     room = len(classes) <= 30
     named = range(len(classes)) if room else sorted({panel.label, panel.runner_up})
     axes.set_xticks([places[i] for i in named], [_short(classes[i]) for i in named], fontsize=9)
@@ -156,14 +156,14 @@ def _name_places(
         if i in (panel.label, panel.runner_up):
             tick.set(color=colors[i], fontweight="bold")
     if not room:
-        # The names of two neighbours must not overlap.
+        # The two names must not overlap.
         for i, tick in zip(named, axes.get_xticklabels(), strict=True):
             tick.set_horizontalalignment("right" if i == min(named) else "left")
     axes.set_xlabel(what)
 
 
-def _short(name: str, most: int = 18) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+def _short(name: str, longest: int = 18) -> str:
+    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 def _clean(axes: Axes) -> None:
@@ -181,12 +181,12 @@ def sensitivity(
     """Accuracy over lam, one line per name; `marked` points are (lam, accuracy)."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
-    place = {lam: i for i, lam in enumerate(lams)}  # even steps: lam = 0 has no place on a log axis
+    place = {lam: i for i, lam in enumerate(lams)}  # equal distances, as a log axis has no 0
     for (name, values), color in zip(accuracies.items(), COLORS, strict=False):
         known = [
             (place[lam], 100 * value) for lam, value in zip(lams, values, strict=True) if value is not None
         ]
-        if not known:  # the budget ended before any was tried
+        if not known:  # the time budget ended before any was tried
             continue
         axes.plot(
             [x for x, _ in known], [y for _, y in known], marker="o", markersize=4, color=color, label=name

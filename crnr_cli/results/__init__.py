@@ -1,1 +1,1 @@
-"""Residuals become decisions, rows of a CSV, and scores."""
+"""From residuals to decisions, rows of a CSV, and scores."""

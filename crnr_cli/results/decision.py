@@ -1,4 +1,4 @@
-"""Residuals become decisions: the best classes, the margin between them, and when none is good enough."""
+"""From residuals to decisions: the best classes, the margin between them, and rejection."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from crnr_cli.arrays import Array, Batch
 
 OK = "ok"
 REJECTED = "rejected"
-UNKNOWN = "unknown"  # the label of a rejected query; no class may have this name
+UNKNOWN = "unknown"  # the label of a rejected query; a class of this name is refused
 
 
 @dataclass(frozen=True)
 class Answers:
-    """A batch of queries whose values are the residuals of all classes, and what deciding needs."""
+    """A batch of queries whose values are the residuals of all classes, and what is needed to decide."""
 
     batch: Batch
-    truths: list[str | None]  # the true class of each query, where it is known
-    least_standout: float = 0.0  # a query whose best class stands out less is rejected
+    truths: list[str | None]  # the true class of each query, if it is known
+    min_standout: float = 0.0  # a query whose best class stands out less is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
 
     @property
@@ -35,7 +35,7 @@ class Prediction(NamedTuple):
 
     path: str
     truth: str | None
-    label: str | None  # None where there is no answer
+    label: str | None  # None if there is no answer
     residual: float | None
     runner_up: str | None
     margin: float | None
@@ -43,7 +43,7 @@ class Prediction(NamedTuple):
 
 
 def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
-    """Which class won each query, and by how much. Ties go to the first class in name order."""
+    """The class that wins each query, and the margin. Ties go to the first class in name order."""
     batch, truths = answers.batch, answers.truths
     found = [
         Prediction(path, truth, None, None, None, None, error.status if error else OK)
@@ -60,7 +60,7 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
         strict=True,
     )
     for query, (first, next_best), residual, margin, rejected in decided:
-        # The best guess takes the place of the runner-up of a rejected query.
+        # For a rejected query, runner_up is the best class.
         label, runner_up = (UNKNOWN, classes[first]) if rejected else (classes[first], classes[next_best])
         status = REJECTED if rejected else OK
         found[query] = Prediction(
@@ -70,11 +70,11 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
 
 
 def best_classes(residuals: Array, count: int) -> Array:
-    """(m, count): the classes with the least residuals, the least first; ties in name order."""
+    """(m, count): the classes with the smallest residuals, the smallest first; ties in name order."""
     m, n_classes = residuals.shape
     if 8 * count > n_classes:
         return np.argsort(residuals, axis=1, kind="stable")[:, :count]
-    rows, rest = np.arange(m), residuals.copy()  # a few of many: faster than sorting all
+    rows, rest = np.arange(m), residuals.copy()  # for a few of many classes, this is faster than sorting
     order = np.empty((m, count), np.intp)
     for i in range(count):
         rest.argmin(axis=1, out=order[:, i])
@@ -85,9 +85,9 @@ def best_classes(residuals: Array, count: int) -> Array:
 def margins(best: Array, second: Array, signed: bool = False) -> Array:
     """1 - best/second: 0 is a tie, 1 a perfect match.
 
-    Where residuals are negated scores, a ratio means nothing, and the margin is 1 - exp(best - second): again
-    0 for a tie, and closer to 1 the farther the two are apart. For softmax with three classes or more that is
-    1 minus the ratio of the two probabilities.
+    If residuals are negated scores, a ratio is meaningless, and the margin is 1 - exp(best - second): again
+    0 for a tie, and closer to 1 the farther the two are apart. For softmax with three or more classes, this
+    is 1 minus the ratio of the two probabilities.
     """
     best, second = best.astype(np.float64), second.astype(np.float64)
     if signed:
@@ -96,13 +96,13 @@ def margins(best: Array, second: Array, signed: bool = False) -> Array:
 
 
 def _rejected(answers: Answers) -> list[bool]:
-    if answers.least_standout <= 0:
+    if answers.min_standout <= 0:
         return [False] * len(answers.residuals)
-    return (standout(answers.residuals, answers.signed) < answers.least_standout).tolist()  # type: ignore[no-any-return]
+    return (standout(answers.residuals, answers.signed) < answers.min_standout).tolist()  # type: ignore[no-any-return]
 
 
 def standout(residuals: Array, signed: bool = False) -> Array:
-    """The margin to the mean of the other classes, (m,): how far the best one stands out from the rest."""
+    """(m,): the margin between the best class and the mean of the others."""
     residuals = residuals.astype(np.float64)
     best = residuals.min(axis=1, initial=np.inf)
     others = (residuals.sum(axis=1) - best) / max(1, residuals.shape[1] - 1)

@@ -1,8 +1,8 @@
-"""A partial file with a journal beside it, so that a run that was stopped can be continued.
+"""A partial file with a journal next to it, so that a run that was stopped can be continued.
 
-The journal is a file of JSON lines. The first identifies the run; each further line describes a finished
-batch: the size of the partial file after it, the hash of its bytes, and the statuses of its inputs. What a
-crash or a power failure left behind is trusted only as far as the bytes and the journal agree.
+The journal is a file of JSON lines. The first line identifies the run. Each further line describes a finished
+batch: the size of the partial file after it, the hash of its bytes, and the statuses of its inputs. After a
+crash or a power failure, the partial file is trusted only as far as it agrees with the journal.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import BinaryIO
 from crnr_cli.errors import OutputError
 from crnr_cli.system.files import claimed, disk_errors, put_in_place
 
-Identity = Mapping[str, str | int | float | None]  # everything that changes the bytes of the output, by name
+Identity = Mapping[str, str | int | float | None]  # everything that the bytes of the output depend on
 
-_LONGEST_SHOWN = 20  # characters; a longer value is a hash, which means nothing to people
+_LONGEST_SHOWN = 20  # characters; longer values are hashes, which mean nothing to people
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Partial:
         self._batch += data
 
     def end_batch(self, statuses: Counter[str], skipped: int) -> None:
-        """Everything written since the last call is one batch, and is kept from now on."""
+        """Store everything written since the last call as one finished batch."""
         self._file.write(self._batch)
         self._file.flush()
         done = self.done
@@ -66,10 +66,10 @@ class Partial:
 
 @contextmanager
 def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Partial]:
-    """A partial file that becomes `path` when the block succeeds, and is kept if it does not."""
+    """A partial file that becomes `path` if the block succeeds, and is kept if it fails."""
     with (
         claimed(path, keep=True) as part,
-        disk_errors(path, "what is done is kept: --resume continues from there"),
+        disk_errors(path, "finished batches are kept: continue with --resume"),
     ):
         journal_path = part.with_name(part.name + ".journal")
         done, kept = _agreed(path, part, journal_path, identity) if resume else (Done(), 0)
@@ -84,15 +84,15 @@ def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Parti
 
 
 def _continue_at(file: BinaryIO, size: int) -> None:
-    """Cut off what is not confirmed, such as a torn last line."""
+    """Cut off everything after `size`, such as an incomplete last line, and write there."""
     file.truncate(size)
     file.seek(size)
 
 
 def _agreed(path: Path, part: Path, journal_path: Path, identity: Identity) -> tuple[Done, int]:
-    """What the journal and the partial file agree on, and how many bytes of the journal cover it."""
+    """What the journal and the partial file agree on, and how many bytes of the journal that is."""
     done = Done()
-    if not journal_path.exists() or not part.stat().st_size:  # nothing is kept, whichever run it was
+    if not journal_path.exists() or not part.stat().st_size:  # there is no earlier run to continue
         return done, 0
     with part.open("rb") as file, journal_path.open("rb") as journal:
         first = journal.readline()
@@ -120,7 +120,7 @@ def _agreed(path: Path, part: Path, journal_path: Path, identity: Identity) -> t
 
 
 def _parsed(line: bytes) -> object:
-    """The value of a complete line; None if it is torn or not JSON."""
+    """The value of a line; None if the line is incomplete or not JSON."""
     try:
         return json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
@@ -136,11 +136,11 @@ def _refuse_another_run(path: Path, earlier: Identity, identity: Identity) -> No
     if different:
         raise OutputError(
             f"{path}: the unfinished run was a different one: {', '.join(different)}; "
-            "run it with the same options, or leave out --resume to start over"
+            "use the same inputs and options, or leave out --resume to start again"
         )
 
 
 def _then_and_now(then: str | int | float | None, now: str | int | float | None) -> str:
     if max(len(str(then)), len(str(now))) > _LONGEST_SHOWN:
         return " differs"
-    return f" was {then} and is {now}"
+    return f" was {then} and is now {now}"

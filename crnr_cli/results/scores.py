@@ -1,4 +1,4 @@
-"""Accuracy, precision, recall, F1 and the confusion matrix, from two lists of names."""
+"""Accuracy, precision, recall, F1 and the confusion matrix, from the true classes and the labels."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 
-_Z95 = 1.959963984540054  # a normal variable lies within this many deviations 95 % of the time
+_Z95 = 1.959963984540054  # a normal variable is within this many standard deviations in 95 % of cases
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """The scores of one class. None is undefined: nothing was predicted as it, or nothing truly is it."""
+    """The scores of one class. Precision is None if no query has the label, recall if none has the truth."""
 
     name: str
-    support: int  # queries that truly are of this class
+    support: int  # queries whose true class this is
     precision: float | None
     recall: float | None
     f1: float
@@ -26,7 +26,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Average:
-    """The mean over the classes for which the figure is defined; None if there are none."""
+    """The mean over the classes for which a score is defined; None if there are none."""
 
     precision: float | None
     recall: float | None
@@ -73,7 +73,7 @@ def score(truths: Sequence[str], labels: Sequence[str]) -> Scores:
 
 
 def wilson(successes: float, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a proportion; unlike p +- 2 deviations it never leaves 0 to 1."""
+    """The 95 % Wilson score interval of a proportion, which is always within 0 and 1."""
     share, z2 = successes / n, _Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
@@ -81,7 +81,7 @@ def wilson(successes: float, n: int) -> tuple[float, float]:
 
 
 def macro_intervals(scores: Scores, draws: int = 1000) -> tuple[tuple[float, float], tuple[float, float]]:
-    """95 % bootstrap intervals of macro recall and macro F1: the queries are resampled."""
+    """95 % intervals of macro recall and macro F1, by bootstrap over the queries."""
     rows, columns = np.nonzero(scores.confusion)
     counts = scores.confusion[rows, columns]
     drawn = np.random.default_rng(0).multinomial(scores.n, counts / scores.n, size=draws)
@@ -101,7 +101,7 @@ def macro_intervals(scores: Scores, draws: int = 1000) -> tuple[tuple[float, flo
 def mcnemar(only_first: int, only_second: int) -> float:
     """The two-sided p value of McNemar's exact test, from the queries that only one of two methods got right.
 
-    It is the probability of a split at least as uneven if both methods were equally good.
+    It is the probability of a split at least this uneven if both methods were equally good.
     """
     from scipy.special import bdtr  # slow to import, and only comparisons need it
 

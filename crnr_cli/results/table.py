@@ -1,4 +1,4 @@
-"""The predictions CSV: write, read. One row per input; the README describes the columns."""
+"""Write and read the predictions CSV, which has one row per input. The README describes its columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
-_QUOTED = re.compile('[,"\n\r]')  # characters that make a field need quotes
+_QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
 
 
 class Writable(Protocol):
@@ -24,7 +24,7 @@ class Writable(Protocol):
 
 
 class CsvWriter:
-    """Rows as RFC 4180 with LF; floats with as many digits as restore them exactly."""
+    """Writes RFC 4180 CSV with LF line ends; numbers have enough digits to be read back exactly."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class CsvWriter:
         *,
         header: bool = True,
     ) -> None:
-        """With `top`, only the best classes of each query are written, not the residuals of all."""
+        """With `top`, write only the best classes of each query instead of the residuals of all."""
         self._file, self._classes = file, classes
         self._top = None if top is None else min(top, len(classes))
         self._names = {name: _field(name) for name in classes}
@@ -52,7 +52,7 @@ class CsvWriter:
             self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
 
     def write(self, answers: Answers) -> list[Prediction]:
-        """Append a batch; returns its rows."""
+        """Append a batch, and return its rows."""
         rows = predictions(answers, self._classes)
         lines = [self._unanswered % (_field(row.path), self._name(row.truth), row.status) for row in rows]
         extras = self._extra_values(answers.residuals)
@@ -67,7 +67,7 @@ class CsvWriter:
         return self._names.get(name) or _field(name) if name else ""
 
     def _extra_values(self, residuals: Array) -> list[list[Any]]:
-        """What follows the fixed columns, per answered query."""
+        """The values after the fixed columns, for every query with an answer."""
         if self._top is None:
             return residuals.tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
@@ -80,7 +80,7 @@ class CsvWriter:
 
     def _write(self, lines: list[str]) -> None:
         if lines:
-            # Names that are not UTF-8 are written as the bytes they were read as.
+            # Names that are not UTF-8 are written as the bytes that were read.
             self._file.write(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
 
 
@@ -93,7 +93,7 @@ def _field(text: str | None) -> str:
 
 
 def read_predictions(path: Path) -> list[Prediction]:
-    """The rows of a CSV that classify wrote, or of any other with the columns truth and label."""
+    """The rows of a CSV written by classify, or of any other CSV with the columns truth and label."""
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             return parse_predictions(file, str(path))
@@ -115,7 +115,7 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
 
 
 def _finite(text: str | None) -> float | None:
-    """None also for nan and inf, which other programs write for missing values."""
+    """None for empty text, and for nan and inf, which other programs write for missing values."""
     value = float(text) if text else math.nan
     return value if math.isfinite(value) else None
 

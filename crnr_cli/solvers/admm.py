@@ -1,4 +1,4 @@
-"""The steps of ADMM."""
+"""The iterations of ADMM."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from crnr_cli.solvers.factors import Factor
 
 @dataclass(frozen=True)
 class Code:
-    """How every query was coded, and how its iterations ended."""
+    """The codes of the queries, and how their iterations ended."""
 
-    c: Array  # (n, m), the iterate of the linear solve: what the residuals are taken from
+    c: Array  # (n, m), the result of the linear solve, from which the residuals are computed
     v: Array  # (n, m), the state
     steps: Array  # (m,), iterations taken
     converged: Array  # (m,), whether tol was reached
 
     @property
     def z(self) -> Array:
-        """(n, m), the non-negative twin of c: another array of that size, so computed only on request."""
+        """(n, m), the non-negative counterpart of c; computed only on request, to save memory."""
         return np.maximum(self.v, 0)
 
 
@@ -42,8 +42,11 @@ def admm_steps(factor: Factor, Y: Array) -> Iterator[tuple[Array, Array]]:
 
 
 def admm(factor: Factor, Y: Array, iterations: int, tol: float = 0.0) -> Code:
-    """Code every column of Y. A query whose z - c and last changes of z and c are all shorter than
-    tol keeps its answer from then on, so that it never depends on its batch."""
+    """Code every column of Y.
+
+    With tol, a query has converged when the norms of z - c and of the last changes of z and c are all below
+    tol. It keeps its code from then on, so that the code does not depend on the rest of the batch.
+    """
     if tol > 0:
         return _admm_until(factor, Y, iterations, tol)
     c, v = next(islice(admm_steps(factor, Y), iterations - 1, None))

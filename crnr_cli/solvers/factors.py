@@ -1,4 +1,4 @@
-"""The matrix of a linear solve, factorized once per gallery: dense, or of low rank."""
+"""The matrix of the linear solve, factorized once per gallery: dense or low-rank."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from crnr_cli.arrays import Array
 
 FactorForm = Literal["dense", "low-rank"]
 
-# Classes are joined into diagonal blocks of at least this many samples: enough for one matrix product to
-# outweigh its call, few enough for the zeros between small classes to cost little.
+# Classes are joined into diagonal blocks of at least this many samples: enough to make the overhead of a
+# matrix product negligible, and few enough for the zeros between small classes to cost little.
 BLOCK_SAMPLES = 128
 
 
 @dataclass(frozen=True)
 class DenseFactor:
-    """H and M = (1 + lam) P X', for a gallery with few samples against its dimension."""
+    """H and M = (1 + lam) P X', for a gallery with few samples compared to its dimension."""
 
     H: Array  # (n, n)
     M: Array  # (n, d)
@@ -35,27 +35,27 @@ class DenseFactor:
 
 @dataclass(frozen=True)
 class LowRankFactor:
-    """H = B - E E', for a gallery with many samples against its dimension.
+    """H = B - E E', for a gallery with many samples compared to its dimension.
 
     With D = lam blockdiag(X_i'X_i) + mu/2 I and S = I + X D^-1 X' = L L', B = (mu/2) D^-1,
     E = sqrt(mu/2) D^-1 X' L^-T and c_1 = E (W y) for W = (1 + lam) sqrt(2/mu) L^-1.
-    X is here without its rows of zeros, such as the pixels at the rim of a digit: they add nothing to X'X
-    or X'y. e is the number of the others.
+    Rows of X that are all zero, such as the pixels at the edges of digits, are left out, as they add nothing
+    to X'X or X'y; e is the number of the other rows.
     """
 
     E: Array  # (n, e)
-    W: Array  # (e, d), zero where X is
+    W: Array  # (e, d), with zero columns for the zero rows of X
     block_edges: Array  # where each diagonal block of B starts, and n
-    block_is_tall: Array  # whether it is one class of more than 2e samples
-    squares: Array  # the blocks that are not, one after the other, each row by row; none if lam = 0
-    talls: Array  # (samples in the blocks that are, e): rows G_i', for B_i = I - G_i' G_i
+    block_is_tall: Array  # whether a block is one class of more than 2e samples
+    squares: Array  # the blocks that are not tall, one after the other, each row by row; empty if lam = 0
+    talls: Array  # (samples in tall blocks, e): G_i', for B_i = I - G_i' G_i
 
     def first_code(self, Y: Array) -> Array:
         c1: Array = self.E @ (self.W @ Y)
         return c1
 
     def product(self, A: Array, out: Array) -> None:
-        """out = B A - E (E'A), block by block of rows, so that the difference is taken in cache."""
+        """out = B A - E (E'A), one block of rows at a time, so that it stays in the cache."""
         EtA = self.E.T @ A
         for rows, tall, block in self._blocks():
             np.matmul(self.E[rows], EtA, out=out[rows])
@@ -68,7 +68,7 @@ class LowRankFactor:
             np.subtract(BA, out[rows], out=out[rows])
 
     def _blocks(self) -> Iterator[tuple[slice, bool, Array | None]]:
-        """Each block's rows, whether it is tall, and its G' or square; None where B is the identity."""
+        """Each block's rows, whether it is tall, and its G' or square; None if B is the identity."""
         identity = not self.squares.size and not self.talls.size
         next_square = next_tall = 0
         for (start, stop), tall in zip(pairwise(self.block_edges.tolist()), self.block_is_tall, strict=True):
@@ -88,12 +88,12 @@ Factor = DenseFactor | LowRankFactor
 
 
 def factor_of(arrays: Mapping[str, Array]) -> Factor:
-    """The factor that has these arrays."""
+    """The factor that consists of these arrays."""
     return DenseFactor(**arrays) if "H" in arrays else LowRankFactor(**arrays)
 
 
 def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
-    """Edges of the diagonal blocks, and which are tall: tall classes alone, small neighbours joined."""
+    """Edges of the diagonal blocks, and which are tall: a tall class is one block, small ones are joined."""
     joined, is_tall = [0], []
     for start, stop in pairwise(edges.tolist()):
         tall = stop - start > 2 * d
@@ -107,7 +107,7 @@ def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
 
 
 def multiplications(form: FactorForm, edges: Array, d: int, lam: float, iterations: int) -> float:
-    """Multiply-adds to code one query with a factor of this form."""
+    """The number of multiply-adds to code one query with a factor of this form."""
     n = float(edges[-1])
     if form == "dense":
         return n * d + (iterations - 1) * n * n
@@ -135,7 +135,7 @@ def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
 
 
 def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFactor:
-    """Computed in float64, kept in the type of X."""
+    """Compute in float64, and store in the type of X."""
     X64 = X.astype(np.float64)
     P = _dense_inverse(X64.T @ X64, edges, lam, mu)
     M = (1 + lam) * (P @ X64.T)
@@ -144,13 +144,13 @@ def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFacto
 
 
 def factorize_gram(G: Array, edges: Array, lam: float, mu: float, dtype: str) -> DenseFactor:
-    """From G = X'X alone, for queries given as X'Y in the place of Y. G and X'Y serve every lam and mu."""
+    """The factor from G = X'X alone, for queries given as X'Y; both can be reused for every lam and mu."""
     P = _dense_inverse(G.copy(), edges, lam, mu)
     return DenseFactor((mu / 2 * P).astype(dtype), ((1 + lam) * P).astype(dtype))
 
 
 def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
-    """P, from X'X in float64, which is overwritten."""
+    """P, from Q = X'X in float64, which is overwritten."""
     for start, stop in pairwise(edges.tolist()):
         Q[start:stop, start:stop] *= 1 + lam
     Q[np.diag_indices_from(Q)] += mu / 2
@@ -158,9 +158,9 @@ def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
 
 
 def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
-    """Computed in float64 block by block, kept in the type of X.
+    """Compute in float64, block by block, and store in the type of X.
 
-    By NumPy alone: SciPy has threads of its own, which would wait for cores that NumPy's still hold.
+    Only NumPy is used: SciPy has its own threads, which would wait for cores that those of NumPy still use.
     """
     used = X.any(axis=1)
     e, (d, n) = int(used.sum()), X.shape
@@ -200,7 +200,7 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
 
 
 def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
-    """B for a few whole classes: (mu/2) (lam blockdiag(X_i'X_i) + mu/2 I)^-1."""
+    """B for a few classes: (mu/2) (lam blockdiag(X_i'X_i) + mu/2 I)^-1."""
     D = np.zeros((Xb.shape[1], Xb.shape[1]))
     for start, stop in pairwise(edges.tolist()):
         Xi = Xb[:, start:stop]
@@ -216,10 +216,10 @@ def _inverse_root(S: Array) -> Array:
 
 
 def inverse(Q: Array) -> Array:
-    """The inverse of a symmetric positive definite matrix, symmetric to the last bit. Q is overwritten."""
+    """The inverse of a symmetric positive definite matrix, itself exactly symmetric. Q is overwritten."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
-    # Q' is Q in the order that LAPACK works in. Above the diagonal there are zeros from the first step on.
+    # Q' is Q in Fortran order, as LAPACK needs it. dpotrf sets everything above the diagonal to zero.
     lower, info = dpotrf(Q.T, lower=1, overwrite_a=1)
     if info == 0:
         lower, info = dpotri(lower, lower=1, overwrite_c=1)
@@ -237,7 +237,7 @@ def projection_form(edges: Array, d: int) -> FactorForm:
 def projection(X: Array, edges: Array, lam: float, ridge: float) -> Array:
     """(X'X + lam blockdiag(X_i'X_i) + ridge I)^-1 X', (n x d): the first step of an ADMM with mu = 2 ridge.
 
-    Computed in float64, without an n x n matrix where n > d; kept in the type of X.
+    Computed in float64, without an n x n matrix if n > d, and stored in the type of X.
     """
     d = X.shape[0]
     factorize = factorize_dense if projection_form(edges, d) == "dense" else factorize_low_rank

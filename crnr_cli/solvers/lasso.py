@@ -1,11 +1,11 @@
 """The l1 solver: ADMM for min ||y - X c||^2 + lam ||c||_1, all queries at once. Samples are columns.
 
-With H and c_1 of a factor for lam = 0 and mu, t = lam/mu, and the splitting z = soft(v, t) and scaled
-multiplier u = clip(v, -t, t) again in one array v = c + u:
+H and c_1 are those of a factor with lam = 0 and this mu, and t = lam/mu. Again, a single array v = c + u is
+enough for the splitting variable z = soft(v, t) and the scaled multiplier u = clip(v, -t, t):
 
     c_(k+1) = c_1 + H (z_k - u_k)        v_(k+1) = a c_(k+1) + (1 - a) z_k + u_k
 
-where a is an over-relaxation between 1 and 2. mu and a change only how fast it goes. z is the answer.
+where a is an over-relaxation between 1 and 2. mu and a only change the speed of convergence. z is the result.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.solvers.factors import Factor, FactorForm, cheaper_form, factorize_dense, factorize_low_rank
 
-# Of mu/lam from 2 to 500 and a from 1 to 1.85, these took the fewest steps on faces and digits.
+# Of mu/lam from 2 to 500 and a from 1 to 1.85, these needed the fewest iterations on faces and digits.
 MU_PER_LAM = 20.0
 RELAXATION = 1.8
 STEPS_BETWEEN_CHECKS = 20
-# Below this many eps the rounding of X'r drowns the gap: 1.2e-5 in float32, 2e-14 in float64.
+# In units of eps. Below this, rounding errors of X'r exceed the gap: 1.2e-5 in float32, 2e-14 in float64.
 SMALLEST_GAP = 100.0
 
 
 @dataclass(frozen=True)
 class LassoCode:
-    """The codes, and how far each query's objective may be from the minimum."""
+    """The codes, and an upper bound on how far each query's objective is from its minimum."""
 
     c: Array  # (n, m)
     gap: Array  # (m,)
@@ -35,7 +35,7 @@ class LassoCode:
 
 
 def factor_form(edges: Array, d: int) -> FactorForm:
-    return cheaper_form(edges, d, lam=0.0, iterations=100)  # many: what counts is the cost of a step
+    return cheaper_form(edges, d, lam=0.0, iterations=100)  # many, so that the cost per iteration decides
 
 
 def factorize(X: Array, edges: Array, lam: float) -> Factor:
@@ -44,13 +44,13 @@ def factorize(X: Array, edges: Array, lam: float) -> Factor:
 
 
 def code(factor: Factor, X: Array, Y: Array, lam: float, iterations: int, tol: float) -> LassoCode:
-    """Code every column of Y until its duality gap is at most tol, or SMALLEST_GAP if that is more.
+    """Code every column of Y until its duality gap is at most tol, or SMALLEST_GAP if that is larger.
 
-    A query that is done leaves the batch, so its answer depends on no other.
+    A query that has converged is taken out of the batch, so that its code does not depend on the others.
     """
     tol = max(tol, SMALLEST_GAP * float(np.finfo(X.dtype).eps))
     c1 = factor.first_code(Y)
-    answer, gaps = np.empty_like(c1), np.empty(Y.shape[1], Y.dtype)
+    codes, gaps = np.empty_like(c1), np.empty(Y.shape[1], Y.dtype)
     rest = np.arange(Y.shape[1])
     v = c1.copy()
     for k in range(1, iterations + 1):
@@ -58,16 +58,16 @@ def code(factor: Factor, X: Array, Y: Array, lam: float, iterations: int, tol: f
         if k % STEPS_BETWEEN_CHECKS == 0 or k == iterations:
             gap = duality_gap(X, Y, z, lam)
             done = (gap <= tol) | (k == iterations)
-            answer[:, rest[done]], gaps[rest[done]] = z[:, done], gap[done]
+            codes[:, rest[done]], gaps[rest[done]] = z[:, done], gap[done]
             if done.all():
                 break
             if done.any():
                 rest, v, c1, Y = rest[~done], v[:, ~done], c1[:, ~done], Y[:, ~done]
-    return LassoCode(answer, gaps, tol)
+    return LassoCode(codes, gaps, tol)
 
 
 def _step(factor: Factor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
-    """The next v, and its z: one product, and passes over the state that reuse its memory."""
+    """The next v, and the z that it was computed from; the memory of `v` is reused."""
     u = np.clip(v, -t, t)
     z = v - u
     c = np.empty_like(v)
@@ -80,14 +80,14 @@ def _step(factor: Factor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
 
 
 def duality_gap(X: Array, Y: Array, c: Array, lam: float) -> Array:
-    """How much ||y - X c||^2 + lam ||c||_1 can at most exceed its minimum, for every query.
+    """For every query, an upper bound on how much ||y - X c||^2 + lam ||c||_1 exceeds its minimum.
 
     The dual is max 2 w'y - ||w||^2 over all w with |X'w| <= lam/2; w is the best multiple of y - X c.
     """
     R = Y - X @ c
     rr, ry = (np.einsum("dm,dm->m", R, other) for other in (R, Y))
     tiny = np.finfo(X.dtype).tiny
-    most = (lam / 2) / np.maximum(np.abs(X.T @ R).max(axis=0), tiny)
-    s = np.clip(ry / np.maximum(rr, tiny), -most, most)
+    limit = (lam / 2) / np.maximum(np.abs(X.T @ R).max(axis=0), tiny)
+    s = np.clip(ry / np.maximum(rr, tiny), -limit, limit)
     gap: Array = rr + lam * np.abs(c).sum(axis=0) - s * (2 * ry - s * rr)
     return gap

@@ -1,4 +1,4 @@
-"""What each class leaves of a query."""
+"""The residual of each class: the part of a query that the class does not represent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 
-RESIDUAL_BYTES = 2**20  # of small classes processed together: what fits into a core's cache
+RESIDUAL_BYTES = 2**20  # of classes that are processed together: as much as fits into the cache of a core
 
 
 def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
@@ -18,7 +18,7 @@ def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
     at_once = min(K, max(1, RESIDUAL_BYTES // max(1, Y.nbytes)))
     r, space = np.empty((K, m), Y.dtype), np.empty((at_once, d, m), Y.dtype)
     sizes = np.diff(edges).tolist()
-    for first, last in _equal_neighbours(sizes, at_once):
+    for first, last in _runs_of_equal_size(sizes, at_once):
         samples, k, size = slice(edges[first], edges[last]), last - first, sizes[first]
         R = space[:k]
         np.matmul(X[:, samples].reshape(d, k, size).transpose(1, 0, 2), c[samples].reshape(k, size, m), out=R)
@@ -27,17 +27,17 @@ def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
     return np.sqrt(r, out=r)
 
 
-def _equal_neighbours(sizes: list[int], most: int) -> Iterator[tuple[int, int]]:
-    """Runs of classes of equal size, to be processed together: first, and one past the last."""
+def _runs_of_equal_size(sizes: list[int], longest: int) -> Iterator[tuple[int, int]]:
+    """Runs of consecutive classes of equal size, to be processed together: (first, last + 1)."""
     first = 0
     for i in range(1, len(sizes) + 1):
-        if i == len(sizes) or i - first == most or sizes[i] != sizes[first]:
+        if i == len(sizes) or i - first == longest or sizes[i] != sizes[first]:
             yield first, i
             first = i
 
 
 def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Array:
-    """The same from G = X'X and X'Y for unit queries: r_i^2 = 1 - 2 c_i'X_i'y + c_i'G_i c_i, (K x m)."""
+    """The same residuals from G = X'X and X'Y, for unit queries: r_i^2 = 1 - 2 c_i'X_i'y + c_i'G_i c_i."""
     r = np.empty((len(edges) - 1, c.shape[1]), c.dtype)
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
         ci = c[start:stop]
@@ -51,8 +51,8 @@ def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Arr
 def class_bases(X: Array, edges: Array) -> tuple[Array, Array]:
     """Orthonormal columns that span each class, and the edges between the classes.
 
-    Directions that the rounding of X alone may have made do not count: singular values up to the largest
-    times eps times the longer side of X_i, as in numpy.linalg.matrix_rank.
+    Directions that may be rounding errors are left out: those with singular values up to the largest times
+    eps times the longer side of X_i, as in numpy.linalg.matrix_rank.
     """
     from scipy.linalg import svd
 
@@ -69,7 +69,7 @@ def subspace_residuals(bases: Array, edges: Array, Y: Array) -> Array:
     """||y - U_i U_i'y|| for every class and query, (K x m)."""
     r = np.zeros((len(edges) - 1, Y.shape[1]), Y.dtype)
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
-        if stop - start < len(Y):  # a class that spans the whole space leaves nothing, not even rounding
+        if stop - start < len(Y):  # the residual of a class that spans the full space is exactly 0
             U = bases[:, start:stop]
             R = U @ (U.T @ Y)
             R -= Y

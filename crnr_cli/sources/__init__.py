@@ -1,1 +1,1 @@
-"""What the user named becomes an ordered listing, and batches of raw values."""
+"""Sources: the user's files and folders as an ordered listing, read in batches."""

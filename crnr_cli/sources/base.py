@@ -15,24 +15,24 @@ from crnr_cli.progress import Progress
 from crnr_cli.system.cores import available_cores
 
 Kind = Literal["pictures", "features"]
-Span = tuple[int, int]  # samples of a listing, from the first up to but not including the second
+Span = tuple[int, int]  # samples of a listing: start and stop, as in a slice
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Which dataset of a feature file is which, and which way the features lie."""
+    """The names of the datasets in a feature file, and whether samples are its rows or columns."""
 
     features: str | None = None
     labels: str | None = None
-    samples: str | None = None  # "rows" or "columns"; None: rows, or in .mat as the number of labels suggests
+    samples: str | None = None  # "rows" or "columns"; None: rows, but in .mat decided by the number of labels
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """How sources are read, whatever is done with them."""
+    """How sources are read, for any command."""
 
     keys: Keys = field(default_factory=Keys)
-    nul_separated: bool = False  # the list on stdin
+    nul_separated: bool = False  # whether the list on stdin is
     max_pixels: int = MAX_PIXELS
     jobs: int | None = None  # None: all available cores
     max_failure_rate: float = 1.0  # stop when more than this share of the inputs has to be skipped
@@ -54,32 +54,32 @@ class Part(Protocol):
 
 
 class Source(ABC):
-    """What the user named, as an ordered listing of samples."""
+    """An ordered listing of the samples in the files that the user named."""
 
     kind: ClassVar[Kind]
-    ignored: int = 0  # system files that were passed over by rule
+    ignored: int = 0  # system files that are not listed
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @property
     def n_features(self) -> int | None:
-        """Numbers per sample where the file says so; None for pictures."""
+        """Features per sample; None for pictures."""
         return None
 
     @abstractmethod
     def names(self, span: Span | None = None) -> list[str]:
-        """The names of the samples, as the user gave them; of all, or of a span."""
+        """The names of all samples or of a span, as the user gave them."""
 
     @abstractmethod
     def spans(self, batch_size: int) -> list[Span]:
-        """The fixed batches that the listing is cut into."""
+        """The fixed batches that the listing is divided into."""
 
     @abstractmethod
     def batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
-        """Read these spans of the listing. The request and the decoders are for pictures."""
+        """Read these spans of the listing. Only pictures need the request and the decoders."""
 
     @abstractmethod
     def part(self, span: Span) -> Part:
@@ -87,11 +87,11 @@ class Source(ABC):
 
     @abstractmethod
     def listing(self) -> Iterator[tuple[Any, ...]]:
-        """Per file: its path and all else that the listing knows of it."""
+        """For every file, its path and everything else that the listing knows about it."""
 
     @abstractmethod
     def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Source:
-        """The files that hold a wanted sample, judged by its name, stamp and candidate classes."""
+        """Only the files that contain a wanted sample, by its name, stamp and candidate classes."""
 
     @abstractmethod
     def contents(self) -> Iterator[tuple[str, str, str]]:
@@ -102,7 +102,7 @@ class Source(ABC):
         """Refuse a source that has no labels."""
 
     def class_names(self) -> Iterable[str]:
-        """The classes that the listing alone shows, whether or not their samples are usable."""
+        """The classes that are known from the listing alone, even if none of their samples is usable."""
         return ()
 
     def notes(self) -> list[str]:

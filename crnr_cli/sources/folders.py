@@ -1,4 +1,4 @@
-"""Pictures as a source: folders and files become a listing, and the listing becomes batches of pixels."""
+"""Pictures as a source: a listing of files and folders, read in batches of pixels."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
 
-# What operating systems and tools leave behind; never a sample, never a class.
-_JUNK = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
+# Files of operating systems and tools, which are never samples or classes.
+_SYSTEM_FILES = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
 _PICTURE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
 }
 
 
-class PictureFile(NamedTuple):  # faster to create than a dataclass, and there may be millions
-    """One file of a listing. `folders` are the names that may be its class, the best first."""
+class PictureFile(NamedTuple):  # faster to create than a dataclass, as there may be millions
+    """One file of a listing. `folders` are the candidates for its class, the best first."""
 
     path: str
     folders: tuple[str, ...]
     size: int = 0
     mtime_ns: int = 0
-    error: SampleError | None = None  # known from the listing: the file need not be opened
+    error: SampleError | None = None  # found while listing; the file is then not opened
 
     @property
     def stamp(self) -> Stamp:
@@ -74,17 +74,17 @@ class Pictures(Source):
             decoded.close()
 
     def part(self, span: Span) -> Pictures:
-        """With absolute paths: a worker's current folder is another one."""
+        """With absolute paths, as the current folder of a worker is a different one."""
         files = self.files[slice(*span)]
         return Pictures([file._replace(path=str(Path(file.path).absolute())) for file in files])
 
     @property
     def paths(self) -> list[Path]:
-        """None: a picture that is missing is reported as its status."""
+        """Empty, as a missing picture is reported by its status."""
         return []
 
     def opened(self, keys: Keys) -> Pictures:
-        """A part of a listing of pictures is one itself."""
+        """A part of a listing of pictures is a listing itself."""
         return self
 
     def listing(self) -> Iterator[tuple[Any, ...]]:
@@ -100,18 +100,18 @@ class Pictures(Source):
                 try:
                     with Path(file.path).open("rb") as content:
                         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-                except OSError:  # gone since it was listed, or not readable: it counts as missing
+                except OSError:  # removed since it was listed, or unreadable: it counts as missing
                     continue
                 yield file.path, file.folders[0] if file.folders else "", sha256
 
     def require_labels(self) -> None:
-        """Folders are the labels; a picture outside of them is left out when it is read."""
+        """Always accepted: the folders are the labels, and a picture outside of them is left out later."""
 
     def class_names(self) -> list[str]:
         return list(dict.fromkeys(file.folders[0] for file in self.files if file.folders))
 
     def notes(self) -> list[str]:
-        notes = [f"class {name}: its folder is empty, left out" for name in self.empty_folders]
+        notes = [f"class {name}: left out, as its folder is empty" for name in self.empty_folders]
         if self.ignored:
             notes.insert(0, ignored_note(self.ignored))
         return notes
@@ -131,8 +131,8 @@ def ignored_note(count: int) -> str:
     return f"{count} system files ignored (.DS_Store, Thumbs.db and the like)"
 
 
-def is_bystander(path: str, status: str) -> bool:
-    """A README among the pictures: not a picture, and its name never said that it was."""
+def is_unrelated(path: str, status: str) -> bool:
+    """Whether a file is neither a picture nor named like one, such as a README among the pictures."""
     return status == "not_image" and Path(path).suffix.lower() not in _PICTURE_SUFFIXES
 
 
@@ -163,14 +163,14 @@ def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelR
 
 
 def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
-    assert request.size is not None  # pictures of one size are the rows of one table
+    assert request.size is not None  # so that all pictures have the same size
     if not pictures:
         return np.empty((0, math.prod(request.size) * request.bands), np.uint8)
     return np.array([np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in pictures])
 
 
 def _named_file(path: str) -> PictureFile:
-    """A file given by itself: its class, if any, is the nearest folder named like one."""
+    """A file that was named directly: all folders above it may be its class, the nearest first."""
     return _picture_file(path, tuple(reversed(Path(path).parts[:-1])))
 
 
@@ -200,10 +200,10 @@ def _descend(
     folder: str, folders: tuple[str, ...], above: set[str], followed: set[str], pictures: Pictures
 ) -> None:
     real = os.path.realpath(folder)
-    if real in above:  # a link back up: its files are listed already
+    if real in above:  # a link to a folder above, whose files are listed anyway
         return
     if os.path.islink(folder):  # noqa: PTH114
-        if real in followed:  # once is enough: links between folders can make endless paths
+        if real in followed:  # each link target is followed once, as links between folders can be endless
             return
         followed.add(real)
     for path, name, is_folder in _entries(folder, folders, pictures):
@@ -214,14 +214,13 @@ def _descend(
 
 
 def _is_folder(path: Path | os.DirEntry[str]) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112, which also returns False where access is denied
+    return os.path.isdir(path)  # noqa: PTH112, which raises if access is denied
 
 
 def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Iterator[tuple[str, str, bool]]:
-    """The sorted content of a folder without system files: path, name, whether it is a folder.
+    """The sorted entries of a folder, without system files: path, name, and whether it is a folder.
 
-    Plain strings, and only what the directory itself knows: there may be many files, and path objects and
-    extra stat calls are slow.
+    There may be many files, so this avoids Path objects and extra stat calls, which are slow.
     """
     names: list[str] = []
     folder_names: set[str] = set()
@@ -238,8 +237,8 @@ def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Itera
     names.sort(reverse=True)
     prefix = "" if folder == "." else os.path.join(folder, "")  # noqa: PTH118
     while names:
-        name = names.pop()  # freed before the next path is made, so the strings never exist twice
-        if name.startswith(".") or name.lower() in _JUNK:
+        name = names.pop()  # frees each name before the next path is made, to save memory
+        if name.startswith(".") or name.lower() in _SYSTEM_FILES:
             pictures.ignored += 1
         else:
             yield prefix + name, name, name in folder_names
@@ -247,12 +246,12 @@ def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Itera
 
 def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
     try:
-        about = os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):  # a dangling link, or gone since it was listed
+        found = os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):  # a dangling link, or removed since it was listed
         return PictureFile(path, folders, error=SampleError("vanished", "no such file"))
-    except (OSError, ValueError) as e:  # a loop of links, a folder without access, a NUL in a name
+    except (OSError, ValueError) as e:  # a loop of links, a folder without access, or NUL in a name
         return PictureFile(
             path, folders, error=SampleError("unreadable", getattr(e, "strerror", None) or str(e))
         )
-    error = None if stat.S_ISREG(about.st_mode) else SampleError("not_regular", "not a regular file")
-    return PictureFile(path, folders, about.st_size, about.st_mtime_ns, error)
+    error = None if stat.S_ISREG(found.st_mode) else SampleError("not_regular", "not a regular file")
+    return PictureFile(path, folders, found.st_size, found.st_mtime_ns, error)

@@ -1,4 +1,4 @@
-"""Reader of HDF5 files, which strangers may have made: datasets are inspected before any is read."""
+"""Reader of HDF5 files, which are not trusted: datasets are checked before any is read."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from crnr_cli.system.child import python_command
 
 _MAX_DEPTH = 8
 _MAX_ITEMS = 10_000
-_MAX_CHUNK = 2**29  # bytes that a compressed chunk may expand to, as it is always unpacked whole
-_BEST_RATIO = 1032  # deflate cannot compress better, nor does any other filter that we accept
-# Deflate, shuffle, Fletcher's checksum and LZF. Any other filter would make HDF5 load a plugin library.
+_MAX_CHUNK = 2**29  # bytes in a compressed chunk after decompression, which is always of the full chunk
+_BEST_RATIO = 1032  # the best compression ratio of deflate; the other accepted filters are not better
+# Deflate, shuffle, Fletcher's checksum and LZF. For any other filter, HDF5 would load a plugin library.
 _FILTERS = {1, 2, 3, 32000}
 SECONDS_TO_START = 4.0
-TEXTS_PER_SECOND = 100_000  # at least
+TEXTS_PER_SECOND = 100_000  # the minimum, for the timeout
 
 
 def read_hdf5(path: Path, wanted: Collection[str]) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def read_hdf5(path: Path, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def open_datasets(path: Path, *, references: bool = False) -> dict[str, Any]:
-    """All datasets of a file by name, unread. One that is not plain data is there as a `Refused`.
+    """All datasets of a file by name, not yet read. A dataset that is not plain data is a `Refused`.
 
-    With `references`, datasets that point to others in the file count as plain: MATLAB stores cells that way.
+    With `references`, datasets that refer to others in the file are accepted: MATLAB stores cells that way.
     """
     try:
         file = h5py.File(path, "r", locking=False)
@@ -53,18 +53,18 @@ def open_datasets(path: Path, *, references: bool = False) -> dict[str, Any]:
 
 
 def scalar_attribute(item: Any, name: str) -> Any:
-    """An attribute that is one plain value, or None; nothing larger is ever read."""
+    """An attribute if it is a single plain value, else None; nothing larger is ever read."""
     if name not in item.attrs:
         return None
-    about = item.attrs.get_id(name)
-    if about.shape != () or about.dtype.kind not in "fiubS" or about.dtype.hasobject:
+    declared = item.attrs.get_id(name)
+    if declared.shape != () or declared.dtype.kind not in "fiubS" or declared.dtype.hasobject:
         return None
     value: Any = item.attrs[name]
     return value
 
 
 class VariableText:
-    """A dataset of variable-length text, read by a child process, which may hang or crash in our place."""
+    """A dataset of variable-length text, read by a child process, as HDF5 may hang or crash on it."""
 
     dtype = np.dtype(object)
 
@@ -74,7 +74,7 @@ class VariableText:
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         command = python_command("crnr_cli.sources.hdf5_text_process", str(self._path), self._name)
         seconds = SECONDS_TO_START + math.prod(self.shape) / TEXTS_PER_SECOND
-        # More than one thread would only reserve memory, and the process has little.
+        # More threads would only reserve memory, of which the process has little.
         one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
@@ -106,12 +106,12 @@ def _collect(group: Any, prefix: str, depth: int, found: dict[str, Any], referen
         if len(found) >= _MAX_ITEMS:
             raise ValueError(f"more than {_MAX_ITEMS} datasets")
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            found[where] = Refused("is a link to elsewhere; copy the data into the file")
+            found[where] = Refused("is a link; copy the data into the file")
             continue
         item = group[name]
         if isinstance(item, h5py.Group):
             if depth == _MAX_DEPTH:
-                raise ValueError(f"groups deeper than {_MAX_DEPTH}")
+                raise ValueError(f"more than {_MAX_DEPTH} levels of groups")
             _collect(item, where + "/", depth + 1, found, references)
         elif isinstance(item, h5py.Dataset):
             why = why_not(item, references)
@@ -119,15 +119,15 @@ def _collect(group: Any, prefix: str, depth: int, found: dict[str, Any], referen
 
 
 def why_not(dataset: Any, references: bool = False) -> str | None:
-    """Why a dataset must not be read, judged by what it declares; None if it may be."""
+    """Why a dataset must not be read, according to its declarations; None if it can be."""
     plan = dataset.id.get_create_plist()
     layout = plan.get_layout()
     if layout == h5py.h5d.VIRTUAL or plan.get_external_count():
-        return "points into other files; copy the data into one file"
+        return "refers to other files; copy the data into one file"
     text = h5py.check_string_dtype(dataset.dtype)
     is_reference = references and h5py.check_ref_dtype(dataset.dtype) is h5py.Reference
     if dataset.dtype.kind not in "fiubcS" and text is None and not is_reference:
-        return f"is of type {dataset.dtype}, not numbers or text"
+        return f"is of type {dataset.dtype}, but must be numbers or text"
     filters = {plan.get_filter(i)[0] for i in range(plan.get_nfilters())}
     if not filters <= _FILTERS:
         return "uses an unsupported compression; store it with gzip, or uncompressed"
@@ -136,7 +136,7 @@ def why_not(dataset: Any, references: bool = False) -> str | None:
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     stored = dataset.id.get_storage_size()
     if declared > stored * (_BEST_RATIO if filters else 1):
-        return f"declares {declared} bytes and holds {stored}; write the file again, in full"
+        return f"declares {declared} bytes and holds {stored}; write the complete file again"
     if filters and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK:
         return f"is compressed in chunks of more than {_MAX_CHUNK} bytes; write it with smaller chunks"
     return None

@@ -1,7 +1,7 @@
-"""A process that reads variable-length text from an HDF5 file for another.
+"""A process that reads variable-length text from an HDF5 file for its parent.
 
-HDF5 follows the pointers of such text endlessly if they are damaged or malicious. The arguments are the file
-and the dataset; the reply is a JSON list.
+HDF5 follows the pointers in such text, endlessly if they are damaged or malicious. The arguments are the file
+and the dataset; the output is a JSON list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import h5py
 from crnr_cli.system.child import limit_address_space
 
 BASE_BYTES = 2**30  # of address space, for Python and HDF5 themselves
-BYTES_PER_BYTE = 16  # of memory per byte of the file, for the objects and the JSON
+BYTES_PER_BYTE = 16  # of address space per byte of the file, for the objects and the JSON
 
 
 def main() -> None:

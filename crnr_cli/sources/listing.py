@@ -1,4 +1,4 @@
-"""What the user named becomes a source: folders, picture files, feature files, or a list on stdin."""
+"""Open what the user named as a source: folders, picture files, feature files, or a list on stdin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crnr_cli.sources.tables import open_tables
 
 
 def open_source(names: Sequence[str], options: InputOptions) -> Source:
-    """List everything that `names` stand for; `-` is a list of files on stdin."""
+    """List all samples in these files and folders; `-` is a list of files on stdin."""
     paths = [Path(name) for name in names if name != "-"]
     for path in paths:
         if not os.path.lexists(path):
@@ -25,19 +25,19 @@ def open_source(names: Sequence[str], options: InputOptions) -> Source:
         raise UsageError("give pictures or feature files, not both at once")
     if options.keys != Keys() and not tables:
         raise UsageError(
-            "--features-key, --labels-key and --samples are for feature files, and these are pictures"
+            "--features-key, --labels-key and --samples are for feature files, but these are pictures"
         )
     source: Source = (
         open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated)
     )
     if not len(source):
-        raise DataError(f"nothing to do in {', '.join(names)}: no files found there")
+        raise DataError(f"nothing to do: no files found in {', '.join(names)}")
     return source
 
 
 def fingerprint(source: Source) -> str:
-    """SHA-256 of a listing: names, order, sizes and times of its files."""
+    """SHA-256 of a listing: the names, order, sizes and mtimes of its files."""
     digest = hashlib.sha256()
-    for about in source.listing():
-        digest.update(ascii(about).encode())
+    for entry in source.listing():
+        digest.update(ascii(entry).encode())
     return digest.hexdigest()

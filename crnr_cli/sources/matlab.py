@@ -1,4 +1,4 @@
-"""Reader of MATLAB files: variables by name, in MATLAB's shape. Only numbers and text are ever read."""
+"""Reader of MATLAB files: variables by name, in the shape they have in MATLAB, if numbers or text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from crnr_cli.system.child import python_command
 
 @dataclass(frozen=True)
 class Unread:
-    """A variable that is not wanted: listed, never loaded."""
+    """A variable that is not wanted: it is listed, but not loaded."""
 
     shape: tuple[int, ...]
 
@@ -38,7 +38,7 @@ def read_mat(path: Path, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
-    """All variables of a file up to v7; those `wanted` as arrays, the rest only listed."""
+    """All variables of a file up to v7: the `wanted` ones as arrays, the rest only listed."""
     command = python_command("crnr_cli.sources.matlab_process", str(path), *sorted(wanted))
     with (
         tempfile.TemporaryFile() as messages,
@@ -47,7 +47,7 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
         ) as process,
     ):
         assert process.stdout is not None
-        # A plain read method: NumPy would ask a pipe for its position.
+        # Only a read method: NumPy would ask a file object for its position, which a pipe does not have.
         stream = SimpleNamespace(read=process.stdout.read)
         try:
             header = json.loads(process.stdout.readline())
@@ -62,10 +62,10 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     return variables
 
 
-def _failure(path: Path, code: int, said: str) -> str:
+def _failure(path: Path, code: int, message: str) -> str:
     if code == REFUSED:
-        return said
-    reason = f"its parser crashed with signal {-code}" if code < 0 else said
+        return message
+    reason = f"its parser crashed with signal {-code}" if code < 0 else message
     return f"{path}: not a readable .mat file ({reason})"
 
 
@@ -74,7 +74,7 @@ def from_hdf5(path: Path, datasets: Mapping[str, Any], wanted: Collection[str]) 
     return {
         name: _from_dataset(path, name, dataset) if name in wanted else _listed(dataset)
         for name, dataset in datasets.items()
-        if not name.startswith("#")  # where MATLAB stores what cells and objects point to
+        if not name.startswith("#")  # MATLAB's groups for the content of cells and objects
     }
 
 

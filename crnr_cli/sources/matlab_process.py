@@ -1,8 +1,8 @@
-"""A process that reads a MATLAB file up to v7 for another: SciPy's parser crashes on some damaged files.
+"""A process that reads a MATLAB file up to v7 for its parent: SciPy's parser crashes on some damaged files.
 
-Its arguments are the path and the names of the wanted variables. It replies with one line of JSON, the shapes
-of all variables and the names of those that follow, and then with these as arrays in NumPy's format; or with
-an exit code above 0 and, on stderr, what is wrong with the file.
+The arguments are the path and the names of the wanted variables. The output is one line of JSON, with the
+shapes of all variables and the names of those that follow, and then these variables in NumPy's format. If the
+file cannot be read, the exit code is above 0, and the reason is on stderr.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
 
-_MOST_DEFLATED = 1032  # zlib packs at most this many bytes into one
+_BEST_RATIO = 1032  # zlib cannot compress better
 
 
 def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, list[int]], dict[str, Array]]:
     """The shapes of all variables, and the wanted variables."""
-    from scipy.io import loadmat, whosmat  # imported late: nothing else here needs it
+    from scipy.io import loadmat, whosmat  # imported here, as SciPy is slow to import
 
     listed = {name: (shape, kind) for name, shape, kind in whosmat(str(path))}
     found = [name for name in listed if name in wanted]
     for name in found:
         shape, kind = listed[name]
         refuse_odd_class(path, name, kind)
-        if np.prod([float(side) for side in shape]) > _MOST_DEFLATED * path.stat().st_size:
-            raise DataError(f"{path}: {name} declares more data than the file holds")
+        if np.prod([float(side) for side in shape]) > _BEST_RATIO * path.stat().st_size:
+            raise DataError(f"{path}: {name} declares more data than the file can contain")
     loaded = loadmat(str(path), variable_names=found) if found else {}
     shapes = {name: [int(side) for side in shape] for name, (shape, _) in listed.items()}
     return shapes, {name: _plain(path, name, loaded[name]) for name in found}
 
 
 def _plain(path: Path, name: str, array: Array) -> Array:
-    """Cells of text as text; matrices of characters are an array of their rows already."""
+    """Cells and matrices of characters as an array of text; numbers as they are."""
     if array.dtype.kind == "U":
         return np.array([text.rstrip() for text in array.ravel().tolist()])
     if array.dtype != object:
@@ -51,8 +51,8 @@ def _plain(path: Path, name: str, array: Array) -> Array:
     return np.array(["".join(text.ravel().tolist()) for text in texts])
 
 
-def _fail(words: str, code: int) -> NoReturn:
-    sys.stderr.buffer.write(os.fsencode(words))
+def _fail(message: str, code: int) -> NoReturn:
+    sys.stderr.buffer.write(os.fsencode(message))
     sys.exit(code)
 
 
@@ -61,7 +61,7 @@ def main() -> None:
         shapes, arrays = read(Path(sys.argv[1]), sys.argv[2:])
     except DataError as e:
         _fail(str(e), REFUSED)
-    except Exception as e:  # the parser may raise anything on a broken file; its message goes to the user
+    except Exception as e:  # the parser may raise anything on a damaged file; the user sees its message
         _fail(" ".join(str(e).split()) or type(e).__name__, 1)
     header = json.dumps({"shapes": shapes, "arrays": list(arrays)})
     sys.stdout.buffer.write(header.encode() + b"\n")

@@ -1,4 +1,4 @@
-"""What may be read from a MATLAB file, whichever way it is stored: numbers and text."""
+"""What is read from a MATLAB file of any version: only numbers and text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crnr_cli.errors import DataError
 
-REFUSED = 2  # exit code of the reading process whose stderr is the whole message
+REFUSED = 2  # exit code of the reading process if its stderr is the complete message
 
 _NUMBERS = {
     *("double", "single", "logical"),
@@ -18,8 +18,12 @@ _TEXT = {"char", "cell"}
 def refuse_odd_class(path: Path, name: str, kind: str) -> None:
     if kind not in _NUMBERS | _TEXT:
         remedy = f"full({name})" if kind == "sparse" else "it as a plain matrix"
-        raise DataError(f"{path}: {name} is of the MATLAB class {kind}, not numbers or text; save {remedy}")
+        raise DataError(
+            f"{path}: {name} is of the MATLAB class {kind}, but must be numbers or text; save {remedy}"
+        )
 
 
 def odd_cells(path: Path, name: str) -> DataError:
-    return DataError(f"{path}: {name} is a cell array of more than text; save one text or number per sample")
+    return DataError(
+        f"{path}: {name} is a cell array with other content than text; save one text or number per sample"
+    )

@@ -1,4 +1,4 @@
-"""Reader of npz: the arrays of a file that a stranger may have made, inspected before anything is read."""
+"""Reader of npz files, which are not trusted: the headers of arrays are checked before any is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEST_RATIO = 1032  # deflate cannot compress better
 
 
 def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
-    """All arrays of a file by name, unread except for their headers."""
+    """All arrays of a file by name; only their headers are read now."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
@@ -53,7 +53,7 @@ class NpzArray:
     def _values(self) -> Array:
         if self.dtype.hasobject:
             raise DataError(
-                f"{self._path}: {self._member.filename} holds Python objects, which are never loaded; "
+                f"{self._path}: {self._member.filename} contains Python objects, which are never loaded; "
                 "save it as numbers or text, as with .astype(str)"
             )
         try:
@@ -65,7 +65,7 @@ class NpzArray:
 
 
 def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type from the header, after checking that the file can hold that much."""
+    """Shape and type from the header, after checking that the file can contain that much."""
     with archive.open(member) as file:
         source = cast(BinaryIO, file)
         read_header = {
@@ -77,7 +77,7 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[
         if min(shape, default=0) < 0 or (not dtype.hasobject and size != member.file_size - source.tell()):
             raise ValueError(f"{member.filename} does not hold what it declares, shape {shape}")
     if member.file_size > member.compress_size * _BEST_RATIO + 1024:
-        raise ValueError(f"{member.filename} declares more than it can hold")
+        raise ValueError(f"{member.filename} declares more data than it can contain")
     return shape, dtype
 
 

@@ -1,6 +1,6 @@
-"""The table of readers: which module of this room reads which kind of feature file.
+"""The registry of readers: which module of this package reads which kind of feature file.
 
-Modules are named, not imported: the table is light, and a reader is loaded when a file needs it.
+It contains names of modules, so that a reader is only imported if a file needs it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-# A new format is a module with a READER, and its line here.
+# To add a format, write a module with a READER and list it here.
 READERS = {
     ".h5": "hdf5",
     ".hdf5": "hdf5",
@@ -24,9 +24,9 @@ READERS = {
 
 
 class Dataset(Protocol):
-    """An array of a file: its shape and type are known before any value is read.
+    """An array in a file: its shape and type are known before any value is read.
 
-    A table of features is read by slices of rows; labels and names are read whole, by `numpy.asarray`.
+    A table of features is read in slices of rows; labels and names are read at once, by `numpy.asarray`.
     """
 
     @property
@@ -38,9 +38,9 @@ class Dataset(Protocol):
 
 class Read(Protocol):
     def __call__(self, path: Path, wanted: Collection[str]) -> Mapping[str, Any]:
-        """All arrays of a file by name, each a `Dataset` or a `Refused`; only those wanted need be readable.
+        """All arrays of a file by name, each a `Dataset` or a `Refused`; only `wanted` ones must be readable.
 
-        A file that cannot be read at all is a DataError that names it.
+        If the file cannot be read, raises a DataError that names it.
         """
 
 
@@ -49,19 +49,19 @@ class Reader:
     """How one kind of feature file is read."""
 
     read: Read
-    either_axis: bool = False  # samples may be rows or columns, and the number of labels decides
+    either_axis: bool = False  # samples can be rows or columns; the number of labels decides
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Takes the place of an array that must not be read."""
+    """Replaces an array that must not be read."""
 
     why: str
     shape: str = "refused"
 
 
 def is_table(name: str | Path) -> bool:
-    """Whether a file of this name holds features."""
+    """Whether a file of this name is a feature file."""
     return Path(name).suffix.lower() in READERS
 
 

@@ -1,4 +1,4 @@
-"""Feature files as a source: samples are rows, with labels and names where the file has them."""
+"""Feature files as a source: samples are rows, with labels and names if the file has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.base import Keys, Kind, Source, Span
 from crnr_cli.sources.readers import Refused, reader_of
 
-_ROWS_PER_READ = 1024  # where the content of a whole table is hashed
+_ROWS_PER_READ = 1024  # when all rows of a table are hashed
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class FeatureFile:
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
         try:
-            stamp = Stamp.of(path.stat())  # before reading: a change meanwhile is then noticed
+            stamp = Stamp.of(path.stat())  # before reading, so that later changes are noticed
         except OSError as e:
             raise DataError(f"{path}: cannot read it ({e.strerror})") from e
         reader = reader_of(path)
@@ -43,14 +43,14 @@ class FeatureFile:
         values = arrays[_key(path, arrays, "features", keys.features)]
         if len(values.shape) != 2 or values.dtype.kind not in "fiub" or not values.shape[1]:
             raise DataError(
-                f"{path}: features must be a table of numbers, one row per sample; "
-                f"found {values.dtype} of shape {values.shape}"
+                f"{path}: features must be a table of numbers with one row per sample, "
+                f"but are {values.dtype} of shape {values.shape}"
             )
         labels = None
         if keys.labels is not None or "labels" in arrays:
             stored = arrays[_key(path, arrays, "labels", keys.labels)]
             count = math.prod(stored.shape)
-            # Checked before they are read. In .mat, text may be a matrix of characters: more than labels.
+            # Checked before they are read, except in .mat, where text may be a matrix of characters.
             if not reader.either_axis and count not in values.shape:
                 raise DataError(f"{path}: {len(values)} rows of features but {count} labels")
             labels = _texts(path, stored)
@@ -79,11 +79,11 @@ class FeatureFile:
         except OSError as e:
             raise DataError(f"{self.path}: cannot read rows {start} to {stop} ({e})") from e
         if now != self.stamp:  # HDF5 returns zeros for what is missing from a truncated file
-            raise DataError(f"{self.path}: has changed since this run began to read it; run it again")
+            raise DataError(f"{self.path}: was changed while it was being read; run the command again")
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def cut(self, start: int, stop: int) -> FeatureFile:
-        """Some of the rows, read now."""
+        """Some of the rows, which are read now."""
         labels = self.labels[start:stop] if self.labels is not None else None
         return replace(self, values=self.rows(start, stop), labels=labels, names=self.names[start:stop])
 
@@ -104,7 +104,7 @@ class Features(Source):
 
     @cached_property
     def _edges(self) -> list[int]:
-        """Where each file begins in the listing, and the end."""
+        """Where each file begins in the listing, and where the last one ends."""
         return list(accumulate((len(file) for file in self.files), initial=0))
 
     def _cuts(self, span: Span) -> Iterator[tuple[FeatureFile, int, int]]:
@@ -123,7 +123,7 @@ class Features(Source):
         return [name for file, start, stop in cuts for name in file.names[start:stop]]
 
     def spans(self, batch_size: int) -> list[Span]:
-        """No batch reaches over the end of a file."""
+        """No batch contains rows of two files."""
         return [
             (before + start, before + min(start + batch_size, len(file)))
             for file, before in zip(self.files, self._edges, strict=False)
@@ -183,7 +183,7 @@ class Features(Source):
 
 @dataclass(frozen=True)
 class FeaturesPart:
-    """Rows of feature files by number: small to send."""
+    """Rows of feature files, by number, so that little has to be sent."""
 
     cuts: tuple[tuple[Path, int, int], ...]  # path, first row, end
 
@@ -197,7 +197,7 @@ class FeaturesPart:
 
 @lru_cache(maxsize=4)
 def _open_once(path: Path, keys: Keys) -> FeatureFile:
-    """A worker of a cluster reads many parts of one file."""
+    """Cached, as a worker of a cluster reads many parts of one file."""
     return FeatureFile.open(path, keys)
 
 
@@ -214,7 +214,7 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
 
 @dataclass(frozen=True)
 class Transposed:
-    """A table with its columns as rows: an array, or a dataset that is read by slices."""
+    """The transpose of a table, which is an array or a dataset that is read by slices."""
 
     values: Any
 
@@ -248,7 +248,7 @@ def row_hash(values: Array) -> str:
 
 
 def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None) -> str:
-    """ "rows" or "columns", whichever the samples are. MATLAB has both; the number of labels decides."""
+    """Whether samples are "rows" or "columns". MATLAB files have either; the number of labels decides."""
     table = f"{path}: features of {shape[0]} rows and {shape[1]} columns"
     if labels is None:
         raise DataError(f"{table} and no labels; choose the samples with --samples rows|columns")
@@ -257,7 +257,7 @@ def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None) -
         raise DataError(f"{table} with {len(labels)} labels; choose the samples with --samples rows|columns")
     if not fitting:
         raise DataError(
-            f"{table} but {len(labels)} labels; name the labels that belong to them with --labels-key"
+            f"{table} but {len(labels)} labels; name the dataset with the right labels with --labels-key"
         )
     return fitting[0]
 
@@ -273,7 +273,7 @@ def _key(path: Path, arrays: Any, what: str, given: str | None) -> str:
 
 
 def _texts(path: Path, array: Any) -> list[str]:
-    """Labels or names of any type."""
+    """Labels or names of any type, as text."""
     try:
         values = np.asarray(array).ravel()
     except (OSError, ValueError) as e:
@@ -293,8 +293,8 @@ def _texts(path: Path, array: Any) -> list[str]:
 
 
 def label_text(label: float | str | bytes) -> str:
-    """A label as text, whatever its type: 7, 7.0, b'7' and '7' are one label."""
+    """A label as text, whatever its type: 7, 7.0, b'7' and '7' are the same label."""
     if isinstance(label, bytes):
         return label.decode("utf-8", "surrogateescape")
-    whole = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
-    return str(int(label) if whole else label)
+    is_integer = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
+    return str(int(label) if is_integer else label)

@@ -1,1 +1,1 @@
-"""The machine: files, cores, memory, processes. It knows nothing of galleries."""
+"""The machine: files, cores, memory and processes. Nothing here depends on galleries."""

@@ -1,4 +1,4 @@
-"""Child processes of ours that read strangers' files: how they are started, and how much memory they get."""
+"""Child processes that read untrusted files: how they are started, and how much memory they get."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 def python_command(module: str, *arguments: str) -> list[str]:
     """The command that runs a module of this package with this Python.
 
-    -P: the current folder may hold a stranger's json.py.
+    With -P, Python does not import modules from the current folder, which may contain a malicious json.py.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def limit_address_space(limit: int) -> None:
-    """Limit the memory of this process, unless a stricter limit is in force already."""
+    """Limit the memory of this process, unless there is a stricter limit already."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = min(limit, sys.maxsize)
     resource.setrlimit(

@@ -1,4 +1,4 @@
-"""How many cores there are, how the libraries learn of it, and work done side by side."""
+"""How many cores there are, how libraries are made to use them, and how to work in several threads."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# OpenBLAS comes with NumPy's and SciPy's wheels; other builds read one of the others.
+# The wheels of NumPy and SciPy contain OpenBLAS; other builds read one of the other variables.
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def available_cores() -> int:
-    """The cores this process may use: by its affinity and its cgroup's quota, not the machine's count."""
+    """The cores that this process may use, by its affinity and its cgroup's quota."""
     cores = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError, ValueError):  # no cgroup, or no quota ("max")
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -27,10 +27,10 @@ def available_cores() -> int:
 
 
 def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
-    """Give every matrix product all cores, or one core where batches are processed side by side.
+    """Give every matrix product all cores, or one core if batches are processed `side_by_side`.
 
-    The threads of one product wait for each other at its end, and if one core is busy with something else,
-    all of them wait; batches side by side never do. Only works before NumPy is first imported.
+    The threads of one product wait for each other at its end, so that all of them wait if one core is busy
+    with something else; batches side by side never wait. This must be called before NumPy is imported.
     """
     threads = str(1 if side_by_side else jobs or available_cores())
     for variable in _THREAD_VARIABLES:
@@ -41,7 +41,7 @@ def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
 
 
 def threads_per_product() -> int:
-    """As set by `use_cores`, or by the user."""
+    """The number of threads as set by `use_cores` or by the user."""
     threads = os.environ.get(_THREAD_VARIABLES[0], "")
     return int(threads) if threads.isdecimal() and int(threads) > 0 else available_cores()
 
@@ -49,7 +49,7 @@ def threads_per_product() -> int:
 def side_by_side(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
 ) -> Generator[Result]:
-    """work(item) for every item, in order; at most `threads` running and `ahead` finished or queued."""
+    """work(item) for every item, in order; at most `threads` are running and `ahead` finished or queued."""
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)
     try:

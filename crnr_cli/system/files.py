@@ -1,4 +1,4 @@
-"""A file appears whole or not at all; one writer at a time."""
+"""Writing files: either the complete file appears or none, and only one process writes it at a time."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 
 
 def check_output(path: Path, inputs: Iterable[str | Path] = ()) -> None:
-    """Refuse, before any work, an output that could not be written at its end, or that is an input."""
+    """Refuse, before any work, an output that cannot be written or that is an input."""
     folder = path.parent
-    if os.path.isdir(path):  # noqa: PTH112, which raises where access is denied; so below
+    if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied; the same below
         raise OutputError(f"{path}: is a directory; give a file name")
     if not os.path.isdir(folder):  # noqa: PTH112
         raise OutputError(f"{path}: there is no directory {folder}; create it first")
     if _is_descriptor(path) and os.path.isfile(path):  # noqa: PTH113
-        raise OutputError(f"{path}: stands for a file that is already open; give the file itself")
+        raise OutputError(f"{path}: refers to a file that is already open; give the name of that file")
     if (is_replaceable(path) and not os.access(folder, os.W_OK)) or (
         path.exists() and not os.access(path, os.W_OK)
     ):
-        raise OutputError(f"{path}: no permission to write here")
+        raise OutputError(f"{path}: no permission to write; choose another place")
     for given in inputs:
         if os.path.isfile(path) and os.path.isfile(given) and path.samefile(given):  # noqa: PTH113
             raise OutputError(f"{path}: is an input of this run; write to another file")
 
 
 def is_replaceable(path: Path) -> bool:
-    """A regular file, or nothing yet; a pipe or /dev/null is written to directly."""
+    """Whether this is a regular file or does not exist yet; a pipe or /dev/null is written to directly."""
     return not _is_descriptor(path) and (path.is_file() or not path.exists())
 
 
 def _is_descriptor(path: Path) -> bool:
-    """/dev/stdout and the like: it may stand for a regular file, but that is not ours to replace."""
+    """Whether this is /dev/stdout or the like: even if it refers to a regular file, it cannot be replaced."""
     return _DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
 
 
@@ -50,9 +50,9 @@ def is_stdout(path: Path) -> bool:
 
 @contextmanager
 def claimed(path: Path, *, keep: bool = False) -> Iterator[Path]:
-    """The partial file beside `path`, locked until it is put in place: a second writer is refused.
+    """The partial file next to `path`, locked until the block ends: a second writer is refused.
 
-    If the block fails, the partial file is removed, unless `keep` leaves it for another run.
+    If the block fails, the partial file is removed, unless it is to be kept for another run.
     """
     check_output(path)
     target = Path(os.path.realpath(path))
@@ -61,7 +61,7 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Path]:
     try:
         yield part
     except BaseException:
-        # Once ours is in place, the name may belong to another writer's partial file.
+        # After put_in_place, a file of this name belongs to another writer.
         if not keep and _is_still(part, lock):
             part.unlink()
         raise
@@ -71,10 +71,10 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a sibling to write to; it replaces `path` when the block succeeds.
+    """Yield a partial file in the same folder to write to; it replaces `path` if the block succeeds.
 
-    Until then, and if the block fails, whatever was at `path` stays as it is. A pipe or a device such as
-    /dev/null is written to directly: there is nothing to replace.
+    Until then, and if the block fails, an existing file at `path` is not changed. A pipe or a device such as
+    /dev/null is written to directly.
     """
     if not is_replaceable(path):
         check_output(path)
@@ -87,9 +87,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def put_in_place(part: Path, path: Path, journal: Path | None = None) -> None:
-    """The complete partial file becomes `path`; if the power fails, either the old or the new file is there.
+    """Rename the finished partial file to `path`; a power failure leaves either the old or the new file.
 
-    Its journal is removed just before, while the lock is still held: afterwards it may be another writer's.
+    Its journal is removed first, because after the renaming, a journal could be that of another writer.
     """
     target = Path(os.path.realpath(path))
     with disk_errors(path, "the old file, if any, is intact"):
@@ -103,18 +103,18 @@ def put_in_place(part: Path, path: Path, journal: Path | None = None) -> None:
 
 
 @contextmanager
-def disk_errors(path: Path, comfort: str) -> Iterator[None]:
-    """A full or failing disk becomes a one-line error that says what happened to the files."""
+def disk_errors(path: Path, consequence: str) -> Iterator[None]:
+    """Turn the exceptions of a full or failing disk into an error, and name the consequence for the files."""
     try:
         yield
     except OSError as e:
         if e.errno not in _DISK_ERRORS:
             raise
-        raise OutputError(f"{path}: cannot write ({os.strerror(e.errno)}); {comfort}") from e
+        raise OutputError(f"{path}: cannot write ({os.strerror(e.errno)}); {consequence}") from e
 
 
 def _locked(part: Path, path: Path) -> int:
-    """Open and lock the partial file. The kernel releases the lock when the process ends, however it ends."""
+    """Open and lock the partial file. The kernel releases the lock when the process ends, in any way."""
     while True:
         try:
             lock = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
@@ -125,14 +125,14 @@ def _locked(part: Path, path: Path) -> int:
         except BlockingIOError as e:
             os.close(lock)
             raise OutputError(f"{path}: another crnr is writing it; wait, or choose another file") from e
-        # Between open and lock, the other writer may have renamed the file away; then try again.
+        # Between open and lock, another writer may have renamed this file; in that case, try again.
         if _is_still(part, lock):
             return lock
         os.close(lock)
 
 
 def _is_still(part: Path, lock: int) -> bool:
-    """Whether the locked file still has this name. If so, it keeps it: others need the lock first."""
+    """Whether the locked file still has this name. Only the owner of the lock can rename it."""
     try:
         return os.path.samestat(os.fstat(lock), part.stat())
     except FileNotFoundError:
@@ -140,7 +140,7 @@ def _is_still(part: Path, lock: int) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power failure."""
+    """Make sure that the renaming survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

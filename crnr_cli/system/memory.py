@@ -1,4 +1,4 @@
-"""Whether work fits into memory, checked before it begins."""
+"""Check that there is enough memory before work begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crnr_cli.errors import DataError
 
 
 def free_bytes() -> int | None:
-    """The memory this process can still use, of the machine and of its cgroup; None if unknown."""
+    """The memory that this process can still use, by the machine and its cgroup; None if unknown."""
     known: list[int] = []
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -21,10 +21,10 @@ def free_bytes() -> int | None:
 
 
 def require(needed: int, work: str, remedy: str) -> None:
-    """Refuse work that does not fit, with both figures and a remedy."""
+    """Refuse work that does not fit into memory, with both numbers and a remedy."""
     free = free_bytes()
     if free is not None and needed > free:
-        raise DataError(f"{work} needs {_shown(needed)}, {_shown(free)} free; {remedy}")
+        raise DataError(f"{work} needs {_shown(needed)} of memory, but {_shown(free)} are free; {remedy}")
 
 
 def _shown(size: int) -> str:

@@ -1,4 +1,4 @@
-"""Independent pieces of work: done here one after the other, or elsewhere in parallel."""
+"""Independent pieces of work, done one after the other in this process, or in parallel elsewhere."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Spread(Protocol):
     def __call__(
         self, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """Yield (item, work(shared, item)) in order. Items are drawn lazily, when a worker is free.
+        """Yield (item, work(shared, item)) in order. Items are taken only when a worker is free.
 
-        `work` must be a function of a module; what is shared is sent to each worker once.
+        `work` must be a module-level function; `shared` is sent to each worker once.
         """
 
 
 def here(
     work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
 ) -> Iterator[tuple[Item, Result]]:
-    """In this process."""
+    """Do the work in this process."""
     for item in items:
         yield item, work(shared, item)

@@ -56,7 +56,7 @@ def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Runner
     before = (built / "gallery.h5").read_bytes()
     result = crnr("build", "gallery", "--mu", "1e-300", "--factor", "low-rank", "-q")
     assert (result.exit, result.out) == (2, "")
-    assert result.err.startswith("error: crnr gives no finite answer in float32 with mu 1e-300, ")
+    assert result.err.startswith("error: crnr gives no finite residuals in float32 with mu 1e-300, ")
     assert (built / "gallery.h5").read_bytes() == before
 
 
@@ -215,7 +215,9 @@ def test_more_names_than_a_matrix_can_hold(crnr: Runner, tmp_path: Path) -> None
     (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
     result = crnr("evaluate", "out.csv")
     assert (result.exit, result.out) == (1, "")
-    assert result.err.startswith("error: out.csv: the confusion of 1000000 classes needs 24000.0 GB, ")
+    assert result.err.startswith(
+        "error: out.csv: the confusion matrix of 1000000 classes needs 24000.0 GB of memory, "
+    )
 
 
 @pytest.mark.parametrize("iterations", ["0", "99999999999999999999"])
@@ -239,7 +241,7 @@ def test_a_matrix_wider_than_the_screen_gives_way_to_the_most_confused(crnr: Run
     )
     shown = crnr("evaluate", "out.csv", columns=80).out
     assert "--confusion FILE" in shown
-    assert "taken for" in shown
+    assert "labelled as" in shown
     assert "rows are truth" not in shown
 
 
@@ -340,7 +342,7 @@ def test_a_readme_among_the_pictures_alone_is_exit_0(crnr: Runner, built: Path) 
     assert crnr("classify", "queries").exit == 0
     result = crnr("build", "gallery")
     assert result.exit == 0
-    assert "left out: gallery/cat/README.txt: not a picture of a known format" in result.err
+    assert "left out: gallery/cat/README.txt: not a picture in a supported format" in result.err
 
 
 def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pictures: Path) -> None:
@@ -360,10 +362,10 @@ def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pict
         pytest.param(
             ["classify", "queries", "-g", "foreign.h5"], 1, "foreign.h5: not a crnr gallery", id="foreign"
         ),
-        pytest.param(["build", "empty"], 1, "nothing to do in empty", id="empty folder"),
+        pytest.param(["build", "empty"], 1, "nothing to do: no files found in empty", id="empty folder"),
         pytest.param(["build", "none"], 1, "none: no such file or folder", id="missing folder"),
         pytest.param(
-            ["build", "nan.npz"], 1, "1 rows hold NaN or infinity: nan.npz#1;", id="NaN in the gallery"
+            ["build", "nan.npz"], 1, "1 rows contain NaN or infinity: nan.npz#1;", id="NaN in the gallery"
         ),
         pytest.param(
             ["build", "gallery", "--method", "nope"], 2, "unknown method nope; choose from", id="method"
@@ -401,12 +403,12 @@ def test_an_error_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["g.npz", "--size", "8"], "--size is for pictures, but these are features already"),
-        (["g.npz", "--color"], "--color is for pictures, but these are features already"),
+        (["g.npz", "--size", "8"], "--size is for pictures, but these are features"),
+        (["g.npz", "--color"], "--color is for pictures, but these are features"),
         *(
             (
                 ["gallery", option, "rows"],
-                "--features-key, --labels-key and --samples are for feature files, and these are pictures",
+                "--features-key, --labels-key and --samples are for feature files, but these are pictures",
             )
             for option in ("--features-key", "--labels-key", "--samples")
         ),
@@ -491,7 +493,7 @@ def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, pictur
     assert "note: only one class, cat: classify will refuse this gallery" in result.err
     result = crnr("classify", "queries", "-g", "one.h5")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: the gallery has only one class, cat: every answer would be the same\n"
+    assert result.err == "error: the gallery has only one class, cat; add samples of another class to it\n"
 
 
 def test_the_gallery_is_found_by_environment(
@@ -506,7 +508,7 @@ def test_the_gallery_is_found_by_environment(
 def test_an_output_inside_the_queries_is_refused(crnr: Runner, built: Path) -> None:
     result = crnr("classify", "queries", "-o", "queries/out.csv")
     assert (result.exit, result.out) == (1, "")
-    assert "lies inside the queries" in result.err
+    assert "the folder of the queries" in result.err
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_report_is_not_written_over_an_open_file(crnr: Runner) -> None:
         outcome = crnr.process("evaluate", "gallery.npz", "--errors", "/dev/stdout", stdout=file)
     assert outcome.exit == 1
     assert outcome.err == (
-        "error: /dev/stdout: stands for a file that is already open; give the file itself\n"
+        "error: /dev/stdout: refers to a file that is already open; give the name of that file\n"
     )
     assert (crnr.here / "all.txt").read_text() == "first\n"
 

@@ -117,14 +117,14 @@ def test_a_worker_without_the_file_system_is_reported(address: str, many: list[s
     gallery = load_gallery(GALLERY)
     queries = Pictures([PictureFile(many[0], ("cat",))])
     elsewhere = tmp_path / "elsewhere"
-    remedy = "all workers must see the gallery and the queries under the same paths"
+    remedy = "the gallery and the queries must have the same paths on all workers"
     with connected(address) as cluster:
         message = _error_of(cluster, gallery, queries, elsewhere / "gallery.h5")
         assert re.fullmatch(
-            rf"worker tcp://127.0.0.1:\d+: does not see {elsewhere}/gallery.h5; {remedy}", message
+            rf"worker tcp://127.0.0.1:\d+: cannot find {elsewhere}/gallery.h5; {remedy}", message
         )
         message = _error_of(cluster, gallery, Pictures([PictureFile(str(elsewhere / "a.png"), ())]))
-        assert re.fullmatch(rf"worker tcp://127.0.0.1:\d+: does not see {elsewhere}; {remedy}", message)
+        assert re.fullmatch(rf"worker tcp://127.0.0.1:\d+: cannot find {elsewhere}; {remedy}", message)
         gone = Pictures([PictureFile(str(tmp_path / "gone.png"), ())])
         (answers,) = answering(cluster, GALLERY)(gallery, gone, QueryOptions(), silent, 0)
         assert [error.status for error in answers.batch.errors if error] == ["vanished"]
@@ -137,6 +137,6 @@ def test_a_worker_with_another_gallery_or_version_is_reported(
     assert crnr("build", "gallery", "--lam", "0.5").exit == 0
     queries = Pictures([PictureFile(many[0], ("cat",))])
     with connected(address) as cluster:
-        assert "sees another gallery at" in _error_of(cluster, old, queries)
+        assert "has a different gallery at" in _error_of(cluster, old, queries)
         monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
         assert "but this is 0.0.1; install the same version everywhere" in _error_of(cluster, old, queries)

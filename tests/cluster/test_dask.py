@@ -84,7 +84,7 @@ def test_a_cluster_that_is_lost_is_reported(features: str) -> None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
 
-        with pytest.raises(DataError, match=r"cluster was lost \(.*\); start both again"):
+        with pytest.raises(DataError, match=r"cluster was lost \(.*\); start the cluster and crnr again"):
             tune([features], TuneOptions(), progress=kill, spread=cluster.spread)
 
 
@@ -159,7 +159,7 @@ def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.Monke
         refused = crnr(command, features, "--dask", "tcp://127.0.0.1:1")
         assert (refused.exit, refused.out) == (1, "")
         assert refused.err.startswith(
-            "error: --dask tcp://127.0.0.1:1: no scheduler with a worker answers there"
+            "error: --dask tcp://127.0.0.1:1: no scheduler with workers replies at this address"
         )
         refused = crnr(command, features, "--dask", "local:x")
         assert (refused.exit, refused.out) == (2, "")

@@ -1,8 +1,8 @@
-"""One test per fault: exit code, stdout, stderr, status, disk.
+"""One test per fault, which checks exit code, stdout, stderr, statuses and files.
 
-docs/faults.md is made of what these tests see: each compares its own section of that page with what crnr
-said, and `pytest tests/faults --update-docs` writes the page again. A test says which section is its own:
-`@pytest.mark.fault(number, title)`; its docstring is the text below the title.
+docs/faults.md is generated from these tests: each compares its section of that page with what crnr printed,
+and `pytest tests/faults --update-docs` writes the page again. `@pytest.mark.fault(number, title)` gives the
+section of a test; its docstring is the text below the title.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from helpers.samples import make_features, make_pictures
 
 @pytest.fixture
 def case(crnr: Runner) -> Case:
-    """crnr in an empty folder; what it says goes to the page."""
+    """crnr in an empty folder; its output is recorded for the page."""
     return Case(crnr.here)
 
 
@@ -40,7 +40,7 @@ def features_gallery(case: Case) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """When a test of a fault has passed, compare its section of the page, or write it."""
+    """After a test of a fault has passed, compare its section of the page, or write it."""
     result = yield
     marker = pyfuncitem.get_closest_marker("fault")
     if marker is not None:
@@ -48,5 +48,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         section = pyfuncitem.funcargs["case"].section(number, title, pyfuncitem.function.__doc__ or "")
         if pyfuncitem.config.getoption("--update-docs"):
             write_section(number, section)
-        assert written_sections().get(number) == section, "docs/faults.md is old; run this with --update-docs"
+        assert written_sections().get(number) == section, (
+            "docs/faults.md is out of date; run this test with --update-docs"
+        )
     return result

@@ -16,7 +16,7 @@ from helpers.samples import make_features
 
 @pytest.mark.fault(3, "One sample per class; more samples than dimensions; duplicates")
 def test_odd_numbers_of_samples(case: Case) -> None:
-    """All work: the factor is regularized."""
+    """All of these work, as the factor is regularized."""
     make_features(case.here / "queries.npz", per_class=2, dimension=4, seed=9)
     for name, per_class, copies in [("one", 1, 1), ("many", 40, 1), ("twice", 3, 2)]:
         make_features(case.here / f"{name}.npz", per_class=per_class, dimension=4)
@@ -31,9 +31,9 @@ def test_odd_numbers_of_samples(case: Case) -> None:
         assert [row["label"] for row in answers] == [row["truth"] for row in answers]
 
 
-@pytest.mark.fault(22, "Query features of another dimension, or pictures for a gallery of features")
+@pytest.mark.fault(22, "Queries of another dimension, or pictures for a gallery of features")
 def test_other_dimension(case: Case) -> None:
-    """An error before any work, with both numbers."""
+    """crnr refuses them before any work, and the message gives both dimensions or both kinds."""
     make_features(case.here / "gallery.npz", dimension=6)
     make_features(case.here / "queries.npz", dimension=5)
     case.build("gallery.npz")
@@ -50,9 +50,9 @@ def test_other_dimension(case: Case) -> None:
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5", "queries"}
 
 
-@pytest.mark.fault(23, "Features as float16, integers or big-endian; complex or objects")
+@pytest.mark.fault(23, "Features of unusual types: float16, integers, big-endian, complex numbers, objects")
 def test_types_of_features(case: Case) -> None:
-    """Converted; refused."""
+    """Real numbers of any type are converted; complex numbers and objects are refused."""
     values = np.array([[1, 0], [3, 1], [0, 1], [1, 4]])
     labels = np.array(["a", "a", "b", "b"])
     np.savez("gallery.npz", features=values.astype(float), labels=labels)
@@ -75,16 +75,18 @@ def test_types_of_features(case: Case) -> None:
             "classify queries.npz -o out.csv",
             exit=1,
             err=[
-                "error: queries.npz: features must be a table of numbers, one row per sample; "
-                f"found {found} of shape (4, 2)"
+                "error: queries.npz: features must be a table of numbers with one row per sample, "
+                f"but are {found} of shape (4, 2)"
             ],
         )
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5"}
 
 
-@pytest.mark.fault(24, "NaN or infinity; norms that overflow (1e200) or vanish (1e-200)")
+@pytest.mark.fault(24, "NaN or infinity; norms that overflow (1e200) or underflow (1e-200)")
 def test_values_that_are_not_finite(case: Case) -> None:
-    """In a gallery an error with the rows; a query is `non_finite`. Values are scaled before the norm."""
+    """NaN or infinity in a gallery is an error that lists the rows; a query with it gets the status
+    `non_finite`. Values are scaled before the norm is computed, so that it neither overflows nor underflows.
+    """
     values = np.array([[1.0, 0], [3, 1], [0, 1], [1, 4]])
     labels = np.array(["a", "a", "b", "b"])
     bad = values.copy()
@@ -93,7 +95,7 @@ def test_values_that_are_not_finite(case: Case) -> None:
     case.run(
         "build bad.npz",
         exit=1,
-        err=["error: 2 rows hold NaN or infinity: bad.npz#1, bad.npz#3; fix or remove them"],
+        err=["error: 2 rows contain NaN or infinity: bad.npz#1, bad.npz#3; fix or remove them"],
     )
     assert case.files() == {"bad.npz"}
     np.savez("gallery.npz", features=values * 1e200, labels=labels)
@@ -104,8 +106,8 @@ def test_values_that_are_not_finite(case: Case) -> None:
         exit=3,
         err=[
             labelled(2, 4),
-            "no answer: bad.npz#1: non_finite, holds NaN or infinity",
-            "no answer: bad.npz#3: non_finite, holds NaN or infinity",
+            "no answer: bad.npz#1: non_finite, contains NaN or infinity",
+            "no answer: bad.npz#3: non_finite, contains NaN or infinity",
             without("2 non_finite"),
         ],
         statuses={"bad.npz#0": "ok", "bad.npz#1": "non_finite", "bad.npz#2": "ok", "bad.npz#3": "non_finite"},
@@ -113,9 +115,9 @@ def test_values_that_are_not_finite(case: Case) -> None:
     assert [row["label"] for row in read_rows(Path("out.csv"))] == ["a", "", "b", ""]
 
 
-@pytest.mark.fault(25, "Labels as integers, text or bytes; of the wrong length; missing")
+@pytest.mark.fault(25, "Labels as integers, text or bytes; too few labels; no labels")
 def test_labels(case: Case) -> None:
-    """Mapped to text; an error with both counts."""
+    """Labels of any type are converted to text. If their number is wrong, the error gives both numbers."""
     values = np.array([[1.0, 0], [3, 1], [0, 1], [1, 4]])
     kinds = {"int": [7, 7, 10, 10], "float": [7.0, 7.0, 10.0, 10.0], "text": ["7", "7", "10", "10"]}
     for name, labels in kinds.items():
@@ -139,7 +141,7 @@ def test_labels(case: Case) -> None:
 
 @pytest.mark.fault(26, "HDF5 with other dataset names")
 def test_other_dataset_names(case: Case) -> None:
-    """The error lists the datasets found, their shapes, and the option that names one."""
+    """The error lists the datasets in the file with their shapes, and the option to choose one."""
     with h5py.File("data.h5", "w") as file:
         file["deep/vectors"] = np.eye(3)
         file["y"] = [1, 2, 3]
@@ -161,7 +163,7 @@ def test_other_dataset_names(case: Case) -> None:
 
 @pytest.mark.fault(42, "Ties")
 def test_ties(case: Case) -> None:
-    """The first class by name, margin 0."""
+    """The first class by name wins, with a margin of 0."""
     values = np.array([[1.0, 0, 0], [1, 0, 0], [0, 1, 0]])
     np.savez("gallery.npz", features=values, labels=["b", "a", "c"])
     case.build("gallery.npz")

@@ -17,9 +17,9 @@ from helpers.runner import read_rows
 from helpers.samples import make_pictures
 
 
-@pytest.mark.fault(2, "A gallery of one class")
+@pytest.mark.fault(2, "A gallery with only one class")
 def test_one_class(case: Case) -> None:
-    """Build warns; classify refuses, as every answer would be the same."""
+    """build prints a note; classify refuses the gallery, as all queries would get the same label."""
     make_pictures(case.here / "gallery", ["ant"])
     case.run(
         "build gallery",
@@ -31,14 +31,16 @@ def test_one_class(case: Case) -> None:
     )
     make_queries()
     case.run(
-        CLASSIFY, exit=1, err=["error: the gallery has only one class, ant: every answer would be the same"]
+        CLASSIFY,
+        exit=1,
+        err=["error: the gallery has only one class, ant; add samples of another class to it"],
     )
     assert case.files() == {"gallery", "gallery.h5", "queries"}
 
 
 @pytest.mark.fault(4, "`Cat/` and `cat/`, or one name in two Unicode forms")
 def test_classes_that_look_the_same(case: Case) -> None:
-    """An error that names both."""
+    """crnr refuses them, as a file system or a person may take them for the same; the error names both."""
     make_pictures(case.here / "gallery", ["Cat", "cat"])
     case.run(
         "build gallery",
@@ -54,9 +56,9 @@ def test_classes_that_look_the_same(case: Case) -> None:
     assert case.files() == {"gallery", "forms"}
 
 
-@pytest.mark.fault(5, "Class names with comma, quote, spaces, emoji, leading dash or `=`")
+@pytest.mark.fault(5, "Class names with a comma, quotes, spaces, an emoji, a leading dash or `=`")
 def test_odd_class_names(case: Case) -> None:
-    """Accepted, quoted where CSV needs it, and the same when read back."""
+    """They are accepted, and quoted in the CSV if necessary, so that they are the same when read back."""
     names = ["a, b", 'say "x"', "  two  spaces ", "\N{ANT}", "-dash", "=1+1"]
     make_pictures(case.here / "gallery", names, per_class=2)
     case.build()
@@ -74,10 +76,10 @@ def test_odd_class_names(case: Case) -> None:
     assert {name.removeprefix("residual:") for name in header if name.startswith("residual:")} == set(names)
 
 
-@pytest.mark.fault(27, "A gallery that is cut short or has altered bytes")
+@pytest.mark.fault(27, "A gallery that is truncated or has changed bytes")
 @pytest.mark.usefixtures("queries")
 def test_damaged_gallery(case: Case) -> None:
-    """Refused: HDF5 reads a flipped byte without an error, so the stored SHA-256 is compared."""
+    """It is refused. HDF5 does not notice changed bytes, so crnr stores a SHA-256 and compares it."""
     whole = Path("gallery.h5").read_bytes()
     vectors = load_gallery(Path("gallery.h5")).samples.vectors
     at = whole.index(vectors[0].tobytes())
@@ -90,7 +92,7 @@ def test_damaged_gallery(case: Case) -> None:
     Path("gallery.h5").write_bytes(whole[: len(whole) // 2])
     outcome = case(*CLASSIFY.split())
     case.check(
-        replace(outcome, err=re.sub(r"\(.*\)", "(...)", outcome.err)),  # HDF5's words
+        replace(outcome, err=re.sub(r"\(.*\)", "(...)", outcome.err)),  # the message of HDF5
         f"crnr {CLASSIFY}",
         exit=1,
         err=["error: gallery.h5: not a readable gallery (...); restore it or build it again"],
@@ -99,10 +101,10 @@ def test_damaged_gallery(case: Case) -> None:
     assert Path("gallery.h5").read_bytes() == whole[: len(whole) // 2]
 
 
-@pytest.mark.fault(28, "A gallery of a newer version; not a gallery at all")
+@pytest.mark.fault(28, "A gallery of a newer version; a file that is not a gallery; a missing gallery")
 @pytest.mark.usefixtures("queries")
 def test_other_versions(case: Case) -> None:
-    """Refused by name. Older ones open for ever."""
+    """It is refused, and the error names the file. Galleries of older versions can always be opened."""
     with h5py.File("gallery.h5", "r+") as file:
         file.attrs["version"] = 99
     case.run(
@@ -124,41 +126,41 @@ def test_other_versions(case: Case) -> None:
 
 
 @pytest.mark.fault(
-    29, "Hostile HDF5: links to other files, virtual datasets, huge shapes, filters, deep groups"
+    29, "Malicious HDF5: links to other files, virtual datasets, huge shapes, filters, deep groups"
 )
 def test_hostile_hdf5(case: Case) -> None:
-    """Refused before anything is allocated or followed, in galleries and in features alike."""
+    """It is refused before memory is allocated or links are followed, in galleries and in feature files."""
     with h5py.File("secret.h5", "w") as file:
         file["features"] = np.eye(4)
     labels = np.arange(4)
 
-    def refuse(name: str, words: str) -> None:
-        case.run(f"build {name} -o gallery.h5", exit=1, err=[f"error: {name}: {words}"])
+    def refuse(name: str, message: str) -> None:
+        case.run(f"build {name} -o gallery.h5", exit=1, err=[f"error: {name}: {message}"])
 
     with h5py.File("external.h5", "w") as file:
         file["features"] = h5py.ExternalLink("secret.h5", "features")
         file["labels"] = labels
-    refuse("external.h5", "dataset features is a link to elsewhere; copy the data into the file")
+    refuse("external.h5", "dataset features is a link; copy the data into the file")
     with h5py.File("soft.h5", "w") as file:
         file["features"] = h5py.SoftLink("/labels")
         file["labels"] = labels
-    refuse("soft.h5", "dataset features is a link to elsewhere; copy the data into the file")
+    refuse("soft.h5", "dataset features is a link; copy the data into the file")
     with h5py.File("virtual.h5", "w") as file:
         layout = h5py.VirtualLayout((4, 4), float)
         layout[:] = h5py.VirtualSource("secret.h5", "features", (4, 4))
         file.create_virtual_dataset("features", layout)
         file["labels"] = labels
-    refuse("virtual.h5", "dataset features points into other files; copy the data into one file")
+    refuse("virtual.h5", "dataset features refers to other files; copy the data into one file")
     with h5py.File("raw.h5", "w") as file:
         file.create_dataset("features", (4, 4), float, external=[("/etc/passwd", 0, 128)])
         file["labels"] = labels
-    refuse("raw.h5", "dataset features points into other files; copy the data into one file")
+    refuse("raw.h5", "dataset features refers to other files; copy the data into one file")
     with h5py.File("huge.h5", "w") as file:
         file.create_dataset("features", (10**12, 10**3), float, chunks=(1, 10**3), compression="gzip")
         file["labels"] = labels
     refuse(
         "huge.h5",
-        "dataset features declares 8000000000000000 bytes and holds 0; write the file again, in full",
+        "dataset features declares 8000000000000000 bytes and holds 0; write the complete file again",
     )
     with h5py.File("filter.h5", "w") as file:
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -173,11 +175,11 @@ def test_hostile_hdf5(case: Case) -> None:
     )
     with h5py.File("deep.h5", "w") as file:
         file["/".join("abcdefghijkl") + "/features"] = np.eye(4)
-    refuse("deep.h5", "not a readable HDF5 file (groups deeper than 8)")
+    refuse("deep.h5", "not a readable HDF5 file (more than 8 levels of groups)")
     with h5py.File("reference.h5", "w") as file:
         file.create_dataset("features", (4, 4), h5py.ref_dtype)
         file["labels"] = labels
-    refuse("reference.h5", "dataset features is of type object, not numbers or text")
+    refuse("reference.h5", "dataset features is of type object, but must be numbers or text")
     assert "gallery.h5" not in case.files()
 
     make_pictures(case.here / "gallery")
@@ -185,8 +187,8 @@ def test_hostile_hdf5(case: Case) -> None:
     case.build()
     whole = Path("gallery.h5").read_bytes()
 
-    def refuse_gallery(words: str) -> None:
-        case.run(CLASSIFY, exit=1, err=[f"error: gallery.h5: {words}; build it again"])
+    def refuse_gallery(message: str) -> None:
+        case.run(CLASSIFY, exit=1, err=[f"error: gallery.h5: {message}; build it again"])
         Path("gallery.h5").write_bytes(whole)
 
     with h5py.File("gallery.h5", "r+") as file:

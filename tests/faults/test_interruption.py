@@ -15,10 +15,12 @@ START = "classify gallery.npz -o out.csv --batch-size 1"
 RESUME = f"{START} --resume"
 
 
-@pytest.mark.fault(35, "SIGINT or SIGTERM in the middle")
+@pytest.mark.fault(35, "SIGINT or SIGTERM during a run")
 @pytest.mark.usefixtures("features_gallery")
 def test_interrupted(case: Case) -> None:
-    """The current batch is finished if it can be in 2 s; exit 130 or 143; `--resume` continues from there."""
+    """The current batch is finished if that takes less than 2 s, and crnr exits with 130 or 143. The same
+    command with `--resume` continues the run.
+    """
     case("classify", "gallery.npz", "-o", "clean.csv", "--batch-size", 1)
     for number, words in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
         process = start_pausing(case, 0.2, START)
@@ -36,7 +38,7 @@ def test_interrupted(case: Case) -> None:
             "out.csv.part",
             "out.csv.part.journal",
         }
-        case.run(RESUME, exit=0, err=["note: 3 of 15 inputs were answered before", labelled(15, 15)])
+        case.run(RESUME, exit=0, err=["note: 3 of 15 inputs were done by the earlier run", labelled(15, 15)])
         assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
         Path("out.csv").unlink()
 
@@ -44,7 +46,9 @@ def test_interrupted(case: Case) -> None:
 @pytest.mark.fault(36, "SIGKILL or a power loss")
 @pytest.mark.usefixtures("features_gallery")
 def test_killed(case: Case) -> None:
-    """The old file is whole or the new one is; `classify --resume` gives the bytes of a run in one go."""
+    """Either the old or the new file is there, complete. After `classify --resume`, the output has the same
+    bytes as after a run that was not interrupted.
+    """
     case("classify", "gallery.npz", "-o", "clean.csv", "--batch-size", 1)
     Path("out.csv").write_text("old")
     process = start_pausing(case, 60, START)
@@ -52,16 +56,16 @@ def test_killed(case: Case) -> None:
     case.check(ended(process), f"crnr {START}", exit=-signal.SIGKILL)
     assert Path("out.csv").read_text() == "old"
     with Path("out.csv.part").open("ab") as part:
-        part.write(b"gallery.npz#2,ant,a")  # a torn line, as a power loss leaves it
-    case.run(RESUME, exit=0, err=["note: 2 of 15 inputs were answered before", labelled(15, 15)])
+        part.write(b"gallery.npz#2,ant,a")  # an incomplete line, as after a power loss
+    case.run(RESUME, exit=0, err=["note: 2 of 15 inputs were done by the earlier run", labelled(15, 15)])
     assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
     assert case.files() == {"gallery.npz", "gallery.h5", "clean.csv", "out.csv"}
 
 
-@pytest.mark.fault(37, "Two runs, one output")
+@pytest.mark.fault(37, "Two runs with the same output at the same time")
 @pytest.mark.usefixtures("features_gallery")
 def test_two_at_once(case: Case) -> None:
-    """The second refuses, and says why."""
+    """The second run is refused with an error."""
     Path("out.csv").write_text("old")
     process = start_pausing(case, 60, START)
     busy = "error: out.csv: another crnr is writing it; wait, or choose another file"
@@ -75,22 +79,24 @@ def test_two_at_once(case: Case) -> None:
     assert case.files() == {"gallery.npz", "gallery.h5", "out.csv"}
 
 
-@pytest.mark.fault(40, "Resume with another gallery, other options or another list of inputs")
+@pytest.mark.fault(40, "`--resume` with another gallery, other options or other inputs")
 @pytest.mark.usefixtures("features_gallery")
 def test_another_resume(case: Case) -> None:
-    """Refused, with what differs; the unfinished run is kept."""
+    """It is refused, and the error lists the differences; the unfinished run is kept."""
     process = start_pausing(case, 60, START)
     process.kill()
     ended(process)
     left = {path.name: path.read_bytes() for path in case.here.glob("out*")}
     refused = "error: out.csv: the unfinished run was a different one: "
-    remedy = "; run it with the same options, or leave out --resume to start over"
-    case.run(f"{RESUME} --max-pixels 5", exit=1, err=[f"{refused}--max-pixels was 89478485 and is 5{remedy}"])
+    remedy = "; use the same inputs and options, or leave out --resume to start again"
+    case.run(
+        f"{RESUME} --max-pixels 5", exit=1, err=[f"{refused}--max-pixels was 89478485 and is now 5{remedy}"]
+    )
     case.build("gallery.npz --lam 0.5 -o other.h5")
     case.run(f"{RESUME} -g other.h5", exit=1, err=[f"{refused}gallery differs{remedy}"])
     case.run(
         f"{RESUME} gallery.npz",
         exit=1,
-        err=[f"{refused}number of inputs was 15 and is 30, list of inputs differs{remedy}"],
+        err=[f"{refused}number of inputs was 15 and is now 30, list of inputs differs{remedy}"],
     )
     assert {path.name: path.read_bytes() for path in case.here.glob("out*")} == left

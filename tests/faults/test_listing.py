@@ -1,4 +1,4 @@
-"""Files that are found: odd names, files that are not pictures, links, and nothing at all."""
+"""Listing files: odd names, files that are not pictures, links, and empty folders."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from helpers.runner import read_rows, without_root
 from helpers.samples import make_pictures, picture
 
 
-@pytest.mark.fault(6, "Newline, tab or quote in a file name")
+@pytest.mark.fault(6, "A newline, tab or quote in a file name")
 def test_odd_file_names(case: Case, queries: Path) -> None:
-    """Quoted in CSV; `-0` reads lists that are separated by NUL."""
+    """Such names are quoted in the CSV; with `-0`, the list of files on stdin is separated by NUL."""
     names = ["new\nline.png", "tab\t.png", 'quo"te.png']
     for name in names:
         picture(1, 7).save(queries / name)
@@ -37,7 +37,7 @@ def test_odd_file_names(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(7, "A file name that is not UTF-8, such as `caf\\xe9.png`")
 def test_names_that_are_not_utf8(case: Case) -> None:
-    """Written back as the same bytes in CSV, escaped in JSON."""
+    """It is written as the same bytes in the CSV, and escaped in JSON."""
     name = os.fsdecode(b"caf\xe9")
     make_pictures(case.here / "gallery", [name, "tea"])
     case.build()
@@ -58,7 +58,7 @@ def test_names_that_are_not_utf8(case: Case) -> None:
 
 @pytest.mark.fault(9, "`.DS_Store`, `Thumbs.db`, `._x.jpg`, `.ipynb_checkpoints`, `__MACOSX`")
 def test_what_systems_leave_behind(case: Case) -> None:
-    """Ignored by rule, counted in one line, never a class."""
+    """Such system files are ignored, and never become a class; a note gives their number."""
     make_pictures(case.here / "gallery")
     for junk in (".ipynb_checkpoints", "__MACOSX"):
         make_pictures(case.here / "gallery", [junk], per_class=1)
@@ -81,7 +81,7 @@ def test_what_systems_leave_behind(case: Case) -> None:
 
 @pytest.mark.fault(10, "A README or .xml among the pictures")
 def test_a_readme_among_the_pictures(case: Case, queries: Path) -> None:
-    """`not_image`, counted, does not alone change the exit code."""
+    """It gets the status `not_image`. The exit code is 0, as it is not named like a picture either."""
     (queries / "README").write_text("read me")
     (queries / "notes.xml").write_text("<xml/>")
     case.run(
@@ -89,8 +89,8 @@ def test_a_readme_among_the_pictures(case: Case, queries: Path) -> None:
         exit=0,
         err=[
             labelled(1, 3),
-            "no answer: queries/README: not_image, not a picture of a known format",
-            "no answer: queries/notes.xml: not_image, not a picture of a known format",
+            "no answer: queries/README: not_image, not a picture in a supported format",
+            "no answer: queries/notes.xml: not_image, not a picture in a supported format",
             without("2 not_image"),
         ],
         statuses=GOOD | {"queries/README": "not_image", "queries/notes.xml": "not_image"},
@@ -99,7 +99,7 @@ def test_a_readme_among_the_pictures(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(11, "An empty file; HTML saved as .jpg")
 def test_empty_and_mislabelled_files(case: Case, queries: Path) -> None:
-    """`empty_file` and `not_image`."""
+    """They get the status `empty_file` and `not_image`."""
     (queries / "empty.png").write_bytes(b"")
     (queries / "page.jpg").write_text("<html>404</html>")
     case.run(
@@ -108,7 +108,7 @@ def test_empty_and_mislabelled_files(case: Case, queries: Path) -> None:
         err=[
             labelled(1, 3),
             "no answer: queries/empty.png: empty_file, the file is empty",
-            "no answer: queries/page.jpg: not_image, not a picture of a known format",
+            "no answer: queries/page.jpg: not_image, not a picture in a supported format",
             without("1 empty_file", "1 not_image"),
         ],
         statuses=GOOD | {"queries/empty.png": "empty_file", "queries/page.jpg": "not_image"},
@@ -117,7 +117,7 @@ def test_empty_and_mislabelled_files(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(30, "An unreadable file or folder; one that vanished between listing and reading")
 def test_unreadable_and_vanished(case: Case, queries: Path) -> None:
-    """`unreadable` and `vanished`."""
+    """They get the status `unreadable` and `vanished`."""
     picture(0, 1).save(queries / "closed.png")
     (queries / "closed").mkdir()
     (queries / "closed.png").chmod(0)
@@ -143,9 +143,9 @@ def test_unreadable_and_vanished(case: Case, queries: Path) -> None:
     )
 
 
-@pytest.mark.fault(31, "A loop of links, a dangling link, a FIFO, a socket or a device in the tree")
+@pytest.mark.fault(31, "A loop of links, a dangling link, a FIFO, a socket or a device in a folder")
 def test_links_and_devices(case: Case, queries: Path) -> None:
-    """Links are followed once; what is not a regular file is never opened: `not_regular`."""
+    """Links are followed once. Only regular files are opened; others get the status `not_regular`."""
     (queries / "self").symlink_to("self")
     (queries / "dangling.png").symlink_to("nowhere.png")
     os.mkfifo(queries / "fifo.png")
@@ -180,7 +180,7 @@ def test_links_and_devices(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(32, "The same file named twice")
 def test_the_same_file_twice(case: Case, queries: Path) -> None:
-    """Two rows, in the order given."""
+    """The CSV has a row for each, in the given order."""
     picture(1, 5).save(queries / "bee.png")
     names = "queries/good.png queries/bee.png queries/good.png"
     case.run(f"classify {names} -o out.csv", exit=0, err=[labelled(3, 3)])
@@ -189,9 +189,9 @@ def test_the_same_file_twice(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(39, "No queries; no classes; an empty class folder")
 def test_nothing_to_do(case: Case) -> None:
-    """An error "nothing to do"; a class with nothing in it is named and left out."""
+    """Without files or usable samples, there is nothing to do. An empty class is left out, with a note."""
     Path("empty").mkdir()
-    nothing = "error: nothing to do in empty: no files found there"
+    nothing = "error: nothing to do: no files found in empty"
     case.run("build empty", exit=1, err=[nothing])
     flat = make_queries("flat")
     case.run(
@@ -205,11 +205,11 @@ def test_nothing_to_do(case: Case) -> None:
         "build gallery",
         exit=0,
         err=[
-            "note: class dog: its folder is empty, left out",
+            "note: class dog: left out, as its folder is empty",
             "gallery.h5: 3 classes, 12 samples, dimension 64, crnr, dense",
         ],
     )
     case.run("classify empty -o out.csv", exit=1, err=[nothing])
-    case.run("classify -", exit=1, err=["error: nothing to do in -: no files found there"])
+    case.run("classify -", exit=1, err=["error: nothing to do: no files found in -"])
     case.run("classify gone", exit=1, err=["error: gone: no such file or folder"])
     assert case.files() == {"empty", "flat", "gallery", "gallery.h5"}

@@ -17,7 +17,7 @@ from helpers.samples import make_pictures, picture
 
 @pytest.mark.fault(8, "Cron: `LANG=C`, no HOME, no terminal, stdin closed")
 def test_cron(case: Case) -> None:
-    """The same bytes as in a terminal."""
+    """crnr writes the same bytes as in a terminal."""
     make_pictures(case.here / "gallery", ["caf\u00e9", "tea"])
     case.build()
     case("classify", "gallery", "-o", "here.csv")
@@ -50,7 +50,7 @@ def test_cron(case: Case) -> None:
 
 @pytest.mark.fault(16, "A decoder that hangs or crashes")
 def test_a_decoder_that_hangs_or_crashes(case: Case, queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only that picture is lost; the run goes on."""
+    """Only that picture has no answer; the run continues."""
     for name in ("crash.png", "exit.png", "hang.png", "last.png"):
         picture(0, 1).save(queries / name)
     use_decoder(helper_command("helpers.bad_decoder"), monkeypatch.setattr, seconds=2)
@@ -61,7 +61,7 @@ def test_a_decoder_that_hangs_or_crashes(case: Case, queries: Path, monkeypatch:
             labelled(2, 5),
             "no answer: queries/crash.png: decode_error, the decoder crashed (signal 11)",
             "no answer: queries/exit.png: decode_error, the decoder ended (exit 7)",
-            "no answer: queries/hang.png: decode_error, the decoder gave no answer in 2 s",
+            "no answer: queries/hang.png: decode_error, the decoder did not reply within 2 s",
             without("3 decode_error"),
         ],
         statuses=GOOD
@@ -70,19 +70,26 @@ def test_a_decoder_that_hangs_or_crashes(case: Case, queries: Path, monkeypatch:
     )
 
 
-@pytest.mark.fault(41, "A gallery too large for memory")
+@pytest.mark.fault(41, "A gallery that is too large for the memory")
 def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Estimated from the shapes before anything is read, and refused with both figures and what to do.
-    (Here a machine with very little memory free.)
+    """The memory is estimated from the shapes before anything is read. If it is not enough, the error gives
+    both numbers and a remedy. (In this example, the machine has very little free memory.)
     """
     make_pictures(case.here / "gallery")
-    fewer = "use --pca or fewer samples"
-    for free, words in (
-        (1000, "reading 12 samples of 64 numbers needs 3.1 kB, 1.0 kB free; use a smaller --size or --pca"),
-        (5000, "fitting crnr to 12 samples of dimension 64 needs 19.4 kB, 5.0 kB free; " + fewer),
+    for free, message in (
+        (
+            1000,
+            "reading 12 samples of 64 numbers needs 3.1 kB of memory, but 1.0 kB are free; "
+            "use a smaller --size or --pca",
+        ),
+        (
+            5000,
+            "fitting crnr to 12 samples of dimension 64 needs 19.4 kB of memory, but 5.0 kB are free; "
+            "use --pca or fewer samples",
+        ),
     ):
         set_free_bytes(free, monkeypatch.setattr)
-        case.run("build gallery", exit=1, err=[f"error: {words}"])
+        case.run("build gallery", exit=1, err=[f"error: {message}"])
         assert not Path("gallery.h5").exists()
     set_free_bytes(None, monkeypatch.setattr)  # unknown: the work is tried
     case.build("gallery")
@@ -92,15 +99,15 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
         "classify gallery/ant",
         exit=1,
         err=[
-            f"error: gallery.h5: the gallery needs {needed}, 100.0 bytes free; "
+            f"error: gallery.h5: the gallery needs {needed} of memory, but 100.0 bytes are free; "
             "classify on a larger machine, or build it with --pca"
         ],
     )
 
 
-@pytest.mark.fault(43, "A read-only tree of inputs")
+@pytest.mark.fault(43, "Inputs in read-only folders")
 def test_read_only_inputs(case: Case) -> None:
-    """Works: nothing is ever written beside the inputs."""
+    """This works, as crnr never writes to the folders of the inputs."""
     make_pictures(case.here / "inputs" / "gallery")
     before = snapshot(Path("inputs"))
     folders = [Path("inputs"), *(path for path in Path("inputs").rglob("*") if path.is_dir())]
@@ -130,7 +137,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-# Python runs this at the start of every process of ours, decoders too: it notes all that touches a network.
+# Python runs this at the start of every process, including decoders; it records every use of a network.
 WATCH = """
 import sys
 def note(event, args):
@@ -143,14 +150,14 @@ sys.addaudithook(note)
 
 @pytest.mark.fault(44, "No network")
 def test_no_network(case: Case) -> None:
-    """Nothing is ever fetched or sent."""
+    """crnr does not need one: it never downloads or sends anything."""
     make_pictures(case.here / "gallery")
     Path("watch").mkdir()
     Path("watch/sitecustomize.py").write_text(WATCH.format(log=str(case.here / "log")))
     watched = os.environ | {"PYTHONPATH": str(case.here / "watch")}
     seen = subprocess.run([sys.executable, "-c", "import socket; socket.socket()"], env=watched, check=True)
     assert seen.returncode == 0
-    assert Path("log").read_text() == "socket.__new__\n"  # the watch does see
+    assert Path("log").read_text() == "socket.__new__\n"  # the hook works
     Path("log").unlink()
     case.run("build gallery -q", exit=0, env=watched)
     case.run("classify gallery -o out.csv", exit=0, env=watched, err=[labelled(12, 12)])

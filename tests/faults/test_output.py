@@ -1,4 +1,4 @@
-"""Where answers go: full disks, bad places, closed streams; and runs that stop at a failure."""
+"""Output: full disks, invalid paths, closed streams; and runs that stop at a failure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ def limited(size: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.fault(33, "A full disk, a quota")
+@pytest.mark.fault(33, "A full disk, or a quota")
 def test_full_disk(case: Case) -> None:
-    """The temporary file is removed, the old output intact, exit 1; a classify in progress can be resumed."""
+    """crnr exits with 1, the old output is intact, and the temporary file is removed; or it is kept if
+    `classify --resume` can continue it.
+    """
     make_features(case.here / "gallery.npz", per_class=50, dimension=64)
     case.build("gallery.npz")
     whole = Path("gallery.h5").read_bytes()
@@ -43,8 +45,7 @@ def test_full_disk(case: Case) -> None:
         exit=1,
         **limited(4_000),
         err=[
-            "error: out.csv: cannot write (File too large); "
-            "what is done is kept: --resume continues from there"
+            "error: out.csv: cannot write (File too large); finished batches are kept: continue with --resume"
         ],
     )
     assert Path("out.csv").read_text() == "old"
@@ -52,41 +53,43 @@ def test_full_disk(case: Case) -> None:
     case.run(
         "classify gallery.npz -o out.csv --resume",
         exit=0,
-        err=["note: 0 of 150 inputs were answered before", labelled(150, 150)],
+        err=["note: 0 of 150 inputs were done by the earlier run", labelled(150, 150)],
     )
     assert case.files() == {"gallery.npz", "gallery.h5", "out.csv"}
 
 
 @pytest.mark.fault(
-    34, "Output is a directory, in a missing directory, read-only, inside the queries, or an input"
+    34, "An output that is a directory, in a missing or read-only directory, among the queries, or an input"
 )
 @pytest.mark.usefixtures("queries")
 def test_output_in_a_bad_place(case: Case) -> None:
-    """Found before anything is decoded."""
+    """It is refused before any picture is decoded."""
     Path("folder").mkdir()
-    for output, words in {
+    for output, message in {
         "folder": "is a directory; give a file name",
         "missing/out.csv": "there is no directory missing; create it first",
-        "queries/out.csv": "lies inside the queries queries; write it somewhere else",
+        "queries/out.csv": "is inside queries, the folder of the queries; write it elsewhere",
         "gallery.h5": "is an input of this run; write to another file",
     }.items():
-        case.run(f"classify queries -o {output}", exit=1, err=[f"error: {output}: {words}"])
+        case.run(f"classify queries -o {output}", exit=1, err=[f"error: {output}: {message}"])
     case.run("build gallery -o folder", exit=1, err=["error: folder: is a directory; give a file name"])
     Path("folder").chmod(0o555)
     case.run(
         "classify queries -o folder/out.csv",
         exit=1,
         **without_root(),
-        err=["error: folder/out.csv: no permission to write here"],
+        err=["error: folder/out.csv: no permission to write; choose another place"],
     )
     assert case.files() == {"gallery", "queries", "gallery.h5", "folder"}
     assert os.listdir("folder") == []  # noqa: PTH208
     assert os.listdir("queries") == ["good.png"]  # noqa: PTH208
 
 
-@pytest.mark.fault(38, "`| head`; stdout on `/dev/full`, or closed")
+@pytest.mark.fault(38, "stdout is a pipe to `head`, is `/dev/full`, or is closed")
 def test_stdout_that_takes_nothing(case: Case) -> None:
-    """Exit 141, silent; exit 1 with a message."""
+    """When `head` ends, crnr ends silently with exit code 141. In the other cases, it prints an error and
+    exits with 1.
+    """
     make_features(
         case.here / "gallery.npz", per_class=100, dimension=12, classes=[f"class {i}" for i in range(12)]
     )
@@ -119,9 +122,8 @@ def test_stdout_that_takes_nothing(case: Case) -> None:
     assert case.files() == {"gallery.npz", "gallery.h5"}
 
 
-GO_ON = (
-    "what is done is kept: --resume continues from there, "
-    "without --strict or with a higher --max-failure-rate"
+CONTINUE = (
+    "finished batches are kept: continue with --resume, without --strict or with a higher --max-failure-rate"
 )
 
 
@@ -131,13 +133,13 @@ def test_strict_stops_at_the_first_failure(crnr: Runner, queries: Path) -> None:
     outcome = crnr(*CLASSIFY.split(), "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs have no answer "
-        f"and at most 0.00% may have none; {GO_ON}\n"
+        "error: queries/empty.png: empty_file; stopped: 1 of 3 inputs have no answer, "
+        f"and at most 0.00% is allowed; {CONTINUE}\n"
     )
     assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv.part", "out.csv.part.journal"}
     assert crnr("classify", "queries", "--strict").err == (
-        "error: queries/empty.png: empty_file; stopped, as 1 of 3 inputs have no answer "
-        "and at most 0.00% may have none\n"
+        "error: queries/empty.png: empty_file; stopped: 1 of 3 inputs have no answer, "
+        "and at most 0.00% is allowed\n"
     )
     assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.2").exit == 1
     assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.4", "--resume").exit == 3
@@ -151,11 +153,11 @@ def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(crnr: Run
     outcome = crnr(*command, "--strict", "--resume")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        f"error: stopped, as 1 of 2 inputs have no answer and at most 0.00% may have none; {GO_ON}\n"
+        f"error: stopped: 1 of 2 inputs have no answer, and at most 0.00% is allowed; {CONTINUE}\n"
     )
     outcome = crnr(*command, "--resume")
     assert outcome.exit == 3
-    assert outcome.err.startswith("note: 1 of 2 inputs were answered before\n")
+    assert outcome.err.startswith("note: 1 of 2 inputs were done by the earlier run\n")
     assert [row["status"] for row in read_rows(Path("out.csv"))] == ["empty_file", "ok"]
 
 
@@ -165,8 +167,8 @@ def test_strict_build_stops_too(crnr: Runner) -> None:
     outcome = crnr("build", "gallery", "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: gallery/ant/empty.png: the file is empty; stopped, as 1 of 13 samples have to be skipped "
-        "and at most 0.00% may be\n"
+        "error: gallery/ant/empty.png: the file is empty; stopped: 1 of 13 samples have to be skipped, "
+        "and at most 0.00% is allowed\n"
     )
     assert crnr.files() == {"gallery"}
     assert crnr("build", "gallery", "--allow-skipped").exit == 0

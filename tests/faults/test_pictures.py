@@ -16,9 +16,11 @@ from helpers.runner import read_rows
 from helpers.samples import make_pictures, noise, picture
 
 
-@pytest.mark.fault(1, "All-black or constant picture: zero norm")
+@pytest.mark.fault(1, "A picture that is all black or all of one colour")
 def test_constant_picture(case: Case) -> None:
-    """Never NaN, never a class; in a gallery the sample is left out and named."""
+    """There is nothing to compare: a query gets no label, but the status `zero_norm`. Such a sample is left
+    out of a gallery, and build prints its name.
+    """
     make_pictures(case.here / "gallery")
     Image.new("L", (8, 8), 0).save("gallery/ant/black.png")
     why = "nothing to compare: all of one colour"
@@ -48,9 +50,9 @@ def test_constant_picture(case: Case) -> None:
     assert [row["label"] for row in read_rows(Path("out.csv"))] == ["", "ant", ""]
 
 
-@pytest.mark.fault(12, "A JPEG or PNG that is cut short")
+@pytest.mark.fault(12, "A truncated JPEG or PNG")
 def test_truncated_pictures(case: Case, queries: Path) -> None:
-    """`truncated`, by a full decode: no grey filler is classified."""
+    """Pictures are decoded completely, so it gets the status `truncated`, and is not filled up with grey."""
     names = ("half.jpg", "half.png", "most.jpg", "most.png")
     for name in names:
         noise(3, (200, 200)).save(queries / name)
@@ -71,10 +73,10 @@ def test_truncated_pictures(case: Case, queries: Path) -> None:
     )
 
 
-@pytest.mark.fault(13, "Flipped bytes inside a picture")
+@pytest.mark.fault(13, "Changed bytes in a picture")
 def test_flipped_bytes(case: Case, queries: Path) -> None:
-    """`decode_error` with the decoder's words. PNG has checksums, and they are compared; a JPEG, GIF, BMP or
-    TIFF whose altered bytes still decode has no way of telling.
+    """It gets the status `decode_error`, with the message of the decoder. The checksums of a PNG are
+    verified; other formats have none, so changed bytes are not noticed if they can still be decoded.
     """
     noise(3, (200, 200)).save(queries / "bad.png")
     data = bytearray((queries / "bad.png").read_bytes())
@@ -94,7 +96,7 @@ def test_flipped_bytes(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(14, "A decompression bomb")
 def test_decompression_bomb(case: Case, queries: Path) -> None:
-    """`too_large`, from the header, before anything is decoded; `--max-pixels` sets the limit."""
+    """It gets the status `too_large` by its header, before it is decoded; `--max-pixels` sets the limit."""
     noise(3, (20, 20)).save(queries / "bomb.png")
     data = bytearray((queries / "bomb.png").read_bytes())
     data[16:24] = (50_000).to_bytes(4) * 2  # width and height; the checksum of the header comes after it
@@ -105,7 +107,8 @@ def test_decompression_bomb(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(1, 2),
-            "no answer: queries/bomb.png: too_large, 50000 x 50000 pixels, at most 89478485",
+            "no answer: queries/bomb.png: too_large, "
+            "50000 x 50000 pixels; the limit is 89478485 (--max-pixels)",
             without("1 too_large"),
         ],
         statuses=GOOD | {"queries/bomb.png": "too_large"},
@@ -116,16 +119,16 @@ def test_decompression_bomb(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(1, 2),
-            "no answer: queries/bomb.png: too_large, 20 x 20 pixels, at most 100",
+            "no answer: queries/bomb.png: too_large, 20 x 20 pixels; the limit is 100 (--max-pixels)",
             without("1 too_large"),
         ],
         statuses=GOOD | {"queries/bomb.png": "too_large"},
     )
 
 
-@pytest.mark.fault(15, "Formats nobody asked for: EPS, which runs Ghostscript, and others")
-def test_formats_nobody_asked_for(case: Case, queries: Path) -> None:
-    """An allow-list by content: JPEG, PNG, GIF, BMP, TIFF, WebP, PPM and PGM."""
+@pytest.mark.fault(15, "Unsupported formats, such as EPS, which would run Ghostscript")
+def test_unsupported_formats(case: Case, queries: Path) -> None:
+    """Only JPEG, PNG, GIF, BMP, TIFF, WebP, PPM and PGM are decoded; the content decides, not the name."""
     picture(0, 1).convert("RGB").save(queries / "a.eps")
     picture(0, 1).convert("RGB").save(queries / "b.jpg", "EPS")
     picture(0, 1).save(queries / "c.png", "TGA")
@@ -137,9 +140,9 @@ def test_formats_nobody_asked_for(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(8, 11),
-            "no answer: queries/a.eps: not_image, not a picture of a known format",
-            "no answer: queries/b.jpg: not_image, not a picture of a known format",
-            "no answer: queries/c.png: not_image, not a picture of a known format",
+            "no answer: queries/a.eps: not_image, not a picture in a supported format",
+            "no answer: queries/b.jpg: not_image, not a picture in a supported format",
+            "no answer: queries/c.png: not_image, not a picture in a supported format",
             without("3 not_image"),
         ],
         statuses=GOOD
@@ -153,7 +156,7 @@ def residuals(path: str) -> tuple[float, ...]:
     return tuple(float(value) for name, value in row.items() if name.startswith("residual:"))
 
 
-@pytest.mark.fault(17, "An animated GIF, a TIFF of many pages")
+@pytest.mark.fault(17, "An animated GIF, or a TIFF with many pages")
 def test_many_frames(case: Case, queries: Path) -> None:
     """The first frame is classified."""
     frames = [picture(k, 50) for k in (0, 1, 2)]
@@ -170,9 +173,9 @@ def test_many_frames(case: Case, queries: Path) -> None:
     assert residuals("queries/many.gif") == pytest.approx(residuals("queries/first.png"), abs=1e-3)
 
 
-@pytest.mark.fault(18, "CMYK, palette, alpha")
+@pytest.mark.fault(18, "A picture in CMYK, with a palette, or with transparency")
 def test_colour_models(case: Case, queries: Path) -> None:
-    """A defined conversion, put on white: colour that hides under full transparency does not leak in."""
+    """It is put on white and converted; colours hidden by full transparency have no effect."""
     seen = picture(0, 50)
     seen.save(queries / "grey.png")
     for hidden in (0, 255):
@@ -194,7 +197,7 @@ def test_colour_models(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(19, "A 16-bit or floating-point picture")
 def test_deep_pictures(case: Case, queries: Path) -> None:
-    """Scaled by its type, not clipped: it has the direction of its 8-bit form."""
+    """Its values are not clipped, so it gets the same unit vector as the 8-bit picture."""
     values = np.asarray(picture(0, 50))
     Image.fromarray(values).save(queries / "08.png")
     Image.fromarray(values.astype(np.uint16) * 257).save(queries / "16.png")
@@ -221,7 +224,7 @@ TURNS = {
 
 @pytest.mark.fault(20, "EXIF orientation")
 def test_orientation(case: Case, queries: Path) -> None:
-    """Applied: the eight orientations of one picture give one vector."""
+    """It is applied: the eight orientations of a picture give the same vector."""
     upright = picture(0, 50, (12, 8))
     for orientation, turn in TURNS.items():
         exif = Image.Exif()
@@ -237,9 +240,9 @@ def test_orientation(case: Case, queries: Path) -> None:
     assert len({residuals(f"queries/{orientation}.png") for orientation in TURNS}) == 1
 
 
-@pytest.mark.fault(21, "Mixed sizes and shapes")
+@pytest.mark.fault(21, "Pictures of different sizes and shapes")
 def test_mixed_sizes(case: Case) -> None:
-    """One size, chosen at build, stored in the gallery and applied to queries."""
+    """All are resized to one size, which build chooses, stores in the gallery, and applies to queries too."""
     make_pictures(case.here / "gallery", ["ant"], size=(8, 8))
     make_pictures(case.here / "gallery", ["bee", "cow"], size=(40, 30))
     note = "note: pictures differ in size: all are resized to 32x32; --size chooses another size"

@@ -61,16 +61,16 @@ def test_no_more_than_the_rate_can_fall_below_the_threshold(values: list[float],
     for i in range(len(everything)):
         rest = np.delete(everything, i)
         if len(rest):
-            rejected += bool(everything[i] < Calibration(rest, "").least_standout(rate))
+            rejected += bool(everything[i] < Calibration(rest, "").min_standout(rate))
     assert rejected <= rate * len(everything) + 1e-6
 
 
 def test_the_threshold_is_the_value_of_that_rank() -> None:
     calibration = Calibration(np.arange(1, 20) / 100, "x")  # 19 values: 5 % is one in twenty
-    assert calibration.least_standout(0.05) == 0.01
-    assert calibration.least_standout(0.049) == 0  # too few values to promise less: nothing is rejected
-    assert calibration.least_standout(0.5) == 0.1
-    assert calibration.least_standout(1) == 0.19
+    assert calibration.min_standout(0.05) == 0.01
+    assert calibration.min_standout(0.049) == 0  # too few values to promise less: nothing is rejected
+    assert calibration.min_standout(0.5) == 0.1
+    assert calibration.min_standout(1) == 0.19
 
 
 def test_standing_out_is_measured_against_the_mean_of_the_others() -> None:
@@ -144,11 +144,11 @@ def test_classify_says_when_it_rejects(crnr: Runner, files: dict[str, Path]) -> 
     command = ["classify", str(files["strangers"]), "-g", str(files["calibrated"]), "--reject", "0.05"]
     result = crnr(*command)
     assert result.exit == 0
-    least = load_gallery(files["calibrated"]).calibration.least_standout(0.05)
+    limit = load_gallery(files["calibrated"]).calibration.min_standout(0.05)
     rejected = result.out.count(",unknown,")
     assert result.err == (
-        f"{rejected} of 100 inputs are unknown: the best class stands out by less than {least:.4g}, "
-        "as do 5 % of 400 gallery samples, classified with 1/20 of the gallery left out at a time\n"
+        f"{rejected} of 100 inputs are unknown: the best class stands out by less than {limit:.4g}, "
+        "as for 5 % of 400 gallery samples, classified with 1/20 of the gallery left out at a time\n"
         f"{100 - rejected} of 100 inputs labelled\n"
     )
 

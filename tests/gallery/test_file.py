@@ -147,6 +147,6 @@ def test_hostile_structure_is_refused_before_it_is_read(
 def test_a_gallery_that_gives_no_answer_is_not_written(tmp_path: Path) -> None:
     good = small_gallery("low-rank")
     broken = replace(good, state=good.state | {"W": np.full_like(good.state["W"], np.inf)})
-    with pytest.raises(UsageError, match="crnr gives no finite answer in float32 with mu"):
+    with pytest.raises(UsageError, match="crnr gives no finite residuals in float32 with mu"):
         save_gallery(broken, tmp_path / "g.h5")
     assert list(tmp_path.iterdir()) == []

@@ -70,7 +70,7 @@ def test_a_step_that_leaves_nothing_of_a_sample_names_it(crnr: Runner) -> None:
     source = open_source(["x.npz"], reading)
     raw = read_raw(source, reading)
     axis = Pca(1, np.array([[1.0], [0], [0]]))
-    with pytest.raises(DataError, match=r"x.npz#3: the recipe leaves nothing of it; remove it"):
+    with pytest.raises(DataError, match=r"x.npz#3: is all zero after the recipe; remove it"):
         raw.vectors_by(Recipe(3, steps=(axis,)), "float64")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of faults share: a runner that writes down what crnr says, and the page made of it."""
+"""Helpers for the tests of faults: a runner that records what crnr prints, and the page docs/faults.md."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ PAGE = DOCS / "faults.md"
 INTRODUCTION = """\
 # What goes wrong, and what crnr does
 
-A bad query costs one row: its `status` says why, the run goes on, and the exit code is 3. A bad gallery, a
-bad source of one, or a bad option is one line on stderr and exit code 1 or 2. What was there before is never
-lost. `--strict` stops at the first input that has to be skipped, `--max-failure-rate` at too many of them.
+If a query cannot be used, its row has no label, its `status` gives the reason, the run continues, and the
+exit code is 3. If a gallery, a source of a gallery or an option cannot be used, crnr prints one line on
+stderr and exits with 1 or 2. Existing files are never lost. `--strict` stops at the first input that has to
+be skipped, and `--max-failure-rate` stops when too many have to be skipped.
 
-This page is written by the tests in `tests/faults` from what crnr did there; do not edit it.
+This page is generated: the tests in `tests/faults` write it from what crnr does in them. Do not edit it.
 """
-# What differs between machines, and is left out of the page.
+# Text that differs between machines, and is left out of the page.
 VARYING = re.compile(r"; \d+\.\d s, \d+\.\d MB| \(\d+ bytes not processed\)")
 
 CLASSIFY = "classify queries -o out.csv"
@@ -31,7 +32,7 @@ GOOD = {"queries/good.png": "ok"}
 
 
 class Case(Runner):
-    """A runner that checks what crnr says and keeps it for the page."""
+    """A runner that checks what crnr prints, and records it for the page."""
 
     def __init__(self, here: Path) -> None:
         super().__init__(here)
@@ -49,7 +50,7 @@ class Case(Runner):
         shown: str | None = None,
         **process: Any,
     ) -> Outcome:
-        """Run crnr, as a process if that needs options, and `check` it; the page shows `shown` instead."""
+        """Run crnr, in a process if there are options for one, and `check` it. `shown` is for the page."""
         arguments = shlex.split(command)
         outcome = self.process(*arguments, **process) if process else self(*arguments, stdin=stdin)
         self.check(outcome, shown or f"crnr {command}", exit=exit, err=err, out=out, statuses=statuses)
@@ -66,11 +67,11 @@ class Case(Runner):
         statuses: Mapping[str, str] | None = None,
     ) -> None:
         """Compare exit code, lines of stderr, stdout unless None, and status by file in the CSV."""
-        said = VARYING.sub("", outcome.err).splitlines()
-        assert said == list(err)
+        printed = VARYING.sub("", outcome.err).splitlines()
+        assert printed == list(err)
         assert outcome.exit == exit
         assert out is None or outcome.out == out
-        lines = [f"$ {shown}", *said, f"exit {exit}"]
+        lines = [f"$ {shown}", *printed, f"exit {exit}"]
         if statuses is not None:
             table = read_rows(self.here / "out.csv") if outcome.out == "" else rows(outcome.out)
             found = {row["path"]: row["status"] for row in table}
@@ -79,14 +80,14 @@ class Case(Runner):
         self.transcript += ["    " + _ascii_only(line) for line in lines] + [""]
 
     def build(self, arguments: str = "gallery") -> None:
-        """Build a gallery that is not what the test is about, and so is not shown."""
+        """Build a gallery without showing it on the page."""
         outcome = self("build", *shlex.split(arguments), "-q")
         assert outcome == Outcome(0, "", "")
 
     def section(self, number: int, title: str, about: str) -> str:
-        """The section of the page on this fault."""
-        words = " ".join(about.split())
-        return "\n".join([f"## {number}. {title}", "", *([words, ""] if words else []), *self.transcript])
+        """The section of the page about this fault."""
+        text = " ".join(about.split())
+        return "\n".join([f"## {number}. {title}", "", *([text, ""] if text else []), *self.transcript])
 
 
 def _ascii_only(text: str) -> str:
@@ -94,7 +95,7 @@ def _ascii_only(text: str) -> str:
 
 
 def written_sections() -> dict[int, str]:
-    """The sections of the page as it is, by number."""
+    """The current sections of the page, by number."""
     text = PAGE.read_text() if PAGE.exists() else ""
     parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]
     last = len(parts) - 1
@@ -118,10 +119,10 @@ def make_queries(folder: str = "queries") -> Path:
 
 
 def labelled(answered: int, total: int) -> str:
-    """What classify reports of a run that wrote out.csv."""
+    """What classify prints after a run that wrote out.csv."""
     return f"{answered} of {total} inputs labelled: out.csv"
 
 
 def without(*reasons: str) -> str:
-    """What classify reports of inputs without an answer."""
+    """What classify prints about inputs without an answer."""
     return f"without an answer: {', '.join(reasons)} (see the column status)"

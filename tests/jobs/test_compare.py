@@ -286,7 +286,7 @@ def test_classes_the_gallery_does_not_have_are_named(
     labels = np.where(np.arange(60) < 10, "z", test["labels"])
     np.savez(tmp_path / "x.npz", features=test["features"], labels=labels)
     result = crnr("compare", data[0], "--test", tmp_path / "x.npz", "--methods", "nn", "--json")
-    assert (result.exit, result.err) == (0, "note: not in the gallery, so never right: z\n")
+    assert (result.exit, result.err) == (0, "note: classes not in the gallery, so never right: z\n")
     assert json.loads(result.out)["methods"][0]["accuracy"] <= 50 / 60
 
 

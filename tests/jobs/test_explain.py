@@ -82,8 +82,8 @@ def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, galler
     answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
     label, second = answer["label"], answer["runner_up"]
     assert "█" in result.out
-    assert f"{label} leaves {answer['residuals'][label]:.4f}" in result.out
-    assert f"{second} leaves {answer['residuals'][second]:.4f}" in result.out
+    assert f"{label}: residual {answer['residuals'][label]:.4f}" in result.out
+    assert f"{second}: residual {answer['residuals'][second]:.4f}" in result.out
     for sample in answer["strongest"]:
         assert "/".join(sample["name"].split("/")[-2:]) in result.out
 
@@ -124,9 +124,9 @@ def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path: Path) -> None:
         (
             "{features}",
             2,
-            "error: {features}: holds 100 queries, but explain takes one, such as {features}#0\n",
+            "error: {features}: has 100 queries, but explain takes one, such as {features}#0\n",
         ),
-        ("{features}#100", 2, "error: {features}: has 100 rows and no row 100; the first is 0\n"),
+        ("{features}#100", 2, "error: {features}: has no row 100; its 100 rows are counted from 0\n"),
         ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_picture_that_cannot_be_read_is_named(crnr: Runner, gallery: str, tmp_
     (bad := tmp_path / "bad.png").write_bytes(b"no picture")
     result = crnr("explain", bad, "-g", gallery)
     assert (result.exit, result.out) == (1, "")
-    assert result.err == f"error: {bad}: not a picture of a known format\n"
+    assert result.err == f"error: {bad}: not a picture in a supported format\n"
 
 
 def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery: str) -> None:
@@ -189,18 +189,18 @@ def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path: Pa
     scores = {name: -residual for name, residual in answer["residuals"].items()}
     first, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)
     shown = crnr("explain", QUERY, "-g", scored, "-o", drawing).out
-    assert f"{first} scores {scores[first]:.4f};\n{second} scores {scores[second]:.4f}." in shown
-    assert "score (most wins)" in shown
+    assert f"{first}: score {scores[first]:.4f};\n{second}: score {scores[second]:.4f}." in shown
+    assert "largest wins" in shown
     bars = {line.split()[0]: line.count("█") for line in shown.splitlines() if "█" in line}
     assert bars[first] == BAR
     low, high = min(scores.values()), max(scores.values())
     assert bars[second] == int(BAR * (scores[second] - low) / (high - low))
-    assert f"{first} scores most, then {second}" in drawing.read_text()
+    assert f"largest: {first}, then {second}" in drawing.read_text()
     html = page.read_text()
-    assert f"{first} scores {scores[first]:.3f}; {second} scores {scores[second]:.3f}" in html
+    assert f"{first}: score {scores[first]:.3f}; {second}: score {scores[second]:.3f}" in html
     assert '<th scope="col">score</th>' in html
     for text in (shown, html, drawing.read_text()):
-        assert "leaves" not in text
+        assert "smallest" not in text.replace("the smallest wins.", "")
         assert "<!-- residual -->" not in text
 
 
@@ -215,9 +215,9 @@ def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_p
     crnr("build", tmp_path / "g.npz", "-o", gallery, "-q")
     shown = crnr("explain", tmp_path / "q.npz", "-g", gallery, "-o", picture)
     assert shown.exit == 0, shown.err
-    table = shown.out.partition("carries the code")[0]
+    table = shown.out.partition("largest weights")[0]
     assert [name for name in names if f" {name} " in table] == [*names[:12], names[-1]]
-    assert "27 more classes leave more" in table
+    assert "27 more classes have larger residuals" in table
     drawn = picture.read_text()
     assert [name for name in names if f"<!-- {name} -->" in drawn] == names[:2]  # there is no room for more
 
@@ -255,5 +255,5 @@ def test_the_label_of_a_feature_file_is_the_truth_as_in_classify(crnr: Runner) -
     (first, *_) = rows(crnr("classify", "queries.npz", "-q").out)
     explained = crnr("explain", "queries.npz#0", "--json")
     assert first["truth"] == json.loads(explained.out)["truth"] == "stranger"
-    assert crnr("explain", "queries.npz#0").out.startswith("queries.npz#0, truly stranger: ")
+    assert crnr("explain", "queries.npz#0").out.startswith("queries.npz#0, true class stranger: ")
     assert crnr("explain", "queries.npz#0", "-o", "why.png").exit == 0

@@ -134,7 +134,7 @@ def test_tune_shows_a_table_with_the_papers_setting(
     assert result.exit == 0
     assert "60 samples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
     assert "paper's" in result.out
-    assert f"to build with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
+    assert f"to build a gallery with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
 
 
 def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_tails: Path) -> None:
@@ -162,8 +162,8 @@ def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("abcd", "every class has only one sample: tune holds samples back, and needs two per class"),
-        ("aaaa", "only one class: there is nothing to distinguish, and nothing to tune"),
+        ("abcd", "every class has only one sample: tune holds samples out, and needs two per class"),
+        ("aaaa", "only one class: there is nothing to tune; add samples of other classes"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path: Path, labels: str, message: str) -> None:
@@ -205,7 +205,7 @@ def test_what_does_not_fit_in_memory_is_refused(
     set_free_bytes(10_000, monkeypatch.setattr)  # enough to read them
     result = crnr("tune", heavy_tails)
     assert (result.exit, result.out) == (1, "")
-    needs = "tuning on 60 samples of 40 numbers needs 166.7 kB, 10.0 kB free"
+    needs = "tuning on 60 samples of 40 numbers needs 166.7 kB of memory, but 10.0 kB are free"
     assert result.err == f"error: {needs}; use a smaller --size or fewer samples\n"
 
 

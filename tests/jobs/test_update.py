@@ -155,7 +155,7 @@ def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out) == (3, "")
     assert outcome.err.startswith(
         "left out: new/dog/empty.png: the file is empty\n"
-        "note: class eel: its folder is empty, left out\nadded: "
+        "note: class eel: left out, as its folder is empty\nadded: "
     )
     assert crnr("add", "gallery.h5", "new", "--strict").exit == 1
     assert crnr("add", "gallery.h5", "new", "--allow-skipped").exit == 0
@@ -225,24 +225,24 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
     ("args", "code", "words"),
     [
         ([], 2, "choose what to remove with --class NAME or --sample NAME"),
-        (["--class", "dog"], 1, "gallery.h5: there is no class dog; there are ant, bee, cow"),
+        (["--class", "dog"], 1, "gallery.h5: has no class dog; there are ant, bee, cow"),
         (
             ["--sample", "x"],
             1,
-            "gallery.h5: there is no sample x; there are "
+            "gallery.h5: has no sample x; there are "
             + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
             + ", ...",
         ),
         (
             ["--sample", "bee/3.png"],
             1,
-            "gallery.h5: there is no sample bee/3.png; "
+            "gallery.h5: has no sample bee/3.png; "
             "the closest are gallery/bee/3.png, gallery/bee/2.png, gallery/bee/1.png",
         ),
         (
             ["--class", "ant", "--class", "bee", "--class", "cow"],
             1,
-            "gallery.h5: nothing would be left in it; delete the file instead",
+            "gallery.h5: no samples would remain; delete the file instead",
         ),
     ],
 )
@@ -272,7 +272,7 @@ def test_update_reads_only_what_may_have_changed(crnr: Runner, monkeypatch: pyte
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.splitlines()[:-1] == [
-        "left out: gallery/README: not a picture of a known format",
+        "left out: gallery/README: not a picture in a supported format",
         "added: gallery/cow/new.png",
         "changed: gallery/bee/1.png",
         "removed: gallery/ant/1.png",
@@ -343,7 +343,7 @@ def test_update_from_another_folder_is_refused(crnr: Runner) -> None:
         assert (outcome.exit, outcome.out) == (1, "")
         assert outcome.err == (
             f"error: gallery.h5: none of its 12 samples, such as gallery/ant/0.png, is in {source}; "
-            "give its sources as when it was built, or build without --update to replace it\n"
+            "name its sources as when it was built, or build without --update to replace it\n"
         )
     assert Path("gallery.h5").read_bytes() == before
 
@@ -353,7 +353,7 @@ def test_samples_that_are_in_the_gallery_twice_are_reported(crnr: Runner) -> Non
     outcome = crnr("add", "gallery.h5", str(crnr.here / "gallery"))
     assert outcome.exit == 0
     assert (
-        f"note: 12 of the added samples are in the gallery twice now: {crnr.here}/gallery/ant/0.png is the "
+        f"note: 12 of the added samples are now in the gallery twice: {crnr.here}/gallery/ant/0.png is the "
         "same as gallery/ant/0.png; `crnr remove --sample` removes one\n"
     ) in outcome.err
 
@@ -387,7 +387,7 @@ def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
     for name in ("yak", "zebra"):
         Path("gallery", name).mkdir()
         Path("gallery", name, "0.png").write_text("no picture")
-    lost = "note: class {}: none of its files can be used, left out\n"
+    lost = "note: class {}: left out, as none of its files can be used\n"
     built = crnr("build", "gallery")
     assert (built.exit, lost.format("yak") in built.err, lost.format("zebra") in built.err) == (3, True, True)
     Path("gallery/yak").rename("new_yak")
@@ -402,7 +402,10 @@ def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
         path.write_text("no picture")
     updated = crnr("build", "gallery", "--update")
     assert updated.exit == 3
-    assert "note: class ant: nothing is left of it\nnote: class emu: nothing is left of it\n" in updated.err
+    assert (
+        "note: class ant: no samples remain, removed\nnote: class emu: no samples remain, removed\n"
+        in updated.err
+    )
 
 
 def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
@@ -421,11 +424,11 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
 def test_verify(crnr: Runner) -> None:
     outcome = crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: 12 samples, intact by its checksum\n"
+    assert outcome.err == "gallery.h5: 12 samples, correct checksum\n"
     Path("gallery").rename("moved")
     outcome = crnr("verify", "gallery.h5", "--against", "moved")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: 12 samples, intact by its checksum, and equal to its sources\n"
+    assert outcome.err == "gallery.h5: 12 samples, correct checksum, and equal to its sources\n"
     Path("moved").rename("gallery")
     picture(1, 50).save("gallery/bee/1.png")
     Path("gallery/ant/3.png").unlink()
@@ -445,7 +448,7 @@ def test_verify(crnr: Runner) -> None:
         "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
         "error: gallery.h5: 1 of 12 samples have changed and 1 are missing in gallery; "
         "if these are all its sources, `crnr build --update` with them brings it up to date, and removes "
-        "what is missing\n"
+        "the missing samples\n"
     )
     assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
     outcome = crnr("verify", "gallery.h5", "--against", "gallery", "-q")

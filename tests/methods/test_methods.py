@@ -225,7 +225,7 @@ def test_build_says_how_to_install_scikit_learn(crnr: Runner, name: str, tmp_pat
 @pytest.mark.parametrize("name", ["svm", "softmax"])
 def test_trained_methods_need_two_classes(name: str) -> None:
     samples, _, _ = problem(sizes=(4,))
-    with pytest.raises(DataError, match=f"{name} needs two classes or more"):
+    with pytest.raises(DataError, match=f"{name} needs two or more classes"):
         make_method(name, {}).fit(samples)
 
 

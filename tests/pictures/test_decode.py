@@ -105,7 +105,7 @@ def test_every_reason_has_a_status(tmp_path: Path) -> None:
     path.unlink()
     for content, expected in [
         (b"", ("empty_file", "the file is empty")),
-        (b"text", ("not_image", "not a picture of a known format")),
+        (b"text", ("not_image", "not a picture in a supported format")),
         (data[:-8], ("truncated", "the PNG ends before its last chunk")),
         (
             data[:2000] + b"\0\0" + data[2002:],
@@ -115,7 +115,10 @@ def test_every_reason_has_a_status(tmp_path: Path) -> None:
         path.write_bytes(content)
         assert status(path) == expected
     path.write_bytes(data)
-    assert status(path, PixelRequest(None, max_pixels=4095)) == ("too_large", "64 x 64 pixels, at most 4095")
+    assert status(path, PixelRequest(None, max_pixels=4095)) == (
+        "too_large",
+        "64 x 64 pixels; the limit is 4095 (--max-pixels)",
+    )
     Image.new("L", (64, 64)).save(path, "JPEG")
     path.write_bytes(path.read_bytes()[:200])
     assert status(path)[0] in ("truncated", "not_image")

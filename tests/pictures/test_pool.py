@@ -85,7 +85,7 @@ def test_answers_may_come_some_at_a_time(
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("crash.png", "crashed (signal 11)"), ("hang.png", "gave no answer in 1 s")]
+    ("name", "words"), [("crash.png", "crashed (signal 11)"), ("hang.png", "did not reply within 1 s")]
 )
 def test_a_picture_that_ends_its_decoder_costs_one_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str

@@ -143,7 +143,9 @@ def test_build_then_classify_and_evaluate_without_another_word(crnr: Runner, pho
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     built = crnr("build", "photos", "--extractor", "m.onnx", "--json")
     assert built.exit == 0, built.err
-    assert "pictures are prepared as for imagenet; --extractor-preset chooses another way" in built.err
+    assert (
+        "pictures are prepared with the preset imagenet; --extractor-preset chooses another one" in built.err
+    )
     about = json.loads(built.out)
     assert (about["n_inputs"], about["extractor"]["model"]) == (192, str(photos / "m.onnx"))
     answered = crnr("classify", "queries")
@@ -184,7 +186,7 @@ def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
     lost = crnr("classify", "queries", "-g", "g/gallery.h5")
     assert (lost.exit, lost.out) == (1, "")
     assert lost.err == (
-        f"error: the gallery's extractor is not at {model} nor at g/m.onnx; give its path with --extractor\n"
+        f"error: the gallery's network is not at {model} nor at g/m.onnx; give its path with --extractor\n"
     )
     assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").out == first
     explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--extractor", "moved.onnx")
@@ -201,7 +203,7 @@ def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, ph
     ):
         model = model.rename(photos / place)
         Path("photos/a/0.png").touch()
-        assert crnr(*command).err.startswith("error: the gallery's extractor is not at ")
+        assert crnr(*command).err.startswith("error: the gallery's network is not at ")
         assert crnr(*command, "--extractor", place).exit == 0
         assert crnr("classify", "queries").exit == 0
     assert crnr("classify", "queries").out == first  # what was added is gone again
@@ -213,7 +215,7 @@ def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Pa
     first = crnr("classify", "queries").out
     model.unlink()
     lost = crnr("classify", "queries").err
-    assert lost == f"error: the gallery's extractor is not at {model}; give its path with --extractor\n"
+    assert lost == f"error: the gallery's network is not at {model}; give its path with --extractor\n"
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
     Path("gallery.h5").rename("g/gallery.h5")
@@ -227,7 +229,7 @@ def test_another_model_is_refused(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 9])
     refused = crnr("classify", "queries")
     assert (refused.exit, refused.out) == (1, "")
-    assert refused.err.startswith(f"error: {photos}/m.onnx: not the model that the gallery was built with")
+    assert refused.err.startswith(f"error: {photos}/m.onnx: not the network that the gallery was built with")
     assert refused.err.count("\n") == 1
 
 
@@ -235,7 +237,7 @@ def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Runner, pictures:
     assert crnr("build", "gallery").exit == 0
     refused = crnr("classify", "queries", "--extractor", "m.onnx")
     assert (refused.exit, refused.out) == (2, "")
-    assert refused.err == "error: --extractor: gallery.h5 was built without one\n"
+    assert refused.err == "error: --extractor: gallery.h5 was built without a network; leave it out\n"
 
 
 def _models(folder: Path) -> dict[str, Path]:
@@ -278,8 +280,8 @@ def _models(folder: Path) -> dict[str, Path]:
             "text",
             [],
             1,
-            "expects text and not pictures: its input ids is tensor(int64) of 2 dimensions, "
-            "and pictures have 4",
+            "expects text and not pictures: its input ids is tensor(int64) with 2 dimensions, "
+            "but pictures need 4",
         ),
         ("two inputs", [], 1, "takes 2 inputs (image, mask), not one picture"),
         (
@@ -305,19 +307,19 @@ def _models(folder: Path) -> dict[str, Path]:
             "no channels",
             [],
             2,
-            "its input of n x c x h x w does not show which are the channels; choose --layout nchw or nhwc",
+            "the order of the axes of its input, n x c x h x w, is not clear; choose --layout nchw or nhwc",
         ),
         (
             "four channels",
             [],
             2,
-            "its input of n x 4 x 8 x 8 does not show which are the channels; choose --layout nchw or nhwc",
+            "the order of the axes of its input, n x 4 x 8 x 8, is not clear; choose --layout nchw or nhwc",
         ),
         (
             "four channels",
             ["--layout", "nchw"],
             2,
-            "takes pictures of 4 channels, not rgb",
+            "takes pictures with 4 channels, not rgb; change --channels",
         ),
     ],
 )
@@ -334,8 +336,8 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (["--size", "9"], "--size: m.onnx takes pictures of 8x8 only"),
-        (["--pool", "avg"], "--pool: the output features of m.onnx is a vector of 192 already"),
+        (["--size", "9"], "--size: m.onnx only takes pictures of 8x8; leave it out"),
+        (["--pool", "avg"], "--pool: the output features of m.onnx is already a vector of 192; leave it out"),
         (["--crop", "2"], "extractor: crop must be between 0 and 1, not 2"),
         (["--mean", "1,2"], "extractor: mean must be 1 or 3 numbers, not 2"),
         (["--std", "0"], "extractor: std must not be 0"),
@@ -370,7 +372,7 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
 
 
 def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, pictures: Path) -> None:
-    hint = "note: raw pixels are weak on photographs"
+    hint = "note: raw pixels work badly on photographs"
     assert hint in crnr("build", "photos").err
     assert hint not in crnr("build", "gallery").err
 
@@ -382,7 +384,7 @@ def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> Non
     assert isinstance(how, Network)
     made = make_network(NetworkOptions(photos / "m.onnx", crop=0.7), 1)
     assert how == made
-    with pytest.raises(ValueError, match="its extractor is not fully described"):
+    with pytest.raises(ValueError, match="the description of its extractor is incomplete"):
         Network.restored(Stored({"extractor": "{}"}))
     assert how.opened(1)(np.empty((0, 192), np.uint8)).shape == (0, 192)
 

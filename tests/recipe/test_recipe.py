@@ -44,7 +44,7 @@ def test_samples_are_projected_without_subtracting_the_mean() -> None:
 
 @pytest.mark.parametrize("count", [0, 20, 7])
 def test_more_axes_than_there_are_is_refused(count: int) -> None:
-    with pytest.raises(UsageError, match=rf"--pca {count}: 20 samples of 6 numbers have 1 to 6 principal"):
+    with pytest.raises(UsageError, match=rf"--pca {count}: choose 1 to 6 principal components"):
         principal_axes(np.random.default_rng(0).random((20, 6)), count)
 
 

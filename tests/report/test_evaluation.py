@@ -190,7 +190,7 @@ def requests(browser: Any) -> list[str]:
 
 def test_the_page_loads_without_complaint_and_without_the_network(browser: Any, digits_page: Path) -> None:
     opened(browser, digits_page)
-    assert browser.find_element("css selector", "h1").text.endswith("of 100 labelled right")
+    assert browser.find_element("css selector", "h1").text.endswith("of 100 labelled correctly")
     loaded = "return [...document.images].map((picture) => picture.complete && picture.naturalWidth)"
     assert set(browser.execute_script(loaded)) == {28}
     assert requests(browser) == [digits_page.as_uri()]
@@ -239,10 +239,10 @@ def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser: Any, digits
     ActionChains(browser).move_to_element_with_offset(grid, *away).perform()
     tip = browser.find_element("id", "tip")
     assert tip.is_displayed()
-    assert tip.text == f"{truth}, taken for {label}: {count} of 10 ({10 * count}.0 %)"
+    assert tip.text == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0 %)"
     ActionChains(browser).click().perform()
     detail = browser.find_element("id", "detail")
-    assert f"{truth} taken for {label}" in detail.text
+    assert f"{truth} labelled as {label}" in detail.text
     expected = [m["path"] for m in data["mistakes"] if (m["truth"], m["label"]) == (truth, label)]
     assert len(expected) == count
     assert [item.text for item in detail.find_elements("css selector", ".path")] == expected
@@ -252,13 +252,13 @@ def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser: Any, digits
     browser.execute_script("arguments[0].blur(); arguments[0].focus()", grid)
     grid.send_keys("n")
     spoken = browser.execute_script("return document.getElementById('spoken').textContent")
-    assert spoken == f"{truth}, taken for {label}: {count} of 10 ({10 * count}.0 %)"
+    assert spoken == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0 %)"
     grid.send_keys(Keys.ENTER)
-    assert f"{truth} taken for {label}" in detail.text
+    assert f"{truth} labelled as {label}" in detail.text
     grid.send_keys(Keys.HOME)
     grid.send_keys(Keys.ARROW_RIGHT)
     spoken = browser.execute_script("return document.getElementById('spoken').textContent")
-    assert spoken.startswith(f"{truth}, taken for 1: ") or (truth == 1 and "labelled right" in spoken)
+    assert spoken.startswith(f"{truth}, labelled as 1: ") or (truth == 1 and "labelled correctly" in spoken)
     assert no_complaint(browser)
 
 
@@ -269,7 +269,7 @@ def test_a_class_named_as_a_script_does_nothing(crnr: Runner, browser: Any, tmp_
     opened(browser, page)  # an alert would make every command after it fail
     browser.find_element("css selector", ".pairs button").click()
     detail = browser.find_element("id", "detail")
-    assert detail.find_element("css selector", "h2").text == f"{EVIL} taken for b"
+    assert detail.find_element("css selector", "h2").text == f"{EVIL} labelled as b"
     assert detail.find_element("css selector", ".path").text == EVIL_PATH
     assert browser.execute_script("return document.scripts.length") == 2
     assert requests(browser) == [page.as_uri()]
@@ -297,7 +297,7 @@ def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser: Any, t
     page = tmp_path / "r.html"
     evaluate_to_page(crnr, table, page)
     opened(browser, page)
-    assert browser.find_element("css selector", "h1").text == "0 of 0 labelled right"
+    assert browser.find_element("css selector", "h1").text == "0 of 0 labelled correctly"
     assert "truncated" in browser.find_element("css selector", "main").text
     assert no_complaint(browser)
 

@@ -162,7 +162,7 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
     cells = np.empty(4, dtype=object)
     cells[:] = [np.eye(2), np.eye(2), np.eye(2), np.eye(2)]
     save(path, {"features": VALUES, "labels": cells})
-    with pytest.raises(DataError, match=r"x.mat: labels is a cell array of more than text; "):
+    with pytest.raises(DataError, match=r"x.mat: labels is a cell array with other content than text; "):
         FeatureFile.open(path, Keys())
 
 
@@ -203,7 +203,7 @@ def test_odd_classes_of_v73_are_refused(tmp_path: Path, kind: str) -> None:
     save_v73(path, {"features": VALUES})
     with h5py.File(path, "r+") as file:
         file["features"].attrs["MATLAB_class"] = np.bytes_(kind)
-    with pytest.raises(DataError, match=f"features is of the MATLAB class {kind}, not numbers or text"):
+    with pytest.raises(DataError, match=f"features is of the MATLAB class {kind}, but must be numbers"):
         FeatureFile.open(path, Keys(samples="rows"))
 
 
@@ -284,7 +284,7 @@ def test_a_shape_larger_than_the_file_is_refused_before_it_is_read(tmp_path: Pat
     assert content[160:164] == (4).to_bytes(4, "little")
     content[160:164] = (2**30).to_bytes(4, "little")
     path.write_bytes(content)
-    with pytest.raises(DataError, match="features declares more data than the file holds"):
+    with pytest.raises(DataError, match="features declares more data than the file can contain"):
         FeatureFile.open(path, Keys(samples="rows"))
 
 

@@ -65,7 +65,7 @@ def test_rows_without_paths_are_named_by_file_and_row(tmp_path: Path) -> None:
         ),
         pytest.param({"features": np.eye(2) * 1j}, "must be a table of numbers", id="complex"),
         pytest.param({"features": np.array([[{}]])}, "must be a table of numbers", id="pickled objects"),
-        pytest.param({"features": np.ones(4)}, r"found float64 of shape \(4,\)", id="not a table"),
+        pytest.param({"features": np.ones(4)}, r"but are float64 of shape \(4,\)", id="not a table"),
         pytest.param(
             {"features": np.eye(2), "labels": [1, 2, 3]}, "2 rows of features but 3 labels", id="counts"
         ),
@@ -78,7 +78,7 @@ def test_what_cannot_be_features_is_refused(tmp_path: Path, arrays: dict, messag
 
 def test_labels_that_are_python_objects_are_refused_with_a_remedy(tmp_path: Path) -> None:
     labels = np.array(["a", "b"], dtype=object)
-    with pytest.raises(DataError, match=r"labels\.npy holds Python objects.*as with \.astype\(str\)"):
+    with pytest.raises(DataError, match=r"labels\.npy contains Python objects.*as with \.astype\(str\)"):
         FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=labels), Keys())
 
 
@@ -97,7 +97,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
 def test_a_dataset_that_points_elsewhere_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("features", (2, 2), "f4", external=[("/etc/passwd", 0, 16)])
-    with pytest.raises(DataError, match="points into other files"):
+    with pytest.raises(DataError, match="refers to other files"):
         FeatureFile.open(tmp_path / "x.h5", Keys())
 
 
@@ -130,7 +130,7 @@ def test_features_that_change_while_they_are_read(crnr: Runner) -> None:
     features = FeatureFile.open(Path("x.h5"), Keys())
     assert features.rows(0, 10).all()
     os.truncate("x.h5", 500_000)
-    with pytest.raises(DataError, match=r"x\.h5: has changed since this run began to read it; run it again"):
+    with pytest.raises(DataError, match=r"x\.h5: was changed while it was being read; run the command again"):
         features.rows(10, 5000)
 
 
@@ -175,7 +175,7 @@ def test_an_npz_that_swells_beyond_reason(crnr: Runner, monkeypatch: pytest.Monk
     np.savez_compressed("x.npz", features=np.zeros((1000, 100)))
     assert FeatureFile.open(Path("x.npz"), Keys()).values.shape == (1000, 100)
     monkeypatch.setattr(npz_reader, "_BEST_RATIO", 10)
-    with pytest.raises(DataError, match=r"features.npy declares more than it can hold"):
+    with pytest.raises(DataError, match=r"features.npy declares more data than it can contain"):
         FeatureFile.open(Path("x.npz"), Keys())
 
 

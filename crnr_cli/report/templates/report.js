@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const { names, cells, mistakes, listed_all: listedAll } = data;
   const k = names.length;
-  if (!k) return; // no query had both a truth and an answer: there is nothing to point at
+  if (!k) return; // no query has both a true class and an answer, so there is no matrix
   const byId = (id) => document.getElementById(id);
   const grid = byId("grid"), tip = byId("tip"), spoken = byId("spoken");
   const overview = byId("overview"), detail = byId("detail");
@@ -22,9 +22,9 @@
 
   const countAt = (row, column) => counts.get(row * k + column) || 0;
   const share = (row, column) => (support[row] ? (100 * countAt(row, column)) / support[row] : 0).toFixed(1);
-  const words = (row, column) => {
+  const describe = (row, column) => {
     const of = `${countAt(row, column)} of ${support[row]} (${share(row, column)} %)`;
-    return row === column ? `${names[row]}, labelled right: ${of}` : `${names[row]}, taken for ${names[column]}: ${of}`;
+    return row === column ? `${names[row]}, labelled correctly: ${of}` : `${names[row]}, labelled as ${names[column]}: ${of}`;
   };
 
   let at = null;
@@ -46,7 +46,7 @@
     place("cursor", row, column);
     place("cross-row", row, null);
     place("cross-column", null, column);
-    tip.textContent = words(row, column);
+    tip.textContent = describe(row, column);
     tip.hidden = false;
     const size = grid.clientWidth / k;
     const left = Math.min(Math.max(0, (column + 1) * size + 8), grid.clientWidth - tip.offsetWidth);
@@ -83,10 +83,10 @@
     const button = element("button", "← Most often confused", "back screen");
     button.type = "button";
     button.addEventListener("click", back);
-    const title = element("h2", row === column ? names[row] : `${names[row]} taken for ${names[column]}`);
+    const title = element("h2", row === column ? names[row] : `${names[row]} labelled as ${names[column]}`);
     detail.replaceChildren(button, title, element("p", `${countAt(row, column)} of ${support[row]} queries of this class (${share(row, column)} %)`, "soft"));
     if (row === column) {
-      detail.append(element("p", countAt(row, column) ? "All of these were labelled right." : "None was labelled right."));
+      detail.append(element("p", countAt(row, column) ? "All of these were labelled correctly." : "None was labelled correctly."));
       return;
     }
     const found = mistakes.filter((mistake) => mistake.truth === row && mistake.label === column);
@@ -108,11 +108,11 @@
     }
     detail.append(list);
     if (!listedAll && found.length < countAt(row, column)) {
-      detail.append(element("p", `${countAt(row, column) - found.length} more are not in this page; --errors FILE lists all.`, "soft"));
+      detail.append(element("p", `${countAt(row, column) - found.length} more are not on this page; crnr evaluate --errors FILE lists all.`, "soft"));
     }
   };
 
-  // A picture of a few pixels is shown as such, not blurred.
+  // Small pictures are enlarged without blur.
   const sharpen = (picture) => {
     const look = () => picture.classList.toggle("tiny", Math.max(picture.naturalWidth, picture.naturalHeight) <= 48);
     if (picture.complete) look();
@@ -142,7 +142,7 @@
     } else return;
     event.preventDefault();
     point(row, column);
-    spoken.textContent = words(row, column);
+    spoken.textContent = describe(row, column);
   });
   for (const button of overview.querySelectorAll("button[data-row]")) {
     button.addEventListener("click", () => choose(Number(button.dataset.row), Number(button.dataset.column)));
