@@ -49,3 +49,8 @@ class NotConverged(UserWarning):
 
     def __str__(self) -> str:
         return f"{self.count} {'query' if self.count == 1 else 'queries'} did not converge: {self.advice}"
+
+
+def first_line(error: Exception) -> str:
+    """The message of another library's exception, short enough for one of ours."""
+    return (str(error) or type(error).__name__).strip().split("\n", 1)[0]

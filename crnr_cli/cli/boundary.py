@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 SKIPPED = 3  # done, but some inputs were skipped
 GATE_MISSED = 4
-READER_GONE = 128 + signal.SIGPIPE
-GRACE = 1.5  # seconds that the current batch has to finish after a signal
+_READER_GONE = 128 + signal.SIGPIPE
+_GRACE = 1.5  # seconds that the current batch has to finish after a signal
 
 _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
@@ -49,7 +49,7 @@ def boundary(*, quiet: bool = False) -> Iterator[None]:
         raise typer.Exit(e.exit_code) from e
     except BrokenPipeError as e:
         _abandon_stdout()
-        raise typer.Exit(READER_GONE) from e
+        raise typer.Exit(_READER_GONE) from e
     except OSError as e:
         if e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF) or e.filename is not None:
             raise
@@ -63,7 +63,7 @@ def boundary(*, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
-    """After a signal, stop at the next report of progress, which ends a batch, or after GRACE seconds."""
+    """After a signal, stop at the next report of progress, which ends a batch, or after _GRACE seconds."""
     received: list[_Stopped] = []
 
     def stop(*_: object) -> NoReturn:
@@ -73,7 +73,7 @@ def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
         if received:  # at the second signal, stop at once
             stop()
         received.append(_Stopped(number, remedy))
-        signal.setitimer(signal.ITIMER_REAL, GRACE)
+        signal.setitimer(signal.ITIMER_REAL, _GRACE)
 
     def report(step: str, done: int, total: int) -> None:
         progress(step, done, total)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crnr_cli.jobs.compare import CompareReport, MethodResult
     from crnr_cli.sources.base import Keys
 
-SIGNIFICANT = 0.05
+_SIGNIFICANT = 0.05
 
 _testing_option = partial(typer.Option, rich_help_panel="Testing")
 
@@ -202,7 +202,7 @@ def _table(report: CompareReport) -> Table:
         title=f"{report.n_classes} classes, {report.n_gallery} samples of dimension {report.dimension} "
         f"in the gallery, {report.n_tested} tested{repeated}",
         title_justify="left",
-        caption=f"p: of the difference from the best, by McNemar's paired test; * is below {SIGNIFICANT}",
+        caption=f"p: of the difference from the best, by McNemar's paired test; * is below {_SIGNIFICANT}",
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)
@@ -225,4 +225,4 @@ def _table(report: CompareReport) -> Table:
 def _significance(p_value: float | None) -> str:
     if p_value is None:
         return "best"
-    return f"{p_value:.2g}{' *' if p_value < SIGNIFICANT else '  '}"
+    return f"{p_value:.2g}{' *' if p_value < _SIGNIFICANT else '  '}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.samples import LeftOut, Note
     from crnr_cli.progress import Progress
 
-MAX_SHOWN = 10  # lines of one kind
+_MAX_SHOWN = 10  # lines of one kind
 _UNLIMITED = 10_000  # characters: wider than any table that people read
 
 # Control characters are escaped: untrusted file names may contain them, and a terminal would obey them.
@@ -36,11 +36,11 @@ def say(text: str, *, style: str | None = None) -> None:
 
 
 def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> None:
-    """Print one line per name, but at most MAX_SHOWN."""
-    for name in names[:MAX_SHOWN]:
+    """Print one line per name, but at most _MAX_SHOWN."""
+    for name in names[:_MAX_SHOWN]:
         say(f"{kind}: {name}", style=style)
-    if len(names) > MAX_SHOWN:
-        say(f"... and {len(names) - MAX_SHOWN} more", style=style)
+    if len(names) > _MAX_SHOWN:
+        say(f"... and {len(names) - _MAX_SHOWN} more", style=style)
 
 
 def say_left_out(left_out: Iterable[LeftOut]) -> None:
@@ -49,7 +49,7 @@ def say_left_out(left_out: Iterable[LeftOut]) -> None:
 
 
 def say_notes(notes: Iterable[Note]) -> None:
-    """Print all notes, but at most MAX_SHOWN of each kind."""
+    """Print all notes, but at most _MAX_SHOWN of each kind."""
     by_kind: dict[str, list[str]] = {}
     for note in notes:
         by_kind.setdefault(note.kind, []).append(note.text)

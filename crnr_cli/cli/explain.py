@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crnr_cli.jobs.explain import ExplainReport, Explanation
 
 CLASSES = 12  # shown with bars
-SAMPLES = 8  # shown, those with the largest weights
+_SAMPLES = 8  # shown, those with the largest weights
 BAR = 28  # characters of the longest bar
 
 
@@ -80,7 +80,7 @@ def _record(report: ExplainReport) -> dict[str, Any]:
                 "margin": explanation.margin,
                 "residuals": dict(zip(classes, explanation.residuals.tolist(), strict=True)),
                 "weight_shares": None if shares is None else dict(zip(classes, shares.tolist(), strict=True)),
-                "strongest": [asdict(sample) for sample in report.strongest(explanation, SAMPLES)],
+                "strongest": [asdict(sample) for sample in report.strongest(explanation, _SAMPLES)],
             }
         )
     return {"query": report.query, "truth": report.truth, "explanations": answers}
@@ -154,7 +154,7 @@ def _sample_table(report: ExplainReport, explanation: Explanation) -> Table:
 
     from crnr_cli.report.names import common_folder
 
-    samples = report.strongest(explanation, SAMPLES)
+    samples = report.strongest(explanation, _SAMPLES)
     folder = common_folder(sample.name for sample in samples)
     largest = max(abs(sample.weight) for sample in samples) or 1.0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

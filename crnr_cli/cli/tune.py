@@ -26,7 +26,7 @@ from crnr_cli.cli.options import Input, Output, Sources, Strictness, TriedSteps,
 if TYPE_CHECKING:
     from crnr_cli.jobs.tune import Trial, TuneReport
 
-SHOWN = 10  # settings in the table
+_SHOWN = 10  # settings in the table
 
 
 # How samples are read; `build` has the same options.
@@ -122,7 +122,7 @@ def _show(report: TuneReport) -> None:
     from rich import box
     from rich.table import Table
 
-    shown = report.trials[:SHOWN]
+    shown = report.trials[:_SHOWN]
     best_of = {trial.setting.method.name: trial for trial in reversed(report.trials)}
     for trial in (*best_of.values(), report.chosen, report.paper):
         if all(trial is not other for other in shown):

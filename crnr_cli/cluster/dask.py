@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from crnr_cli import __version__
-from crnr_cli.errors import CrnrError, DataError, UsageError
+from crnr_cli.errors import CrnrError, DataError, UsageError, first_line
 from crnr_cli.system.optional import require
 from crnr_cli.system.spread import Item, Result, Shared
 
@@ -98,7 +98,7 @@ def connected(where: str) -> Iterator[Cluster]:
             client.wait_for_workers(1, timeout=SECONDS_TO_CONNECT)
         except (OSError, ValueError) as e:
             raise DataError(
-                f"--dask {where}: no scheduler with workers replies at this address ({_first_line(e)})"
+                f"--dask {where}: no scheduler with workers replies at this address ({first_line(e)})"
             ) from e
         _refuse_other_versions(client)
         yield Cluster(client)
@@ -118,11 +118,11 @@ def _explained() -> Iterator[None]:
         ) from e
     except (FutureCancelledError, OSError) as e:
         raise DataError(
-            f"the connection to the cluster was lost ({_first_line(e)}); start the cluster and crnr again; "
+            f"the connection to the cluster was lost ({first_line(e)}); start the cluster and crnr again; "
             "classify continues with --resume"
         ) from e
     except ImportError as e:
-        raise DataError(f"a worker lacks a package ({_first_line(e)}); {_INSTALL}") from e
+        raise DataError(f"a worker lacks a package ({first_line(e)}); {_INSTALL}") from e
 
 
 def _refuse_other_versions(client: Any) -> None:
@@ -165,7 +165,3 @@ def _run(version: str, work: Callable[[Shared, Item], Result], shared: Shared, i
         raise
     except CrnrError as e:
         raise DataError(f"{machine}: {e}") from e
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).strip().split("\n", 1)[0]

@@ -24,7 +24,7 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.system.cores import side_by_side, threads_per_product
 from crnr_cli.system.memory import free_bytes
 
-ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
+_ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,5 +157,5 @@ def _batches_at_once(gallery: Gallery, size: int, jobs: int) -> int:
     """One batch per core, but fewer if their codes would fill half of the free memory."""
     codes = size * len(gallery.names) * np.dtype(gallery.dtype).itemsize
     free = free_bytes()
-    room = jobs if free is None else free // (2 * ARRAYS_PER_BATCH * codes)
+    room = jobs if free is None else free // (2 * _ARRAYS_PER_BATCH * codes)
     return max(1, min(jobs // threads_per_product(), room))

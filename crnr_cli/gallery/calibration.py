@@ -18,8 +18,8 @@ from crnr_cli.methods import Method, Samples
 from crnr_cli.methods.folds import Fold, stratified_folds
 from crnr_cli.results.decision import standout
 
-FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
-ENOUGH = 1000  # held-out samples, to know the rate to about one percent
+_FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
+_ENOUGH = 1000  # held-out samples, to know the rate to about one percent
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class Calibration:
 def calibrate(samples: Samples, method: Method) -> Calibration:
     """Hold out a part of every class and classify it by the rest, until there are enough values."""
     class_index = samples.class_index
-    count = max(FOLDS, -(-len(class_index) // ENOUGH))
+    count = max(_FOLDS, -(-len(class_index) // _ENOUGH))
     fold_of = stratified_folds(class_index, count)
     found: list[Array] = []
     for fold in range(count):
         held_out = fold_of == fold
         if held_out.any():
-            residuals = Fold.split(samples.vectors, class_index, held_out).residuals(method)
+            residuals = Fold.of(samples.vectors, class_index, held_out).residuals(method)
             found.append(standout(residuals, method.signed))
-        if sum(map(len, found)) >= ENOUGH:
+        if sum(map(len, found)) >= _ENOUGH:
             break
     if not found:
         raise DataError("every class has only one sample: rejecting queries needs at least two in some class")

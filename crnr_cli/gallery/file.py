@@ -34,7 +34,7 @@ from crnr_cli.recipe.registry import STEPS
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
 
-FORMAT = "crnr-gallery"
+_FORMAT = "crnr-gallery"
 
 _MAX_DEPTH = 2
 
@@ -127,7 +127,7 @@ def _to_content(gallery: Gallery) -> _Content:
         arrays["samples/size"] = np.array([stamp.size for stamp in gallery.stamps], dtype=np.int64)
         arrays["samples/mtime_ns"] = np.array([stamp.mtime_ns for stamp in gallery.stamps], dtype=np.int64)
     root = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "version": gallery.recipe.since_version,
         "crnr_version": gallery.crnr_version,
         "method": gallery.method.name,
@@ -214,7 +214,7 @@ def _read(path: Path) -> _Content:
             raise GalleryError(f"{path}: not a crnr gallery")
         with h5py.File(path, "r", locking=False) as file:
             kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
-            if kind != FORMAT.encode():
+            if kind != _FORMAT.encode():
                 raise GalleryError(f"{path}: not a crnr gallery")
             newest = max(step.since_version for step in STEPS.values())
             if not isinstance(version, np.integer) or version > newest:

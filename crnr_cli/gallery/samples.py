@@ -21,8 +21,8 @@ from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
 
-LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
-DEFAULT_SIZE = (32, 32)
+_LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
+_DEFAULT_SIZE = (32, 32)
 BATCH = 1024
 _WEAK_PIXELS = (
     "raw pixels work badly on photographs: on 12 kinds of flowers they give 26 % accuracy, and features of a "
@@ -107,40 +107,31 @@ class RawSamples(Labelled):
         return LabelledVectors(recipe=recipe, vectors=self.vectors_by(recipe, dtype), **shared)
 
 
-def read_samples(
-    source: Source, reading: Reading, progress: Progress = silent, decoders: DecoderPool | None = None
-) -> LabelledVectors:
+def read_samples(source: Source, reading: Reading, progress: Progress = silent) -> LabelledVectors:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
-    decoders = decoders or DecoderPool(reading.jobs)
-    recipe, notes = _new_recipe(source, reading, progress, decoders)
-    if recipe.is_fitted:
-        found = Labelled(recipe=recipe, notes=notes)
-        vectors = _read_all(found, source, reading, progress, decoders)
+    decoders = DecoderPool(reading.jobs)
+    found = _new_gallery(source, reading, progress, decoders)
+    if found.recipe.is_fitted:
+        vectors = _read(found, source, reading, progress, decoders)
+        _check_new(found, source)
         return LabelledVectors(vectors=vectors, **vars(found))
-    raw = _read_raw(recipe, notes, source, reading, progress, decoders)
-    return raw.labelled_by(recipe.fitted(raw.values), reading.dtype)
+    raw = _read_raw(found, source, reading, progress, decoders)
+    return raw.labelled_by(found.recipe.fitted(raw.values), reading.dtype)
 
 
-def read_raw(
-    source: Source, reading: Reading, progress: Progress = silent, decoders: DecoderPool | None = None
-) -> RawSamples:
+def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> RawSamples:
     """Read all usable samples of a source as raw values, for recipes that are fitted to parts of them."""
-    decoders = decoders or DecoderPool(reading.jobs)
-    recipe, notes = _new_recipe(source, reading, progress, decoders)
-    return _read_raw(recipe, notes, source, reading, progress, decoders)
+    decoders = DecoderPool(reading.jobs)
+    found = _new_gallery(source, reading, progress, decoders)
+    return _read_raw(found, source, reading, progress, decoders)
 
 
 def read_by_recipe(
-    recipe: Recipe,
-    source: Source,
-    reading: Reading,
-    progress: Progress = silent,
-    decoders: DecoderPool | None = None,
+    recipe: Recipe, source: Source, reading: Reading, progress: Progress = silent
 ) -> LabelledVectors:
-    """Read all usable samples of a source with the fitted recipe of a gallery; the result may be empty."""
+    """Read all usable samples of a source with the fitted recipe of a gallery; there may be none."""
     found = Labelled(recipe=recipe, notes=_source_notes(source))
-    decoders = decoders or DecoderPool(reading.jobs)
-    vectors = _read(found, source, reading, progress, decoders)
+    vectors = _read(found, source, reading, progress, DecoderPool(reading.jobs))
     return LabelledVectors(vectors=vectors, **vars(found))
 
 
@@ -171,10 +162,8 @@ def refuse_mismatch(source: Source, recipe: Recipe) -> None:
         )
 
 
-def _new_recipe(
-    source: Source, reading: Reading, progress: Progress, decoders: DecoderPool
-) -> tuple[Recipe, list[Note]]:
-    """A recipe for a source, with steps that are not fitted yet, and notes on the source."""
+def _new_gallery(source: Source, reading: Reading, progress: Progress, decoders: DecoderPool) -> Labelled:
+    """A gallery without samples yet: its recipe, with steps that are not yet fitted, and notes."""
     notes = _source_notes(source)
     if source.n_features is not None:
         given = {"--extractor": reading.network, "--size": reading.size, "--color": reading.color}
@@ -194,7 +183,7 @@ def _new_recipe(
         f"reading {len(source)} samples of {recipe.n_inputs} numbers",
         "use a smaller --size or --pca",
     )
-    return recipe, notes
+    return Labelled(recipe=recipe, notes=notes)
 
 
 def _network_recipe(network: NetworkOptions, reading: Reading, notes: list[Note]) -> Recipe:
@@ -216,16 +205,16 @@ def _network_recipe(network: NetworkOptions, reading: Reading, notes: list[Note]
 
 def _common_size(sizes: set[tuple[int, int]], notes: list[Note]) -> tuple[int, int]:
     """The common size of all pictures if there is one and it is small, else the default."""
-    if len(sizes) == 1 and max(next(iter(sizes))) <= LARGEST_NATIVE:
+    if len(sizes) == 1 and max(next(iter(sizes))) <= _LARGEST_NATIVE:
         return next(iter(sizes))
-    width, height = DEFAULT_SIZE
-    why = "differ in size" if len(sizes) > 1 else f"are larger than {LARGEST_NATIVE}x{LARGEST_NATIVE}"
+    width, height = _DEFAULT_SIZE
+    why = "differ in size" if len(sizes) > 1 else f"are larger than {_LARGEST_NATIVE}x{_LARGEST_NATIVE}"
     notes.append(
         Note("size", f"pictures {why}: all are resized to {width}x{height}; --size chooses another size")
     )
-    if any(max(found) > LARGEST_NATIVE for found in sizes):
+    if any(max(found) > _LARGEST_NATIVE for found in sizes):
         notes.append(Note("weak pixels", _WEAK_PIXELS))
-    return DEFAULT_SIZE
+    return _DEFAULT_SIZE
 
 
 def _source_notes(source: Source) -> list[Note]:
@@ -235,32 +224,17 @@ def _source_notes(source: Source) -> list[Note]:
 
 
 def _read_raw(
-    recipe: Recipe,
-    notes: list[Note],
-    source: Source,
-    reading: Reading,
-    progress: Progress,
-    decoders: DecoderPool,
+    found: Labelled, source: Source, reading: Reading, progress: Progress, decoders: DecoderPool
 ) -> RawSamples:
-    found = Labelled(recipe=recipe, notes=notes)
-    values = _read_all(found, source, reading, progress, decoders, raw=True)
+    values = _read(found, source, reading, progress, decoders, raw=True)
+    _check_new(found, source)
     return RawSamples(values=values, **vars(found))
 
 
-def _read_all(
-    found: Labelled,
-    source: Source,
-    reading: Reading,
-    progress: Progress,
-    decoders: DecoderPool,
-    *,
-    raw: bool = False,
-) -> Array:
-    """Like `_read`, for a new gallery: require at least one sample, and add notes on unusable classes."""
-    values = _read(found, source, reading, progress, decoders, raw=raw)
+def _check_new(found: Labelled, source: Source) -> None:
+    """A new gallery needs at least one sample; notes are added on classes without any."""
     require_samples(found.names, found.left_out)
     found.notes += unusable_classes(source, found.labels)
-    return values
 
 
 def _read(

@@ -29,7 +29,7 @@ from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.system.files import check_output, is_replaceable
 
-MAX_FAILURES = 10  # kept for the report; the CSV has all of them
+_MAX_FAILURES = 10  # kept for the report; the CSV has all of them
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _write(
         rows = writer.write(answers)
         missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
         file.end_batch(Counter(row.status for row in rows), len(missing))
-        if len(failures) < MAX_FAILURES:
+        if len(failures) < _MAX_FAILURES:
             failed = zip(answers.batch.names, answers.batch.errors, strict=True)
             failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
         _refuse_too_many(file, len(source), options, missing)
@@ -116,7 +116,7 @@ def _write(
         statuses=done.statuses,
         skipped=done.skipped,
         ignored=source.ignored,
-        failures=failures[:MAX_FAILURES],
+        failures=failures[:_MAX_FAILURES],
         rejection=_rejection_rule(gallery, options),
     )
 

@@ -25,7 +25,7 @@ from crnr_cli.gallery.samples import (
     read_samples,
     refuse_mismatch,
 )
-from crnr_cli.methods import METHODS, Method, Samples, State, Trial, make_method
+from crnr_cli.methods import METHODS, Method, Samples, Split, State, make_method
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.scores import Scores, mcnemar, score, wilson
 from crnr_cli.sources.base import Keys
@@ -72,11 +72,11 @@ class CompareReport:
 
 @dataclass(frozen=True)
 class _Given:
-    """The only trial of a comparison with a test source."""
+    """The only split of a comparison with a test source."""
 
-    only: Trial
+    only: Split
 
-    def trial(self, draw: int) -> Trial:
+    def split(self, draw: int) -> Split:
         return self.only
 
 
@@ -88,24 +88,24 @@ class _Drawn:
     class_index: Array
     held: list[Array]  # for every draw, a mask of the samples that are held out
     dtype: str
-    _kept: tuple[int, Trial] | None = None
+    _kept: tuple[int, Split] | None = None
 
-    def trial(self, draw: int) -> Trial:
+    def split(self, draw: int) -> Split:
         """Cached until another one is needed. Test samples are never used to fit the recipe."""
         kept = self._kept  # read once, as the threads of a worker share this object
         if kept is None or kept[0] != draw:
             kept = self._kept = (draw, self._made(self.held[draw]))
         return kept[1]
 
-    def _made(self, held: Array) -> Trial:
+    def _made(self, held: Array) -> Split:
         recipe = self.gallery.recipe.fitted(self.gallery.values[~held])
         vectors = self.gallery.vectors_by(recipe, self.dtype)
-        return Trial(Samples.of(vectors[~held], self.class_index[~held]), vectors[held])
+        return Split(Samples.of(vectors[~held], self.class_index[~held]), vectors[held])
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """One piece of work: a method on one trial."""
+    """One piece of work: a method on one split."""
 
     number: int
     method: Method
@@ -121,7 +121,7 @@ class _Outcome:
 
 @dataclass
 class _Tally:
-    """The results of one method in the trials so far."""
+    """The results of one method in the splits so far."""
 
     truths: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -136,21 +136,21 @@ def compare(
     methods, notes = _chosen_methods(options)
     gallery, test = _read(names, options, progress)
     classes, order, class_index = sort_by_class(gallery.labels)
-    trials: _Given | _Drawn
+    splits: _Given | _Drawn
     if isinstance(gallery, RawSamples):
-        trials = _drawn(gallery, order, class_index, options)
-        tested = [np.flatnonzero(held) for held in trials.held]  # which sample each query is, per draw
+        splits = _drawn(gallery, order, class_index, options)
+        tested = [np.flatnonzero(held) for held in splits.held]  # which sample each query is, per draw
         truths = [classes[i] for i in class_index]
     else:
         assert test is not None
         tested = [np.arange(len(test.labels))]
         truths = test.labels
         samples = Samples.of(gallery.vectors[order], class_index)
-        trials = _Given(Trial(samples, test.vectors))
+        splits = _Given(Split(samples, test.vectors))
     tallies = {method.name: _Tally() for method in methods}
     total = len(tested) * len(methods)
     progress("comparing", 0, total)
-    for turn, outcome in spread(_run, trials, _turns(methods, len(tested), tallies)):
+    for turn, outcome in spread(_run, splits, _turns(methods, len(tested), tallies)):
         if isinstance(outcome, DataError):  # drop this method and go on with the others
             # Report it only once: other draws of this method may already be running.
             if tallies.pop(turn.method.name, None):
@@ -234,7 +234,7 @@ def _drawn(gallery: RawSamples, order: Array, class_index: Array, options: Compa
         held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]))
         for draw in range(options.draws)
     ]
-    # Without labels and hashes, which a trial does not need: this may be sent to the workers of a cluster.
+    # Without labels and hashes, which a split does not need: this may be sent to the workers of a cluster.
     names = [gallery.names[i] for i in order]
     raw = RawSamples(recipe=gallery.recipe, names=names, values=gallery.values[order])
     return _Drawn(raw, class_index, held, options.reading.dtype)
@@ -259,26 +259,26 @@ def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Ite
                 yield _Turn(draw * len(methods) + index, method, draw)
 
 
-def _run(trials: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
+def _run(splits: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
     """The outcome, or the error if the method cannot be used on this data."""
-    trial, method = trials.trial(turn.draw), turn.method
+    split, method = splits.split(turn.draw), turn.method
     try:
-        refuse_unfittable(method, trial.samples)
+        refuse_unfittable(method, split.samples)
         started = time.perf_counter()
-        state = method.fit(trial.samples)
+        state = method.fit(split.samples)
         fitted = time.perf_counter()
-        winners = _winners(method, state, trial)
+        winners = _winners(method, state, split)
         return _Outcome(winners, fitted - started, time.perf_counter() - fitted)
     except DataError as e:
         return e
 
 
-def _winners(method: Method, state: State, trial: Trial) -> Array:
-    step = batch_size(len(trial.samples.vectors))
+def _winners(method: Method, state: State, split: Split) -> Array:
+    step = batch_size(len(split.samples.vectors))
     return np.concatenate(
         [
-            method.residuals(trial.samples, state, trial.queries[start : start + step]).argmin(axis=1)
-            for start in range(0, len(trial.queries), step)
+            method.residuals(split.samples, state, split.queries[start : start + step]).argmin(axis=1)
+            for start in range(0, len(split.queries), step)
         ]
     )
 

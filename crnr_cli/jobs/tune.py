@@ -29,7 +29,7 @@ from crnr_cli.system.spread import Spread, here
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
-ITERATIONS = (2, 3, 5, 8, 12, 20)
+_ITERATIONS = (2, 3, 5, 8, 12, 20)
 PAPER = Crnr()  # lam 0.01, mu 0.1, 5 iterations
 StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name
 
@@ -140,7 +140,7 @@ class FoldedSamples:
         held_out = self.fold_of == number
         recipe = replace(self.recipe, steps=make_steps(dict(steps))).fitted(self.raw[~held_out])
         vectors, _ = recipe.unit_vectors(self.raw, self.dtype)
-        return Fold.split(vectors, self.class_index, held_out)
+        return Fold.of(vectors, self.class_index, held_out)
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def tune_samples(
             right = []
             progress("tuning", done.number + 1, len(recipes) * len(methods))
     paper = next(trial for trial in trials if trial.setting.method == PAPER)
-    settings = len(recipes) * sum(len(method.variants(ITERATIONS)) for method in methods)
+    settings = len(recipes) * sum(len(method.variants(_ITERATIONS)) for method in methods)
     return TuneReport(
         trials=sorted(trials, key=lambda trial: -trial.accuracy),
         paper=paper,
@@ -271,13 +271,13 @@ def _passes(
 def _right(samples: FoldedSamples, this: Pass) -> Array:
     """(variants, queries): which of the held-out samples each variant labels correctly."""
     fold = samples.fold(this.steps, this.fold)
-    right: Array = this.method.winners_after(fold, ITERATIONS) == fold.truth
+    right: Array = this.method.winners_after(fold, _ITERATIONS) == fold.truth
     return right
 
 
 def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
     """One trial per variant, from the results of all folds."""
-    settings = [Setting(variant, done.steps) for variant in done.method.variants(ITERATIONS)]
+    settings = [Setting(variant, done.steps) for variant in done.method.variants(_ITERATIONS)]
     return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
 

@@ -35,8 +35,8 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
 
-MAX_NAMES = 10  # listed in an error
-NEAREST = 3  # names suggested for an unknown one
+_MAX_NAMES = 10  # listed in an error
+_NEAREST = 3  # names suggested for an unknown one
 
 
 @dataclass(frozen=True)
@@ -261,9 +261,9 @@ def _require_known(path: Path, what: str, wanted: Sequence[str], known: Sequence
 
 def _hint(name: str, known: Sequence[str]) -> str:
     """All names if they are few; otherwise those that may have been meant."""
-    if len(known) > MAX_NAMES and (near := get_close_matches(name, known, NEAREST)):
+    if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
         return f"the closest are {', '.join(near)}"
-    return f"there are {', '.join(known[:MAX_NAMES])}" + (", ..." if len(known) > MAX_NAMES else "")
+    return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from crnr_cli.errors import UsageError
 
 State = dict[str, Array]
 
-MAX_ITERATIONS = 10**9  # more than anybody would wait for
+_MAX_ITERATIONS = 10**9  # more than anybody would wait for
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Split:
     """Samples to fit a method to, and queries to test it with. All rows are unit vectors."""
 
     samples: Samples
@@ -82,9 +82,9 @@ class Method(ABC):
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         """(m, K): the residual of each class for each unit query; the smallest wins."""
 
-    def winners_after(self, trial: Trial, iterations: Sequence[int]) -> Array:
+    def winners_after(self, split: Split, iterations: Sequence[int]) -> Array:
         """(len(variants(iterations)), m): the class that wins each query, for all variants in one pass."""
-        residuals = self.residuals(trial.samples, self.fit(trial.samples), trial.queries)
+        residuals = self.residuals(split.samples, self.fit(split.samples), split.queries)
         winners: Array = residuals.argmin(axis=1)
         return winners[np.newaxis]
 
@@ -121,8 +121,8 @@ class Method(ABC):
 
     def _require_iterations(self, iterations: int) -> None:
         self._require(
-            isinstance(iterations, Integral) and 1 <= iterations <= MAX_ITERATIONS,
-            f"iterations must be a whole number from 1 to {MAX_ITERATIONS}, not {iterations}",
+            isinstance(iterations, Integral) and 1 <= iterations <= _MAX_ITERATIONS,
+            f"iterations must be a whole number from 1 to {_MAX_ITERATIONS}, not {iterations}",
         )
 
 

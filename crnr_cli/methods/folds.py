@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.methods.base import Method, Samples, Trial
+from crnr_cli.methods.base import Method, Samples, Split
 
 
 def stratified_folds(class_index: Array, count: int, seed: int = 0) -> Array:
@@ -28,13 +28,13 @@ def stratified_folds(class_index: Array, count: int, seed: int = 0) -> Array:
 
 
 @dataclass(frozen=True)
-class Fold(Trial):
+class Fold(Split):
     """A trial with the true classes of its queries."""
 
     truth: Array  # class index of every query
 
     @classmethod
-    def split(cls, vectors: Array, class_index: Array, held_out: Array) -> Fold:
+    def of(cls, vectors: Array, class_index: Array, held_out: Array) -> Fold:
         """From vectors sorted by class, and a mask of the queries."""
         kept = ~held_out
         return cls(Samples.of(vectors[kept], class_index[kept]), vectors[held_out], class_index[held_out])

@@ -11,7 +11,7 @@ import numpy as np
 
 from crnr_cli import solvers
 from crnr_cli.arrays import Array
-from crnr_cli.methods.base import CodingMethod, Method, Samples, State, Trial
+from crnr_cli.methods.base import CodingMethod, Method, Samples, Split, State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,20 +56,20 @@ class NonNegative(CodingMethod):
     def variants(self, iterations: Sequence[int]) -> list[Method]:
         return [replace(self, iterations=count) for count in iterations]
 
-    def winners_after(self, trial: Trial, iterations: Sequence[int]) -> Array:
+    def winners_after(self, split: Split, iterations: Sequence[int]) -> Array:
         """The winners after each number of iterations, taken while ADMM runs once."""
-        samples, edges = trial.samples, trial.samples.edges
+        samples, edges = split.samples, split.samples.edges
         n, d = samples.vectors.shape
         if solvers.cheaper_form(edges, d, self.class_weight, max(iterations)) == "dense":
             factor: solvers.Factor = solvers.factorize_gram(
-                trial.gram, edges, self.class_weight, self.mu, str(trial.queries.dtype)
+                split.gram, edges, self.class_weight, self.mu, str(split.queries.dtype)
             )
-            queries, residuals = trial.cross, partial(solvers.class_residuals_by_gram, trial.gram, edges)
+            queries, residuals = split.cross, partial(solvers.class_residuals_by_gram, split.gram, edges)
         else:
             X = samples.vectors.T
             factor = solvers.factorize_low_rank(X, edges, self.class_weight, self.mu)
-            queries, residuals = trial.queries.T, partial(solvers.class_residuals, X, edges)
-        winners = np.empty((len(iterations), len(trial.queries)), dtype=np.int64)
+            queries, residuals = split.queries.T, partial(solvers.class_residuals, X, edges)
+        winners = np.empty((len(iterations), len(split.queries)), dtype=np.int64)
         batch = max(64, 2**23 // n)
         for start in range(0, queries.shape[1], batch):
             Y = np.ascontiguousarray(queries[:, start : start + batch])

@@ -20,10 +20,10 @@ from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.system.child import limit_address_space
 
-READY = b"ready\n"
+_READY = b"ready\n"
 BASE_BYTES = 2**29  # of address space, for Python and Pillow themselves
 SECONDS_HELD_BACK = 0.1  # send small pictures in groups; waking the parent for each is slow
-BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, converted), and some to spare
+_BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, converted), and some to spare
 
 
 # [width, height, bands, is_float, sha256, n_bytes], or {"status", "detail"} if there are no pixels.
@@ -45,7 +45,7 @@ def reply(results: list[tuple[Header, bytes]]) -> bytes:
 
 def limit_memory(request: PixelRequest) -> None:
     """Limit this process, so that a malicious picture cannot use up the memory of the machine."""
-    limit_address_space(BASE_BYTES + BYTES_PER_PIXEL * request.max_pixels)
+    limit_address_space(BASE_BYTES + _BYTES_PER_PIXEL * request.max_pixels)
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
     request = PixelRequest(size=tuple(size) if size else None, **options)
     limit_memory(request)
     replies = sys.stdout.buffer
-    replies.write(READY)
+    replies.write(_READY)
     replies.flush()
     for line in sys.stdin.buffer:
         ready: list[tuple[Header, bytes]] = []

@@ -18,10 +18,10 @@ from crnr_cli.system.cores import available_cores, side_by_side
 
 Decoded = Pixels | SampleError
 
-SECONDS_PER_CHUNK = 0.05  # of work requested at once: keeps a decoder busy, and shares work evenly
+_SECONDS_PER_CHUNK = 0.05  # of work requested at once: keeps a decoder busy, and shares work evenly
 MAX_PER_CHUNK = 128
 CHUNKS_AHEAD = 8  # the maximum number of chunks decoded in advance; it limits the memory
-BUFFER = 2**18  # bytes
+_BUFFER = 2**18  # bytes
 ATTEMPTS = 5  # to start a decoder
 SECONDS_PER_PICTURE = 30.0  # a decoder silent for longer is considered hung
 COMMAND = tuple(python_command("crnr_cli.pictures.decoder_process"))
@@ -72,7 +72,7 @@ class DecoderPool:
     def _launch(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             self.command,
-            bufsize=BUFFER,
+            bufsize=_BUFFER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -84,7 +84,7 @@ class _Decoders:
 
     def __init__(self, pool: DecoderPool, request: PixelRequest) -> None:
         self._pool, self._request = pool, request
-        self._pace = SECONDS_PER_CHUNK / 16  # seconds per picture, as last measured
+        self._pace = _SECONDS_PER_CHUNK / 16  # seconds per picture, as last measured
         self._idle: SimpleQueue[_Decoder] = SimpleQueue()
         self._all: list[_Decoder] = []
         self._closed = threading.Event()
@@ -92,10 +92,10 @@ class _Decoders:
         self._watchdog.start()
 
     def chunks(self, paths: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Parts of `paths` that each take about SECONDS_PER_CHUNK to decode."""
+        """Parts of `paths` that each take about _SECONDS_PER_CHUNK to decode."""
         start = 0
         while start < len(paths):
-            count = int(max(1, min(MAX_PER_CHUNK, SECONDS_PER_CHUNK / self._pace)))
+            count = int(max(1, min(MAX_PER_CHUNK, _SECONDS_PER_CHUNK / self._pace)))
             yield paths[start : start + count]
             start += count
 

@@ -16,7 +16,7 @@ from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.system.cores import available_cores
 
 SIDE = 96  # maximum width and height in pixels
-STEP = 8  # sides are multiples of this, so that few decoders have to be started
+_STEP = 8  # sides are multiples of this, so that few decoders have to be started
 
 
 def thumbnails(paths: Sequence[str], max_pixels: int = MAX_PIXELS) -> dict[str, Array]:
@@ -49,7 +49,7 @@ def _small(width: int, height: int) -> tuple[int, int]:
     if max(width, height) <= SIDE:
         return width, height
     scale = SIDE / max(width, height)
-    return tuple(max(STEP, round(side * scale / STEP) * STEP) for side in (width, height))  # type: ignore[return-value]
+    return tuple(max(_STEP, round(side * scale / _STEP) * _STEP) for side in (width, height))  # type: ignore[return-value]
 
 
 def _array(pixels: Pixels) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import DataError, UsageError, first_line
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.system.optional import require
@@ -162,7 +162,7 @@ def _session(path: Path, sha256: str, jobs: int) -> Any:
     try:
         return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's exceptions have no public base class
-        raise DataError(f"{path}: not a model that onnxruntime can open ({_first_line(e)})") from e
+        raise DataError(f"{path}: not a model that onnxruntime can open ({first_line(e)})") from e
 
 
 def _picture_input(path: Path, session: Any) -> Any:
@@ -216,7 +216,7 @@ def _with_n_outputs(path: Path, session: Any, network: Network) -> Network:
     try:
         output = session.run([network.output], {network.input: np.ones(shape, _TYPES[given.type])})[0]
     except Exception as e:  # onnxruntime's exceptions have no public base class
-        raise DataError(f"{path}: cannot be run on a picture of {width}x{height} ({_first_line(e)})") from e
+        raise DataError(f"{path}: cannot be run on a picture of {width}x{height} ({first_line(e)})") from e
     if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not 2 <= output.ndim <= 4:
         raise DataError(f"{path}: its output {network.output} is not one vector of numbers per picture")
     shape_text = " x ".join(map(str, output.shape[1:]))
@@ -243,7 +243,3 @@ def _pooled(output: Array, layout: str, pool: str) -> Array:
         elif output.ndim == 4:
             output = output.mean(axis=(2, 3) if layout == "nchw" else (1, 2))
     return output.reshape(len(output), -1).astype(np.float32, copy=False)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]

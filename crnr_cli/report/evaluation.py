@@ -22,10 +22,10 @@ from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.scores import Scores, macro_intervals, most_confused, wilson
 
-MAX_MISTAKES = 2000  # listed in the page
+_MAX_MISTAKES = 2000  # listed in the page
 MAX_PICTURES = 60  # embedded in the page
-WORST = 24  # mistakes shown as cards
-PAIRS = 12
+_WORST = 24  # mistakes shown as cards
+_PAIRS = 12
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def write_report(
                 for pair in pairs(scores)
             ],
             "kinds": len(most_confused(scores)),
-            "mistakes": records[:WORST],
+            "mistakes": records[:_WORST],
             "folder": as_text(folder),
             "n_mistakes": len(mistakes),
             "classes": sorted(
@@ -86,7 +86,7 @@ def write_report(
                 "names": shown,
                 "cells": [[cell["row"], cell["column"], cell["count"]] for cell in cells],
                 "mistakes": records,
-                "listed_all": len(mistakes) <= MAX_MISTAKES,
+                "listed_all": len(mistakes) <= _MAX_MISTAKES,
             },
         },
     )
@@ -189,7 +189,7 @@ def mistake_records(
             "margin": row.margin,
             "picture": uris.get(row.path),
         }
-        for row in mistakes[:MAX_MISTAKES]
+        for row in mistakes[:_MAX_MISTAKES]
     ]
 
 
@@ -198,7 +198,7 @@ def pictured(mistakes: Sequence[Prediction]) -> list[str]:
     first: dict[tuple[str | None, str | None], str] = {}
     for row in mistakes:
         first.setdefault((row.truth, row.label), row.path)
-    paths = [row.path for row in mistakes[:WORST]] + list(first.values()) + [row.path for row in mistakes]
+    paths = [row.path for row in mistakes[:_WORST]] + list(first.values()) + [row.path for row in mistakes]
     return list(dict.fromkeys(paths))[:MAX_PICTURES]
 
 
@@ -206,7 +206,7 @@ def pairs(scores: Scores) -> list[dict[str, Any]]:
     place = {score.name: i for i, score in enumerate(scores.classes)}
     return [
         {"row": place[truth], "column": place[label], "truth": truth, "label": label, "count": count}
-        for truth, label, count in most_confused(scores)[:PAIRS]
+        for truth, label, count in most_confused(scores)[:_PAIRS]
     ]
 
 

@@ -20,7 +20,7 @@ from crnr_cli.report.names import as_text
 from crnr_cli.report.pages import write_page
 from crnr_cli.system.files import check_output
 
-PICTURES = 7  # of gallery samples, besides that of the query
+_PICTURES = 7  # of gallery samples, besides that of the query
 
 
 def check_explanation(path: Path, inputs: Iterable[str | Path]) -> None:
@@ -32,7 +32,7 @@ def check_explanation(path: Path, inputs: Iterable[str | Path]) -> None:
 
 
 def write_explanation(report: ExplainReport, path: Path, max_pixels: int = MAX_PIXELS) -> None:
-    samples = report.strongest(report.explanations[0], PICTURES)
+    samples = report.strongest(report.explanations[0], _PICTURES)
     names = [report.query, *(sample.name for sample in samples)]
     found = thumbnails(names, max_pixels) if report.gallery.recipe.kind == "pictures" else {}
     if path.suffix.lower() == ".html":

@@ -20,7 +20,7 @@ from crnr_cli.system.files import check_output, replacing
 
 FORMATS = ("png", "svg", "pdf")
 # The colours of Okabe and Ito, which most colour-blind people can distinguish.
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 
 
 def check_plot(path: Path, inputs: Iterable[str | Path]) -> None:
@@ -88,7 +88,7 @@ def explanation(
 def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
     """Labels and runners-up get strong colours, the same in every panel; the others alternate in grey."""
     named = list(dict.fromkeys(i for panel in panels for i in (panel.label, panel.runner_up)))
-    return [COLORS[named.index(i)] if i in named else ("#8d99a6", "#c3cbd3")[i % 2] for i in range(count)]
+    return [_COLORS[named.index(i)] if i in named else ("#8d99a6", "#c3cbd3")[i % 2] for i in range(count)]
 
 
 def _strip(
@@ -182,7 +182,7 @@ def sensitivity(
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     place = {lam: i for i, lam in enumerate(lams)}  # equal distances, as a log axis has no 0
-    for (name, values), color in zip(accuracies.items(), COLORS, strict=False):
+    for (name, values), color in zip(accuracies.items(), _COLORS, strict=False):
         known = [
             (place[lam], 100 * value) for lam, value in zip(lams, values, strict=True) if value is not None
         ]

@@ -11,7 +11,7 @@ import numpy as np
 from crnr_cli.arrays import Array, Batch
 
 OK = "ok"
-REJECTED = "rejected"
+_REJECTED = "rejected"
 UNKNOWN = "unknown"  # the label of a rejected query; a class of this name is refused
 
 
@@ -62,7 +62,7 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     for query, (first, next_best), residual, margin, rejected in decided:
         # For a rejected query, runner_up is the best class.
         label, runner_up = (UNKNOWN, classes[first]) if rejected else (classes[first], classes[next_best])
-        status = REJECTED if rejected else OK
+        status = _REJECTED if rejected else OK
         found[query] = Prediction(
             batch.names[query], truths[query], label, residual, runner_up, margin, status
         )

@@ -15,7 +15,7 @@ FactorForm = Literal["dense", "low-rank"]
 
 # Classes are joined into diagonal blocks of at least this many samples: enough to make the overhead of a
 # matrix product negligible, and few enough for the zeros between small classes to cost little.
-BLOCK_SAMPLES = 128
+_BLOCK_SAMPLES = 128
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
         if tall and joined[-1] != start:
             joined.append(start)
             is_tall.append(False)
-        if tall or stop - joined[-1] >= BLOCK_SAMPLES or stop == edges[-1]:
+        if tall or stop - joined[-1] >= _BLOCK_SAMPLES or stop == edges[-1]:
             joined.append(stop)
             is_tall.append(tall)
     return np.array(joined), np.array(is_tall)

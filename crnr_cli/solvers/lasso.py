@@ -18,11 +18,11 @@ from crnr_cli.arrays import Array
 from crnr_cli.solvers.factors import Factor, FactorForm, cheaper_form, factorize_dense, factorize_low_rank
 
 # Of mu/lam from 2 to 500 and a from 1 to 1.85, these needed the fewest iterations on faces and digits.
-MU_PER_LAM = 20.0
-RELAXATION = 1.8
-STEPS_BETWEEN_CHECKS = 20
+_MU_PER_LAM = 20.0
+_RELAXATION = 1.8
+_STEPS_BETWEEN_CHECKS = 20
 # In units of eps. Below this, rounding errors of X'r exceed the gap: 1.2e-5 in float32, 2e-14 in float64.
-SMALLEST_GAP = 100.0
+_SMALLEST_GAP = 100.0
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,22 @@ def factor_form(edges: Array, d: int) -> FactorForm:
 
 def factorize(X: Array, edges: Array, lam: float) -> Factor:
     dense = factor_form(edges, X.shape[0]) == "dense"
-    return (factorize_dense if dense else factorize_low_rank)(X, edges, 0.0, MU_PER_LAM * lam)
+    return (factorize_dense if dense else factorize_low_rank)(X, edges, 0.0, _MU_PER_LAM * lam)
 
 
 def code(factor: Factor, X: Array, Y: Array, lam: float, iterations: int, tol: float) -> LassoCode:
-    """Code every column of Y until its duality gap is at most tol, or SMALLEST_GAP if that is larger.
+    """Code every column of Y until its duality gap is at most tol, or _SMALLEST_GAP if that is larger.
 
     A query that has converged is taken out of the batch, so that its code does not depend on the others.
     """
-    tol = max(tol, SMALLEST_GAP * float(np.finfo(X.dtype).eps))
+    tol = max(tol, _SMALLEST_GAP * float(np.finfo(X.dtype).eps))
     c1 = factor.first_code(Y)
     codes, gaps = np.empty_like(c1), np.empty(Y.shape[1], Y.dtype)
     rest = np.arange(Y.shape[1])
     v = c1.copy()
     for k in range(1, iterations + 1):
-        v, z = _step(factor, c1, v, 1 / MU_PER_LAM)
-        if k % STEPS_BETWEEN_CHECKS == 0 or k == iterations:
+        v, z = _step(factor, c1, v, 1 / _MU_PER_LAM)
+        if k % _STEPS_BETWEEN_CHECKS == 0 or k == iterations:
             gap = duality_gap(X, Y, z, lam)
             done = (gap <= tol) | (k == iterations)
             codes[:, rest[done]], gaps[rest[done]] = z[:, done], gap[done]
@@ -73,9 +73,9 @@ def _step(factor: Factor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
     c = np.empty_like(v)
     factor.product(np.subtract(z, u, out=v), out=c)
     c += c1
-    c *= RELAXATION
+    c *= _RELAXATION
     u += c
-    u -= np.multiply(z, RELAXATION - 1, out=v)
+    u -= np.multiply(z, _RELAXATION - 1, out=v)
     return u, z
 
 

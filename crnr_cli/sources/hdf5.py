@@ -15,17 +15,16 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.sources.readers import Reader, Refused
+from crnr_cli.sources.readers import BEST_RATIO, Reader, Refused
 from crnr_cli.system.child import python_command
 
 _MAX_DEPTH = 8
 _MAX_ITEMS = 10_000
 _MAX_CHUNK = 2**29  # bytes in a compressed chunk after decompression, which is always of the full chunk
-_BEST_RATIO = 1032  # the best compression ratio of deflate; the other accepted filters are not better
 # Deflate, shuffle, Fletcher's checksum and LZF. For any other filter, HDF5 would load a plugin library.
 _FILTERS = {1, 2, 3, 32000}
 SECONDS_TO_START = 4.0
-TEXTS_PER_SECOND = 100_000  # the minimum, for the timeout
+_TEXTS_PER_SECOND = 100_000  # the minimum, for the timeout
 
 
 def read_hdf5(path: Path, wanted: Collection[str]) -> dict[str, Any]:
@@ -73,7 +72,7 @@ class VariableText:
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         command = python_command("crnr_cli.sources.hdf5_text_process", str(self._path), self._name)
-        seconds = SECONDS_TO_START + math.prod(self.shape) / TEXTS_PER_SECOND
+        seconds = SECONDS_TO_START + math.prod(self.shape) / _TEXTS_PER_SECOND
         # More threads would only reserve memory, of which the process has little.
         one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         try:
@@ -135,7 +134,7 @@ def why_not(dataset: Any, references: bool = False) -> str | None:
         return "is empty"
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     stored = dataset.id.get_storage_size()
-    if declared > stored * (_BEST_RATIO if filters else 1):
+    if declared > stored * (BEST_RATIO if filters else 1):
         return f"declares {declared} bytes and holds {stored}; write the complete file again"
     if filters and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK:
         return f"is compressed in chunks of more than {_MAX_CHUNK} bytes; write it with smaller chunks"

@@ -15,12 +15,12 @@ import h5py
 from crnr_cli.system.child import limit_address_space
 
 BASE_BYTES = 2**30  # of address space, for Python and HDF5 themselves
-BYTES_PER_BYTE = 16  # of address space per byte of the file, for the objects and the JSON
+_BYTES_PER_BYTE = 16  # of address space per byte of the file, for the objects and the JSON
 
 
 def main() -> None:
     path, name = Path(sys.argv[1]), sys.argv[2]
-    limit_address_space(BASE_BYTES + BYTES_PER_BYTE * path.stat().st_size)
+    limit_address_space(BASE_BYTES + _BYTES_PER_BYTE * path.stat().st_size)
     with h5py.File(path, "r", locking=False) as file:
         values = file[name][()].ravel().tolist()
     json.dump([value.decode("utf-8", "surrogateescape") for value in values], sys.stdout)

@@ -19,8 +19,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
-
-_BEST_RATIO = 1032  # zlib cannot compress better
+from crnr_cli.sources.readers import BEST_RATIO
 
 
 def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, list[int]], dict[str, Array]]:
@@ -32,7 +31,7 @@ def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, list[int]], dic
     for name in found:
         shape, kind = listed[name]
         refuse_odd_class(path, name, kind)
-        if np.prod([float(side) for side in shape]) > _BEST_RATIO * path.stat().st_size:
+        if np.prod([float(side) for side in shape]) > BEST_RATIO * path.stat().st_size:
             raise DataError(f"{path}: {name} declares more data than the file can contain")
     loaded = loadmat(str(path), variable_names=found) if found else {}
     shapes = {name: [int(side) for side in shape] for name, (shape, _) in listed.items()}

@@ -14,9 +14,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.sources.readers import Reader
-
-_BEST_RATIO = 1032  # deflate cannot compress better
+from crnr_cli.sources.readers import BEST_RATIO, Reader
 
 
 def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
@@ -76,7 +74,7 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or (not dtype.hasobject and size != member.file_size - source.tell()):
             raise ValueError(f"{member.filename} does not hold what it declares, shape {shape}")
-    if member.file_size > member.compress_size * _BEST_RATIO + 1024:
+    if member.file_size > member.compress_size * BEST_RATIO + 1024:
         raise ValueError(f"{member.filename} declares more data than it can contain")
     return shape, dtype
 

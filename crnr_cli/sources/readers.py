@@ -22,6 +22,8 @@ READERS = {
     ".mat": "matlab",
 }
 
+BEST_RATIO = 1032  # of compression, for deflate and every other filter that readers accept
+
 
 class Dataset(Protocol):
     """An array in a file: its shape and type are known before any value is read.

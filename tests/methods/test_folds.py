@@ -50,7 +50,7 @@ def test_one_pass_answers_for_every_count_of_iterations(
     n_features: int, form: str, method: Crnr | Nrc
 ) -> None:
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
-    fold = Fold.split(vectors, class_index, stratified_folds(class_index, 4) == 1)
+    fold = Fold.of(vectors, class_index, stratified_folds(class_index, 4) == 1)
     counts = (2, 5, 9)
     assert solvers.cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
     winners = method.winners_after(fold, counts)

@@ -174,7 +174,7 @@ def test_a_file_of_features_that_vanished(crnr: Runner) -> None:
 def test_an_npz_that_swells_beyond_reason(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed("x.npz", features=np.zeros((1000, 100)))
     assert FeatureFile.open(Path("x.npz"), Keys()).values.shape == (1000, 100)
-    monkeypatch.setattr(npz_reader, "_BEST_RATIO", 10)
+    monkeypatch.setattr(npz_reader, "BEST_RATIO", 10)
     with pytest.raises(DataError, match=r"features.npy declares more data than it can contain"):
         FeatureFile.open(Path("x.npz"), Keys())
 
