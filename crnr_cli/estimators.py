@@ -16,7 +16,7 @@ try:
 except ImportError as e:
     raise ImportError("the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'") from e
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import CrnrError
 from crnr_cli.gallery.answer import batch_size
 from crnr_cli.gallery.file import load_gallery
@@ -26,6 +26,7 @@ from crnr_cli.methods import make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Procrc
 from crnr_cli.methods.sparse import Src
+from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.tables import label_text, row_hash
 
@@ -136,11 +137,14 @@ def _class_names(classes: Array) -> list[str]:
 
 
 def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
-    vectors, errors = recipe.unit_vectors(X, dtype)
-    bad = [row for row, error in enumerate(errors) if error]
+    batch = Batch([""] * len(X), [None] * len(X), X, len(X))
+    if isinstance(recipe.extractor, RawPixels):  # rows are pixels, and one colour is refused as in pictures
+        batch = recipe.opened(1)(batch)
+    batch = recipe.applied(batch, dtype)
+    bad = [row for row, error in enumerate(batch.errors) if error]
     if bad:
-        raise ValueError(f"{len(bad)} rows cannot be used; the first is row {bad[0]}: {errors[bad[0]]}")
-    return vectors
+        raise ValueError(f"{len(bad)} rows cannot be used; the first is row {bad[0]}: {batch.errors[bad[0]]}")
+    return batch.values
 
 
 class CRNRClassifier(GalleryClassifier):

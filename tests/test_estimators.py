@@ -23,6 +23,7 @@ import crnr_cli
 from crnr_cli.estimators import GalleryClassifier
 from crnr_cli.methods import METHODS, Samples
 from helpers.runner import Runner, rows
+from helpers.samples import make_pictures
 
 ESTIMATORS: list[type[GalleryClassifier]] = [
     getattr(crnr_cli, name) for name in crnr_cli.__all__ if name.endswith("Classifier")
@@ -158,7 +159,7 @@ def test_what_cannot_be_used_is_a_value_error(digits: Any, tmp_path: Path) -> No
     with pytest.raises(ValueError, match="a label is an empty string"):
         crnr_cli.CRNRClassifier().fit(X, np.where(y == 0, "", y.astype(str)))
     fitted = crnr_cli.CRNRClassifier().fit(X, y)
-    with pytest.raises(ValueError, match="1 rows cannot be used; the first is row 2: nothing to compare"):
+    with pytest.raises(ValueError, match=r"1 rows cannot be used; the first is row 2: nothing to compare"):
         fitted.predict(np.where(np.arange(len(queries))[:, None] == 2, 0, queries))
     with pytest.raises(ValueError, match="there is no directory"):
         fitted.save(tmp_path / "missing" / "g.h5")
@@ -198,3 +199,11 @@ def test_classes_that_would_have_one_name_in_a_file_are_not_saved(tmp_path: Path
     with pytest.raises(ValueError, match="two classes would have the same name"):
         fitted.save(tmp_path / "g.h5")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_row_of_one_colour_is_refused_by_a_gallery_of_pictures(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    crnr("build", "gallery", "-q")
+    estimator = crnr_cli.CRNRClassifier.from_gallery("gallery.h5")
+    with pytest.raises(ValueError, match=r"1 rows cannot be used; the first is row 1: .* all of one colour"):
+        estimator.predict(np.vstack([np.arange(64), np.full(64, 7)]))

@@ -26,7 +26,7 @@ def show_report(path: Path, report: BuildReport, output: Output) -> None:
             "seconds": report.seconds,
             "bytes": report.file_bytes,
             "notes": [note.text for note in report.notes],
-            "left_out": {left.name: str(left.error) for left in report.left_out},
+            "left_out": [{"name": left.name, "reason": str(left.error)} for left in report.left_out],
         }
         print_json(record | ({"changes": changes} if changes else {}))
     if output.quiet:

@@ -188,7 +188,7 @@ class TriedSteps:
         for name, text in vars(self).items():
             try:
                 settings[name] = [STEPS[name].parse(part) for part in text.split(",")]
-            except ValueError as e:
+            except (ValueError, OverflowError) as e:
                 default = type(self)().__dict__[name]
                 raise typer.BadParameter(
                     f"--{name} {text!r}: give settings separated by commas, such as {default}"

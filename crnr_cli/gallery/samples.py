@@ -293,6 +293,8 @@ def _collect(batch: Batch, hashes: Sequence[str], found: Labelled) -> Array:
 
 
 def _refuse_too_many(found: Labelled, total: int, rate: float) -> None:
+    if rate >= 1:  # the default, for which nothing need be counted
+        return
     skipped = [left for left in found.left_out if left.is_skipped]
     if len(skipped) > rate * total:
         culprit = skipped[int(rate * total)]

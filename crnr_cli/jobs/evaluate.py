@@ -77,14 +77,16 @@ def evaluate(
     gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
     rows: list[Prediction] = []
+    failed: list[Prediction] = []
     for answers in answer(gallery, source, options, progress):
-        rows += predictions(answers, gallery.classes)
-        _refuse_too_many(rows, len(source), options)
+        batch = predictions(answers, gallery.classes)
+        rows += batch
+        failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
+        _refuse_too_many(failed, len(source), options)
     return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery)
 
 
-def _refuse_too_many(rows: Sequence[Prediction], total: int, options: QueryOptions) -> None:
-    failed = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
+def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOptions) -> None:
     if len(failed) > options.max_failure_rate * total:
         culprit = failed[int(options.max_failure_rate * total)]
         raise DataError(
@@ -101,6 +103,7 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
         "--features-key": options.keys.features,
         "--labels-key": options.keys.labels,
         "--samples": options.keys.samples,
+        "--strict or --max-failure-rate": None if options.max_failure_rate == 1 else options.max_failure_rate,
     }
     for option, value in given.items():
         if value is not None:

@@ -133,8 +133,10 @@ def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Ar
 
 
 def _explanation(gallery: Gallery, method: Method, vector: Array, state: dict[str, Array]) -> Explanation:
-    residuals = method.residuals(gallery.samples, state, vector)[0]
-    code = method.codes(gallery.samples, state, vector)[0] if isinstance(method, CodingMethod) else None
-    return Explanation(
-        method, residuals.astype(np.float64), None if code is None else code.astype(np.float64)
-    )
+    if not isinstance(method, CodingMethod):
+        return Explanation(
+            method, method.residuals(gallery.samples, state, vector)[0].astype(np.float64), None
+        )
+    codes = method.codes(gallery.samples, state, vector)
+    residuals = method.residuals_of(gallery.samples, codes, vector)
+    return Explanation(method, residuals[0].astype(np.float64), codes[0].astype(np.float64))

@@ -134,9 +134,12 @@ class CodingMethod(Method):
         """(m, n): the weights of all samples for every query."""
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
+        return self.residuals_of(samples, self.codes(samples, state, queries), queries)
+
+    def residuals_of(self, samples: Samples, codes: Array, queries: Array) -> Array:
+        """(m, K), from the codes of the queries."""
         Y = np.ascontiguousarray(queries.T)
-        c = self.codes(samples, state, queries).T
-        return self.decision(samples.vectors.T, samples.edges, c, Y).T
+        return self.decision(samples.vectors.T, samples.edges, codes.T, Y).T
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
         """(K, m), from codes (n, m) and queries (d, m); by default, ||y - X_i c_i||."""

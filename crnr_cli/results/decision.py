@@ -45,10 +45,11 @@ class Prediction(NamedTuple):
 def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     """The class that wins each query, and the margin. Ties go to the first class in name order."""
     batch, truths = answers.batch, answers.truths
-    found = [
-        Prediction(path, truth, None, None, None, None, error.status if error else OK)
-        for path, truth, error in zip(batch.names, truths, batch.errors, strict=True)
-    ]
+    found: dict[int, Prediction] = {
+        query: Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
+        for query, error in enumerate(batch.errors)
+        if error
+    }
     order = best_classes(answers.residuals, 2)
     best, second = np.take_along_axis(answers.residuals, order, axis=1).T
     decided = zip(
@@ -66,7 +67,7 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
         found[query] = Prediction(
             batch.names[query], truths[query], label, residual, runner_up, margin, status
         )
-    return found
+    return [found[query] for query in range(len(batch.names))]
 
 
 def best_classes(residuals: Array, count: int) -> Array:

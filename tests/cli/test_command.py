@@ -104,6 +104,16 @@ def test_evaluate_of_a_csv_reports_the_failures_of_another_run(crnr: Runner) -> 
     assert crnr("evaluate", "out.csv").exit == 0
 
 
+def test_strictness_does_not_apply_to_a_csv(crnr: Runner) -> None:
+    Path("out.csv").write_text("path,truth,label,status\na,x,x,ok\nb,x,,truncated\n")
+    outcome = crnr("evaluate", "out.csv", "--strict")
+    assert (outcome.exit, outcome.out) == (2, "")
+    assert outcome.err == (
+        "error: --strict or --max-failure-rate is for queries to classify now, "
+        "but out.csv already has answers\n"
+    )
+
+
 def test_a_missed_gate_outweighs_skipped_inputs(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
     crnr("build", "gallery", "-q")
@@ -185,6 +195,14 @@ def test_src_reports_queries_that_do_not_converge(crnr: Runner) -> None:
     assert crnr("classify", "queries.npz", "-o", "out.csv", "-q").err == ""
     crnr("build", "gallery.npz", "--method", "src", "--iterations", 5000, "--tol", 1e-3, "-q")
     assert "converge" not in crnr("classify", "queries.npz", "-o", "out.csv").err
+
+
+def test_explain_counts_its_one_query_once(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "--method", "src", "--iterations", 1, "-q")
+    assert "warning: 1 query did not converge: " in crnr("explain", "gallery.npz#0").err
+    for command in ("info", "verify", "remove gallery.h5 --class cow"):
+        assert "converge" not in crnr(*command.split()).err
 
 
 def test_estimators_warn_about_the_same(recwarn: pytest.WarningsRecorder) -> None:
