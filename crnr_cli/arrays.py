@@ -50,6 +50,12 @@ class Batch:
         """The index of the sample that each row of `values` belongs to."""
         return np.flatnonzero([error is None for error in self.errors])
 
+    def failed(self) -> list[tuple[int, SampleError]]:
+        """The samples with an error, by their index."""
+        if len(self.rows) == len(self.names):
+            return []
+        return [(sample, error) for sample, error in enumerate(self.errors) if error]
+
     def with_values(self, values: Array, faults: Sequence[SampleError | None] = ()) -> Batch:
         """The same samples with new values. `faults` has, per row, the reason to drop the sample, or None."""
         if not any(faults):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -120,10 +121,11 @@ def truths_by(gallery: Gallery, source: Source) -> Callable[[Batch], list[str | 
     named = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
     is_labelled = source.n_features is not None
 
-    def truths(batch: Batch) -> list[str | None]:
-        return [_truth(candidates, named, is_labelled) for candidates in batch.candidates]
+    @functools.lru_cache(maxsize=4096)  # there are usually few different folders or labels, but many samples
+    def truth(candidates: tuple[str, ...]) -> str | None:
+        return _truth(candidates, named, is_labelled)
 
-    return truths
+    return lambda batch: list(map(truth, batch.candidates))
 
 
 def _truth(candidates: Sequence[str], named: Mapping[str, str], is_labelled: bool) -> str | None:

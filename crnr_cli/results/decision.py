@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,11 +45,7 @@ class Prediction(NamedTuple):
 def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     """The class that wins each query, and the margin. Ties go to the first class in name order."""
     batch, truths = answers.batch, answers.truths
-    found: dict[int, Prediction] = {
-        query: Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
-        for query, error in enumerate(batch.errors)
-        if error
-    }
+    found: list[Any] = [None] * len(batch.names)
     order = best_classes(answers.residuals, 2)
     best, second = np.take_along_axis(answers.residuals, order, axis=1).T
     decided = zip(
@@ -67,7 +63,9 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
         found[query] = Prediction(
             batch.names[query], truths[query], label, residual, runner_up, margin, status
         )
-    return [found[query] for query in range(len(batch.names))]
+    for query, error in batch.failed():
+        found[query] = Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
+    return found
 
 
 def best_classes(residuals: Array, count: int) -> Array:

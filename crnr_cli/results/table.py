@@ -54,16 +54,15 @@ class CsvWriter:
     def write(self, answers: Answers) -> list[Prediction]:
         """Append a batch, and return its rows."""
         rows = predictions(answers, self._classes)
-        values = self._extra_values(answers.residuals)
-        extras = dict(zip(answers.batch.rows.tolist(), values, strict=True))
-        lines = []
-        for query, (path, truth, label, residual, runner_up, margin, status) in enumerate(rows):
-            start = (_field(path), self._name(truth))
-            if label is None:
-                lines.append(self._unanswered % (*start, status))
-            else:
-                answer = (self._name(label), residual, self._name(runner_up), margin, status)
-                lines.append(self._answered % (*start, *answer, *extras[query]))
+        lines = [""] * len(rows)
+        extras = self._extra_values(answers.residuals)
+        for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
+            path, truth, label, residual, runner_up, margin, status = rows[query]
+            start = (_field(path), self._name(truth), self._name(label))
+            lines[query] = self._answered % (*start, residual, self._name(runner_up), margin, status, *extra)
+        for query, error in answers.batch.failed():
+            row = rows[query]
+            lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status)
         self._write(lines)
         return rows
 
