@@ -128,7 +128,8 @@ class Pictures(Source):
 
 
 def ignored_note(count: int) -> str:
-    return f"{count} system files ignored (.DS_Store, Thumbs.db and the like)"
+    files = "file" if count == 1 else "files"
+    return f"{count} system {files} ignored (.DS_Store, Thumbs.db and the like)"
 
 
 def is_unrelated(path: str, status: str) -> bool:
