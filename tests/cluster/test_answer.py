@@ -25,6 +25,7 @@ from crnr_cli.sources.folders import PictureFile, Pictures
 from crnr_cli.sources.listing import open_source
 from helpers.cluster import CLUSTER, assert_same_rows
 from helpers.runner import Runner
+from helpers.samples import make_features
 
 pytestmark = CLUSTER
 
@@ -105,6 +106,16 @@ def test_the_command(address: str, crnr: Runner, pictures: Path) -> None:
     assert (alone.exit, spread.exit) == (3, 3)
     assert spread.out == alone.out
     assert re.match(r"2 workers", spread.err)
+
+
+def test_queries_that_do_not_converge_on_workers_are_reported(address: str, crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "--method", "src", "--iterations", 1, "-q")
+    outcome = crnr("classify", "gallery.npz", "-o", "out.csv", "--batch-size", 4, "--dask", address)
+    assert outcome.exit == 0
+    assert outcome.err.splitlines()[-1].startswith(
+        "warning: 15 queries did not converge: src stopped after 1 "
+    )
 
 
 def _error_of(cluster: Cluster, gallery: Gallery, source: Any, path: Path = GALLERY) -> str:
