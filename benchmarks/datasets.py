@@ -60,21 +60,21 @@ def usps(folder: Path) -> Split:
         return Split(*(file[name][()] for name in ("train/data", "train/target", "test/data", "test/target")))
 
 
-def flowers(folder: Path, a_class: int) -> Split:
+def flowers(folder: Path, per_class: int) -> Split:
     """Oxford 102 Flowers by its official split: train (10 a class), or train and valid (20 a class)."""
     with h5py.File(find(folder, "flower102_features.h5")) as file:
         features, split = file["features"][()], file["official_split"].asstr()[()]
         classes = np.unique(file["class_id"][()], return_inverse=True)[1]
-    train = np.isin(split, ["train"] if a_class == 10 else ["train", "valid"])
+    train = np.isin(split, ["train"] if per_class == 10 else ["train", "valid"])
     return Split(features[train], classes[train], features[split == "test"], classes[split == "test"])
 
 
-def draw(split: Split, a_class: int, seed: int) -> Split:
+def draw(split: Split, per_class: int, seed: int) -> Split:
     """As many random training samples of every class, and the whole test set."""
     rng = np.random.default_rng(seed)
     chosen = np.concatenate(
         [
-            rng.choice(np.flatnonzero(split.train_labels == label), a_class, replace=False)
+            rng.choice(np.flatnonzero(split.train_labels == label), per_class, replace=False)
             for label in np.unique(split.train_labels)
         ]
     )

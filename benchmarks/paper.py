@@ -57,7 +57,7 @@ class Job:
 @dataclass
 class Figure:
     job: Job
-    accuracies: list[float] = field(default_factory=list)  # per cent, one a draw
+    accuracies: list[float] = field(default_factory=list)  # per cent, one per draw
     f1s: list[float] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
@@ -288,7 +288,7 @@ MNIST_SETTINGS: dict[str, dict[str, float]] = {
     "src": {"lam": 1e-3},
 }
 MNIST_NOTES = {
-    "nsc": "at 500 a class the samples of a class nearly span the space, and exact least squares leaves "
+    "nsc": "at 500 per class the samples of a class nearly span the space, and exact least squares leaves "
     "mostly noise of a query; with a ridge of 1e-5 in each class, which the paper does not mention, the same "
     "three draws give 91.46, 92.58, 84.31 and 70.86",
     "src": "solved to the minimum (duality gap) of ||y - X c||^2 + lam ||c||_1",
@@ -323,7 +323,7 @@ def mnist(
         for size in MNIST_SIZES
     )
     figures = measure(columns, jobs, methods, draws * len(MNIST_SIZES))
-    show(f"MNIST, raw pixels, samples a class, {draws} draws, {dtype}", figures, json)
+    show(f"MNIST, raw pixels, samples per class, {draws} draws, {dtype}", figures, json)
 
 
 USPS_SIZES = (50, 100, 200, 300)
@@ -348,7 +348,7 @@ def usps(
             for size in USPS_SIZES
         )
         figures = measure(columns, jobs, methods, draws * len(USPS_SIZES))
-        show(f"USPS, {title}, samples a class, {draws} draws", figures, json)
+        show(f"USPS, {title}, samples per class, {draws} draws", figures, json)
 
 
 FLOWERS_SETTINGS: dict[str, dict[str, float]] = {
@@ -372,7 +372,7 @@ def flowers(data: Data = datasets.DEFAULT_FOLDER, methods: Methods = None, json:
     jobs = [Job(name, settings, str(size)) for name, settings in FLOWERS_SETTINGS.items() for size in sizes]
     columns = ((str(size), unit(datasets.flowers(data, size), "float32")) for size in sizes)
     figures = measure(columns, jobs, methods, len(sizes))
-    show("Flowers, EfficientNet-Lite0 features, samples a class", figures, json)
+    show("Flowers, EfficientNet-Lite0 features, samples per class", figures, json)
 
 
 if __name__ == "__main__":

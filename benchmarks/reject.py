@@ -1,6 +1,6 @@
 """One digit left out of the gallery: how much of that digit `classify --reject` turns away.
 
-    python benchmarks/reject.py [mnist | usps] [--data FOLDER] [--rate 0.05] [--a-class 100]
+    python benchmarks/reject.py [mnist | usps] [--data FOLDER] [--rate 0.05] [--per-class 100]
 
 For each digit a gallery of the nine others is made; the threshold is learnt from it alone. All test
 pictures are queries: those of the left-out digit should be rejected, the others should not.
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("dataset", nargs="?", choices=("mnist", "usps"), default="mnist")
     parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
     parser.add_argument("--rate", type=float, default=0.05)
-    parser.add_argument("--a-class", type=int, default=100)
+    parser.add_argument("--per-class", type=int, default=100)
     options = parser.parse_args()
     data = (datasets.mnist if options.dataset == "mnist" else datasets.usps)(options.data)
     pixels, digits, queries, truth = data.train, data.train_labels, data.test, data.test_labels
@@ -46,9 +46,9 @@ def main() -> None:
         for left_out in range(10):
             rng = np.random.default_rng(left_out)
             kept = [k for k in range(10) if k != left_out]
-            drawn = [rng.choice(np.flatnonzero(digits == k), options.a_class, replace=False) for k in kept]
+            drawn = [rng.choice(np.flatnonzero(digits == k), options.per_class, replace=False) for k in kept]
             gallery, _ = recipe.unit_vectors(pixels[np.concatenate(drawn)], "float32")
-            samples = Samples.of(gallery, np.repeat(np.arange(9), options.a_class))
+            samples = Samples.of(gallery, np.repeat(np.arange(9), options.per_class))
             least = calibrate(samples, method).min_standout(options.rate)
             state = method.fit(samples)
             parts = np.array_split(vectors, 20)

@@ -1,4 +1,4 @@
-"""How far it goes: with the gallery, and with workers.
+"""How crnr scales: with the gallery, and with workers.
 
 python benchmarks/scale.py                 both
 python benchmarks/scale.py gallery [--sizes 10000,30000,100000] [--json]
@@ -39,7 +39,7 @@ app = typer.Typer(add_completion=False)
 
 
 def made_up(n: int) -> Samples:
-    """A class is a cloud about its own centre."""
+    """Every class is a cloud around its own centre."""
     rng = np.random.default_rng(0)
     vectors = np.empty((n, D), np.float32)
     for start in range(0, n, A_CLASS):
@@ -53,7 +53,7 @@ def peak_bytes() -> int:
 
 
 def building(n: int) -> tuple[float, int]:
-    """Seconds to fit, and the peak of memory."""
+    """Seconds to fit, and the peak memory."""
     samples = made_up(n)
     started = time.perf_counter()
     make_method("crnr", {}).fit(samples)
@@ -61,7 +61,7 @@ def building(n: int) -> tuple[float, int]:
 
 
 def querying(n: int) -> tuple[float, int]:
-    """Milliseconds a query on all cores, and the peak of memory."""
+    """Milliseconds per query on all cores, and the peak memory."""
     samples, method = made_up(n), make_method("crnr", {})
     queries = np.random.default_rng(1).standard_normal((QUERIES, D), np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
@@ -91,7 +91,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")
 
 @app.callback(invoke_without_command=True)
 def both(context: typer.Context) -> None:
-    """How far crnr goes: with the gallery, and with workers. Without a command both are measured."""
+    """How crnr scales: with the gallery, and with workers. Without a command, both are measured."""
     if context.invoked_subcommand is None:
         gallery()
         workers()
@@ -131,10 +131,10 @@ def workers(
     pictures: Annotated[int, typer.Option(help="To classify, at most 8,100.")] = 8000,
     json: Json = False,
 ) -> None:
-    """One process, and clusters of 1 and 2; and on paper 100 workers and 100 million queries."""
+    """One process, clusters of 1 and 2 workers, and an estimate for 100 workers and 100 million queries."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         workers_part.make_files(pictures)
-        # Dask's threads, once there, would count as memory of the listing.
+        # Dask's threads, once started, would count as memory of the listing.
         measured, runs = workers_part.measure(), workers_part.runs()
     estimate = workers_part.estimate(measured, WORKERS, MANY_QUERIES)
     if json:
@@ -165,7 +165,7 @@ def workers(
 
 
 def _tell(e: workers_part.Estimate) -> None:
-    """What it would take; the formulas are those of `workers.estimate`."""
+    """The estimate, by the formulas of `workers.estimate`."""
     hours = 3600
     print(f"On paper, {e.workers} workers and {e.queries:,} queries:")
     for what, figure in (

@@ -1,4 +1,4 @@
-"""How fast, against the machine's own limit and against programs that do the same: ratios of one run.
+"""Speed, relative to the machine's own limit and to programs that do the same: ratios within one run.
 
 python benchmarks/speed.py [coding ar build faces csv pictures photographs start ...] [--json]
 
@@ -63,7 +63,7 @@ class Figure:
 
 
 def best(work: Callable[[], object], times: int = 3) -> float:
-    """The least of several times: what the work takes when nothing else disturbs it."""
+    """The minimum of several times: what the work takes when nothing else disturbs it."""
     return min(seconds(work) for _ in range(times))
 
 
@@ -74,13 +74,13 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def in_turns(*timers: Callable[[], float], rounds: int = 3) -> list[float]:
-    """The least time of each, taken turn about: a machine is quicker in one minute than in another."""
+    """The minimum time of each, measured in turns, as the speed of a machine varies from minute to minute."""
     times = [[timer() for timer in timers] for _ in range(rounds)]
     return [min(of_one) for of_one in zip(*times, strict=True)]
 
 
 def apart(work: Callable[..., Result], *arguments: object, side_by_side: bool) -> Result:
-    """work(*arguments) in a process of its own, whose products have one thread, as in classify, or all."""
+    """work(*arguments) in a process of its own, where products use one thread, as in classify, or all."""
     environment = dict(os.environ)
     use_cores(available_cores(), side_by_side=side_by_side)
     try:
@@ -106,7 +106,7 @@ def unit_rows(raw: np.ndarray, dtype: str) -> np.ndarray:
 def plain_loop(
     X: np.ndarray, edges: np.ndarray, Y: np.ndarray, lam: float, mu: float, inverse: np.ndarray
 ) -> list[int]:
-    """What the authors' program does, a query at a time: five matrix-vector products and K residuals."""
+    """What the authors' program does, query by query: five matrix-vector products and K residuals."""
     labels = []
     for y in Y.T:
         z = delta = np.zeros(X.shape[1])
@@ -161,7 +161,7 @@ class Task:
 
 
 def classify_all(*tasks: Task) -> np.ndarray:
-    """The class of every query of each, batches side by side as in classify."""
+    """The classes of all queries of each task, with batches side by side as in classify."""
 
     def classes(work: tuple[Task, np.ndarray]) -> np.ndarray:
         task, batch = work
@@ -172,15 +172,15 @@ def classify_all(*tasks: Task) -> np.ndarray:
     return np.concatenate(list(side_by_side(classes, batches, available_cores())))
 
 
-def coding_seconds(split: datasets.Split, a_class: int, dtype: str) -> float:
-    """To code the test part, which is made into unit vectors before."""
-    samples = Samples(unit_rows(split.train, dtype), np.arange(0, len(split.train) + 1, a_class))
+def coding_seconds(split: datasets.Split, per_class: int, dtype: str) -> float:
+    """Seconds to code the test part, whose unit vectors are made before."""
+    samples = Samples(unit_rows(split.train, dtype), np.arange(0, len(split.train) + 1, per_class))
     task = Task.of(samples, 0.1, unit_rows(split.test, dtype))
     return best(lambda: classify_all(task))
 
 
 def coding(data: Path) -> list[Figure]:
-    """Coding and residuals, MNIST 500 a class."""
+    """Coding and residuals, MNIST 500 per class."""
     n_queries = 4000
     split = datasets.draw(datasets.mnist(data), 500, 0)
     split = replace(split, test=split.test[:n_queries])
@@ -198,8 +198,8 @@ def coding(data: Path) -> list[Figure]:
     rate, sgemm = 2 * n_queries * task.multiplications() / single, 2 * 2000**3 / product
     figures = [
         at_least(
-            "coding + residuals, MNIST 500 a class, float32",
-            f"{rate / 1e9:.0f} GFLOP/s, {1e3 * single / n_queries:.3f} ms a query",
+            "coding + residuals, MNIST 500 per class, float32",
+            f"{rate / 1e9:.0f} GFLOP/s, {1e3 * single / n_queries:.3f} ms per query",
             f"sgemm {sgemm / 1e9:.0f} GFLOP/s",
             rate / sgemm,
             0.7,
@@ -209,8 +209,8 @@ def coding(data: Path) -> list[Figure]:
         figures.append(
             at_least(
                 f"the same, {dtype}",
-                f"{1e3 * ours / n_queries:.3f} ms a query",
-                f"plain loop, {1e3 * loop / n_queries:.1f} ms a query",
+                f"{1e3 * ours / n_queries:.3f} ms per query",
+                f"plain loop, {1e3 * loop / n_queries:.1f} ms per query",
                 loop / ours,
                 least,
             )
@@ -219,7 +219,7 @@ def coding(data: Path) -> list[Figure]:
 
 
 def build(data: Path) -> list[Figure]:
-    """The factor, MNIST 500 a class."""
+    """The factor, MNIST 500 per class."""
     split = datasets.draw(datasets.mnist(data), 500, 0)
     edges = np.arange(0, 5001, 500)
     samples = Samples(unit_rows(split.train, "float32"), edges)
@@ -228,12 +228,12 @@ def build(data: Path) -> list[Figure]:
     dense = seconds(lambda: dense_inverse(X, edges, 0.1, 0.1))
     return [
         at_least(
-            "build, MNIST 500 a class", f"{ours:.2f} s", f"dense inverse, {dense:.2f} s", dense / ours, 5
+            "build, MNIST 500 per class", f"{ours:.2f} s", f"dense inverse, {dense:.2f} s", dense / ours, 5
         )
     ]
 
 
-AR_SETTINGS = ((300, 1e-3), (120, 1e-2), (54, 1e-3))  # dimensions, the most work first, and the paper's lam
+AR_SETTINGS = ((300, 1e-3), (120, 1e-2), (54, 1e-3))  # dimensions, the largest first, and the paper's lam
 
 
 def ar(data: Path) -> list[Figure]:
@@ -253,7 +253,7 @@ def our_ar_seconds(data: Path) -> float:
 
 
 def our_ar_demo(data: Path) -> list[float]:
-    """All pictures are projected once: the leading components of the most dimensions serve the fewer."""
+    """All pictures are projected once: fewer dimensions are the leading ones of the most."""
     split = datasets.ar(data)
     order = np.argsort(split.train_labels, kind="stable")
     train, labels = split.train[order], split.train_labels[order]
@@ -277,7 +277,7 @@ def our_ar_demo(data: Path) -> list[float]:
 
 
 def plain_ar_demo(data: Path) -> list[float]:
-    """As the authors' program goes about it: PCA anew for every dimension, and the plain loop."""
+    """As the authors' program does it: PCA again for every dimension, and the plain loop."""
     split = datasets.ar(data)
     order = np.argsort(split.train_labels, kind="stable")
     train, test, labels = split.train[order].T.astype(float), split.test.T.astype(float), split.train_labels
@@ -302,7 +302,7 @@ def faces(data: Path) -> list[Figure]:
         figures.append(
             at_most(
                 f"the loop over {n_classes} classes of 7",
-                f"{loop:.3f} ms a query",
+                f"{loop:.3f} ms per query",
                 f"the products of the coding, {coded:.3f} ms",
                 loop / coded,
                 1,
@@ -312,7 +312,7 @@ def faces(data: Path) -> list[Figure]:
 
 
 def loop_and_coding_milliseconds(n_classes: int) -> tuple[float, float]:
-    """A query, on one core."""
+    """Milliseconds per query, on one core."""
     rng = np.random.default_rng(0)
     n_queries = batch_size(7 * n_classes)
     X = unit_rows(rng.standard_normal((7 * n_classes, 300)), "float32").T
@@ -347,7 +347,7 @@ def csv(data: Path) -> list[Figure]:
         figures.append(
             at_most(
                 f"writing rows of {'1,000 residuals' if top is None else f'--top {top}'}",
-                f"{1e3 * written / n_queries:.3f} ms a row",
+                f"{1e3 * written / n_queries:.3f} ms per row",
                 f"coding it on all cores, {1e3 * coded / n_queries:.3f} ms",
                 written / coded,
                 most,
@@ -414,7 +414,7 @@ def pictures(data: Path) -> list[Figure]:
     ]
 
 
-# A process begins with the peak of the one that started it, so a small one comes between.
+# A process starts with the peak memory of its parent, so a small process is put in between.
 LAUNCHER = """
 import resource, subprocess, sys, time
 started = time.perf_counter()
@@ -478,7 +478,7 @@ app()
 
 
 def start(data: Path) -> list[Figure]:
-    """How long a command takes that has nothing to do."""
+    """How long a command takes that does almost nothing."""
 
     sample = Path(__file__).parent.parent / "sample_data"
     with tempfile.TemporaryDirectory() as folder:
@@ -518,7 +518,7 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder that holds the data.")] = datasets.DEFAULT_FOLDER,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    # As pip does with what it installs: a checkout may not be compiled yet.
+    # As pip does on installation: a checkout may not be compiled yet.
     compileall.compile_dir(Path(crnr_cli.__file__).parent, quiet=2)
     figures: list[Figure] = []
     for name in parts or PARTS:

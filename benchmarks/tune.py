@@ -26,10 +26,10 @@ from crnr_cli.recipe.registry import make_steps
 DRAWS = 3
 
 
-def mnist(folder: Path, a_class: int) -> list[datasets.Split]:
-    """Draws of so many pictures a class from the 60,000, each tested on all 10,000."""
+def mnist(folder: Path, per_class: int) -> list[datasets.Split]:
+    """Draws of this many pictures per class from the 60,000, each tested on all 10,000."""
     everything = datasets.mnist(folder)
-    return [datasets.draw(everything, a_class, seed) for seed in range(DRAWS)]
+    return [datasets.draw(everything, per_class, seed) for seed in range(DRAWS)]
 
 
 # The test pictures of AR are of another day, which no cross-validation sees.
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
     arguments = parser.parse_args()
     if unknown := set(arguments.tasks) - set(TASKS):
-        parser.error(f"no task is called {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
+        parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
     for task in arguments.tasks or TASKS:
         splits, options = TASKS[task]
         tuned, papers = [], []

@@ -1,7 +1,7 @@
-"""What spreading `classify` over workers gives, and on paper how far it goes. `scale.py workers` runs this.
+"""How `classify` scales with workers: measured on small clusters, estimated for large ones, by scale.py.
 
-The pictures are those of sample_data, shifted by some pixels: as many as are wanted, all different, and as
-large on disk as digits are.
+The pictures are those of sample_data, shifted by some pixels: any number of different pictures of a realistic
+size on disk.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ class Run:
     """One way to classify the same pictures."""
 
     how: str
-    seconds: float  # of the command, from its start to its end
-    working: float | None = None  # of the job alone, on a cluster that is there
+    seconds: float  # of the whole command
+    working: float | None = None  # of the job alone, on a running cluster
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the estimate is made of. Seconds and bytes."""
+    """The measurements that the estimate is based on, in seconds and bytes."""
 
-    queries_a_task: int
+    queries_per_task: int
     task_bytes: int  # client to scheduler to worker
     answer_bytes: int  # and back
-    task_seconds: float  # a task on a worker that has its gallery
-    scheduler_seconds: float  # a task that does nothing
-    gallery_seconds: float  # to load it, from a disk that has it in memory
+    task_seconds: float  # per task, on a worker that has loaded its gallery
+    scheduler_seconds: float  # per task that does nothing
+    gallery_seconds: float  # to load it, from the disk cache
     gallery_bytes: int
-    picture_bytes: float  # a query
-    listing_seconds: float  # a query, in the client
-    listing_bytes: float  # likewise, of its memory
-    row_seconds: float  # a query, in the client, to unpack and to write it
+    picture_bytes: float  # per query
+    listing_seconds: float  # per query, in the client
+    listing_bytes: float  # of memory, per query, in the client
+    row_seconds: float  # per query, in the client, to unpack and to write it
     row_bytes: float
 
 
 def make_files(count: int) -> None:
-    """A gallery, and so many pictures to classify, in the current folder."""
+    """Make a gallery, and this many pictures to classify, in the current folder."""
     subprocess.run([*CRNR, "build", "-q", str(SAMPLE_DATA / "gallery"), "-o", str(GALLERY)], check=True)
     originals = [np.asarray(Image.open(path)) for path in sorted((SAMPLE_DATA / "queries").rglob("*.png"))]
     if count > len(originals) * SHIFTS**2:
@@ -79,7 +79,7 @@ def make_files(count: int) -> None:
 
 
 def runs() -> list[Run]:
-    """Every way by its command, those with a cluster also by the job alone."""
+    """Time every way as a command, and those with a cluster also as the job alone."""
     found = [
         Run("one process, --jobs 1", _command("--jobs", "1")),
         Run("one process", _command()),
@@ -104,7 +104,7 @@ def measure() -> Measured:
     part = source.part((0, MAX_BATCHES * queries_per_batch(gallery, QueryOptions())))
     task = Task(GALLERY.resolve(), gallery.sha256, QueryOptions(jobs=1))
     with connected("local:1") as cluster:
-        list(cluster.in_order(_timed, task, [Pictures(part.files[:1])]))  # it loads its gallery
+        list(cluster.in_order(_timed, task, [Pictures(part.files[:1])]))  # so that it loads its gallery
         ((_, task_seconds),) = cluster.in_order(_timed, task, [part])
     with connected("local:2") as cluster:
         client = cluster._client
@@ -114,7 +114,7 @@ def measure() -> Measured:
     row_seconds, row_bytes = _writing(gallery, received)
     size = len(part.files)
     return Measured(
-        queries_a_task=size,
+        queries_per_task=size,
         task_bytes=len(dumps((__version__, answer_part, task, part))),
         answer_bytes=len(received),
         task_seconds=task_seconds,
@@ -131,25 +131,27 @@ def measure() -> Measured:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Arithmetic from what was measured, in seconds and bytes: nothing of it was run."""
+    """An estimate computed from the measurements, in seconds and bytes; none of it was run."""
 
     workers: int
     queries: int
     listing: float  # by the client, before anything else
-    computing: float  # by every worker, with its gallery's load
+    computing: float  # by every worker, loading the gallery included
     loading: float
     scheduling: float  # by the scheduler, at the same time
-    writing: float  # by the client, likewise
-    scheduler_bytes: float  # through the scheduler, there and back
+    writing: float  # by the client, at the same time
+    scheduler_bytes: float  # through the scheduler, in both directions
     picture_bytes: float  # read by all workers
     gallery_bytes: float  # likewise
     csv_bytes: float
     client_memory: float
-    limits: dict[str, float]  # what does not shrink, and how many workers are then done as soon
+    limits: dict[
+        str, float
+    ]  # what more workers do not shorten, and from how many on it dominates
 
     @property
     def spreading(self) -> float:
-        """All that goes on at once takes as long as the longest."""
+        """Work done at the same time takes as long as the longest part."""
         return max(self.computing, self.scheduling, self.writing)
 
     @property
@@ -158,7 +160,7 @@ class Estimate:
 
 
 def estimate(m: Measured, workers: int, queries: int) -> Estimate:
-    tasks = queries / m.queries_a_task
+    tasks = queries / m.queries_per_task
     answered = tasks * m.task_seconds  # by one worker
     listing, writing = queries * m.listing_seconds, queries * m.row_seconds
     scheduling = tasks * m.scheduler_seconds
@@ -190,12 +192,12 @@ def _timed(task: Task, part: Part) -> float:
 
 
 def _nothing(number: int) -> int:
-    """Likewise."""
+    """Runs on a worker too."""
     return number
 
 
 def _writing(gallery: Gallery, received: bytes) -> tuple[float, int]:
-    """Seconds and bytes of all rows, from the answers as they come from a worker."""
+    """Seconds and bytes of all rows, from the answers as they arrive from a worker."""
     file = io.BytesIO()
     writer = CsvWriter(file, gallery.classes, gallery.dtype, None)
     taken = seconds(lambda: [writer.write(answers) for answers in loads(received)])

