@@ -145,9 +145,7 @@ class Estimate:
     gallery_bytes: float  # likewise
     csv_bytes: float
     client_memory: float
-    limits: dict[
-        str, float
-    ]  # what more workers do not shorten, and from how many on it dominates
+    limits: dict[str, float]  # what more workers do not shorten, and from how many on it dominates
 
     @property
     def spreading(self) -> float:
