@@ -39,9 +39,7 @@ class Batch:
     errors: list[SampleError | None]  # why a sample has no values
     values: Array
     end: int  # number of samples in the listing up to the end of this batch
-    candidates: list[tuple[str, ...]] = field(
-        default_factory=list
-    )  # per sample: possible classes, best first
+    candidates: list[tuple[str, ...]] = field(default_factory=list)  # possible classes, the best first
     hashes: list[str] = field(default_factory=list)  # SHA-256 of each file; empty strings unless requested
     stamps: list[Stamp] = field(default_factory=list)  # of each sample's file
 

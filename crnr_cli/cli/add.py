@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.network_options import Model
-from crnr_cli.cli.options import Input, Output, Sources, Strictness
+from crnr_cli.cli.options import ChangedGallery, Input, Output, Sources, Strictness
 
 
 @command
 def add(
-    gallery: Annotated[Path, typer.Argument(help="Gallery written by `crnr build`.")],
+    gallery: ChangedGallery,
     sources: Sources,
     *,
     input: Input,

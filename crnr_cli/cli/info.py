@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from crnr_cli.cli import options
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console
@@ -14,9 +10,8 @@ from crnr_cli.cli.console import plain, print_json, print_table, results_console
 @command
 def info(
     gallery: options.GalleryArgument = options.GALLERY,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")
-    ] = False,
+    *,
+    output: options.Json,
 ) -> None:
     """Show what is in a gallery and how it was made, after verifying its checksum."""
     from crnr_cli.gallery.file import load_gallery
@@ -24,7 +19,7 @@ def info(
 
     loaded = load_gallery(gallery)
     about = {"gallery": str(gallery), "bytes": gallery.stat().st_size, **describe(loaded)}
-    if json:
+    if output.json:
         print_json(about)
         return
     from rich.table import Table

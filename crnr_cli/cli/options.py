@@ -54,6 +54,8 @@ GalleryPath = Annotated[
 GalleryArgument = Annotated[
     Path, typer.Argument(envvar="CRNR_GALLERY", help="Gallery written by `crnr build`.")
 ]
+# Without the environment variable: a gallery that is changed has to be named.
+ChangedGallery = Annotated[Path, typer.Argument(help="Gallery written by `crnr build`.")]
 Reject = Annotated[
     float | None,
     typer.Option(
@@ -234,8 +236,13 @@ class Quiet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output(Quiet):
+class Json:
     json: Annotated[bool, _output_option("--json", help="Print the result as JSON.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Json, Quiet):
+    """What most commands print."""
 
 
 def reading(input: Input, vectors: Vectors, network: Network, **other: Any) -> Reading:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from crnr_cli.cli.command import command
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.options import Output
+from crnr_cli.cli.options import ChangedGallery, Output
 from crnr_cli.errors import UsageError
 
 
 @command
 def remove(
-    gallery: Annotated[Path, typer.Argument(help="Gallery written by `crnr build`.")],
+    gallery: ChangedGallery,
     classes: Annotated[
         list[str] | None, typer.Option("--class", metavar="NAME", help="Class to remove; can be repeated.")
     ] = None,

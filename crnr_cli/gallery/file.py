@@ -30,7 +30,7 @@ from crnr_cli.gallery.hdf5_output import written_hdf5
 from crnr_cli.methods import METHODS, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import STEPS
+from crnr_cli.recipe.registry import NEWEST_VERSION
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
 
@@ -216,11 +216,10 @@ def _read(path: Path) -> _Content:
             kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
             if kind != _FORMAT.encode():
                 raise GalleryError(f"{path}: not a crnr gallery")
-            newest = max(step.since_version for step in STEPS.values())
-            if not isinstance(version, np.integer) or version > newest:
+            if not isinstance(version, np.integer) or version > NEWEST_VERSION:
                 raise GalleryError(
-                    f"{path}: gallery format {version}, but this crnr ({__version__}) reads up to {newest}; "
-                    "please upgrade crnr"
+                    f"{path}: gallery format {version}, but this crnr ({__version__}) reads up to "
+                    f"{NEWEST_VERSION}; please upgrade crnr"
                 )
             size = path.stat().st_size
             memory.require(

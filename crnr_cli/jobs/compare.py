@@ -82,7 +82,7 @@ class _Given:
 
 @dataclass
 class _Drawn:
-    """Trials on random parts of a gallery, whose raw values are sorted by class."""
+    """Random splits of a gallery, whose raw values are sorted by class."""
 
     gallery: RawSamples
     class_index: Array

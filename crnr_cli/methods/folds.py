@@ -29,7 +29,7 @@ def stratified_folds(class_index: Array, count: int, seed: int = 0) -> Array:
 
 @dataclass(frozen=True)
 class Fold(Split):
-    """A trial with the true classes of its queries."""
+    """A split with the true classes of its queries."""
 
     truth: Array  # class index of every query
 

@@ -102,7 +102,7 @@ def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
     except UnidentifiedImageError as e:
         raise SampleError("not_image", "not a picture in a supported format") from e
     except MemoryError as e:
-        raise SampleError("too_large", "needs more memory than a decoder may take") from e
+        raise SampleError("too_large", "needs more memory than a decoder is allowed to use") from e
     except Exception as e:  # Pillow may raise anything on a damaged file; the user sees its message
         message = str(e) or type(e).__name__
         if "truncated" in message.lower():

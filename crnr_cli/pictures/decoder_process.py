@@ -30,7 +30,7 @@ _BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, conver
 Header = list[int | bool | str] | dict[str, str]
 
 
-def answer(path: str, request: PixelRequest) -> tuple[Header, bytes]:
+def decoded(path: str, request: PixelRequest) -> tuple[Header, bytes]:
     try:
         pixels = read_pixels(path, request)
     except SampleError as e:
@@ -64,7 +64,7 @@ def main() -> None:
         sent = time.monotonic()
         paths = json.loads(line)
         for i, path in enumerate(paths, 1):
-            ready.append(answer(path, request))
+            ready.append(decoded(path, request))
             if i == len(paths) or time.monotonic() - sent > SECONDS_HELD_BACK:
                 replies.write(reply(ready))
                 replies.flush()

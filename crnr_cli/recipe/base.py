@@ -26,8 +26,21 @@ class Stored:
         return Stored(self.attributes | other.attributes, self.arrays | other.arrays, self.folder)
 
 
-class Step(ABC):
-    """One step between the raw values of a sample and its unit vector; a frozen dataclass.
+class Part(ABC):
+    """A part of a recipe, which a gallery file stores; a frozen dataclass."""
+
+    since_version: ClassVar[int] = 1  # the first version of the gallery format with this part
+
+    @abstractmethod
+    def stored(self) -> Stored: ...
+
+    @abstractmethod
+    def describe(self) -> str:
+        """A short description to print."""
+
+
+class Step(Part):
+    """One step between the raw values of a sample and its unit vector.
 
     A step has one setting, the value of the command-line option of the same name. `registry` lists all steps.
     """
@@ -36,7 +49,6 @@ class Step(ABC):
     off: ClassVar[Any]  # the setting for not using the step
     tried: ClassVar[tuple[Any, ...]]  # the settings that `tune` tries by default, the preferred one first
     learns: ClassVar[bool] = False  # whether fitting it depends on the gallery
-    since_version: ClassVar[int] = 1  # the first version of the gallery format with this step
 
     @classmethod
     @abstractmethod
@@ -73,20 +85,13 @@ class Step(ABC):
     def apply(self, values: Array, dtype: str) -> Array:
         """The values of a batch after this step, in float64; products are computed in `dtype`."""
 
-    @abstractmethod
-    def stored(self) -> Stored: ...
-
     @classmethod
     @abstractmethod
     def restored(cls, stored: Stored) -> Self | None:
         """The step as stored in a gallery file; None if its recipe does not have this step."""
 
-    @abstractmethod
-    def describe(self) -> str:
-        """A short description to print."""
 
-
-class Extractor(ABC):
+class Extractor(Part):
     """The first part of a recipe for pictures: it turns pixels into the raw values of a sample.
 
     It runs while pictures are read, as it may use all cores itself.
@@ -118,9 +123,6 @@ class Extractor(ABC):
         """The same extractor with its model at another path; None if it has no model."""
         return None
 
-    @abstractmethod
-    def stored(self) -> Stored: ...
-
     @classmethod
     @abstractmethod
     def restored(cls, stored: Stored) -> Extractor | None: ...
@@ -128,10 +130,6 @@ class Extractor(ABC):
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """What `crnr info` shows: size, color and extractor, as plain values."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """A short description to print."""
 
 
 def is_one_color(pixels: Array, bands: int) -> Array:

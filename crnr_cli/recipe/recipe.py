@@ -11,7 +11,7 @@ import numpy as np
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import SampleError
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Step, Stored
+from crnr_cli.recipe.base import Extractor, Part, Step, Stored
 from crnr_cli.recipe.registry import EXTRACTORS, STEPS
 
 
@@ -28,6 +28,10 @@ class Recipe:
     @property
     def kind(self) -> str:
         return "features" if self.extractor is None else "pictures"
+
+    @property
+    def _parts(self) -> list[Part]:
+        return [*filter(None, [self.extractor]), *self.steps]
 
     @property
     def n_outputs(self) -> int:
@@ -106,13 +110,10 @@ class Recipe:
 
     def stored(self) -> Stored:
         """The recipe as stored in a gallery file."""
-        stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs})
-        if self.extractor:
-            stored |= self.extractor.stored()
-        else:
-            stored |= Stored({"width": 0, "height": 0, "color": False})
-        for step in self.steps:
-            stored |= step.stored()
+        no_pictures = {"width": 0, "height": 0, "color": False}  # replaced by those of the extractor
+        stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs, **no_pictures})
+        for part in self._parts:
+            stored |= part.stored()
         if self.steps:
             stored |= Stored({"steps": " ".join(step.name for step in self.steps)})
         return stored
@@ -120,7 +121,7 @@ class Recipe:
     @property
     def since_version(self) -> int:
         """The first version of the gallery format that supports this recipe."""
-        return max((step.since_version for step in self.steps), default=1)
+        return max((part.since_version for part in self._parts), default=1)
 
     @classmethod
     def restored(cls, stored: Stored) -> Recipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crnr_cli.recipe.base import Extractor, Step
+from crnr_cli.recipe.base import Extractor, Part, Step
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.power import Power
@@ -21,6 +21,10 @@ STEPS: dict[str, type[Step]] = {
 
 # Tried in this order when a gallery file is read; without a network, pictures are raw pixels.
 EXTRACTORS: tuple[type[Extractor], ...] = (Network, RawPixels)
+
+# The newest version of the gallery format: older ones lack some of these.
+_PARTS: tuple[type[Part], ...] = (*STEPS.values(), *EXTRACTORS)
+NEWEST_VERSION = max(part.since_version for part in _PARTS)
 
 
 def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:

@@ -109,7 +109,10 @@ class Features(Source):
 
     def _cuts(self, span: Span) -> Iterator[tuple[FeatureFile, int, int]]:
         """The rows of each file that a span of the listing covers."""
-        for file, before in zip(self.files, self._edges, strict=False):
+        first = bisect_right(self._edges, span[0]) - 1
+        for file, before in zip(self.files[first:], self._edges[first:], strict=False):
+            if before >= span[1]:
+                break
             start, stop = max(span[0] - before, 0), min(span[1] - before, len(file))
             if start < stop:
                 yield file, start, stop

@@ -42,6 +42,22 @@ def test_every_command_that_reads_samples_has_the_same_options(command: str) -> 
         assert options_of(command) >= STRICTNESS
 
 
+def test_an_option_means_the_same_in_every_command() -> None:
+    """Those that differ have a reason: what is written, tried, compared with, or where a network is."""
+    different = {"--output", "--methods", "--power", "--pca", "--extractor", "--against"}
+    group = typer.main.get_command(APPLICATION)
+    assert isinstance(group, typer.core.TyperGroup)
+    declared: dict[str, set[object]] = {}
+    for command in group.commands.values():
+        for parameter in command.params:
+            for name in parameter.opts:
+                if name.startswith("--") and name not in different:
+                    declared.setdefault(name, set()).add(
+                        (getattr(parameter, "help", ""), str(parameter.default))
+                    )
+    assert {name: uses for name, uses in declared.items() if len(uses) > 1} == {}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_panels_and_fits_into_narrow_screens(crnr: Runner, command: str) -> None:
     for columns in (100, 60):

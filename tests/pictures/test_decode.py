@@ -141,7 +141,7 @@ def test_a_file_too_large_to_be_read_at_once_has_the_same_pixels(
     ("error", "expected"),
     [
         (PermissionError(13, "no"), ("unreadable", "permission denied")),
-        (MemoryError(), ("too_large", "needs more memory than a decoder may take")),
+        (MemoryError(), ("too_large", "needs more memory than a decoder is allowed to use")),
         (RuntimeError("the decoder's words"), ("decode_error", "the decoder's words")),
         (OSError("file is truncated somehow"), ("truncated", "file is truncated somehow")),
         (ZeroDivisionError(), ("decode_error", "ZeroDivisionError")),

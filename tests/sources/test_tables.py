@@ -8,12 +8,15 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.sources import npz as npz_reader
 from crnr_cli.sources import tables
 from crnr_cli.sources.base import Keys
-from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.sources.tables import FeatureFile, Features
 from helpers.runner import Runner
 
 
@@ -183,3 +186,24 @@ def test_an_empty_label_is_refused(crnr: Runner) -> None:
     np.savez("x.npz", features=np.eye(2), labels=["a", ""])
     outcome = crnr("build", "x.npz")
     assert (outcome.exit, outcome.out, outcome.err) == (1, "", "error: x.npz#1: its label is empty\n")
+
+
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=6), st.integers(1, 5), st.data())
+def test_spans_names_and_parts_agree_with_one_long_list(
+    sizes: list[int], batch_size: int, data: st.DataObject
+) -> None:
+    """However the rows are divided into files, some of them empty."""
+    files = [
+        FeatureFile(Path(f"{i}.npz"), Stamp(), np.empty((n, 2)), None, [f"{i}#{row}" for row in range(n)])
+        for i, n in enumerate(sizes)
+    ]
+    source = Features(files)
+    everything = [name for file in files for name in file.names]
+    assert source.names() == everything
+    spans = source.spans(batch_size)
+    assert [name for span in spans for name in source.names(span)] == everything
+    start = data.draw(st.integers(0, len(everything)))
+    stop = data.draw(st.integers(start, len(everything)))
+    assert source.names((start, stop)) == everything[start:stop]
+    cuts = source.part((start, stop)).cuts
+    assert [f"{path.stem}#{row}" for path, a, b in cuts for row in range(a, b)] == everything[start:stop]
