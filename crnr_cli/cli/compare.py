@@ -85,7 +85,7 @@ class Testing:
         return {"test": self.test or None, "test_keys": test_keys, **drawn}
 
 
-@command
+@command(side_by_side=True)
 def compare(
     sources: Sources,
     methods: Annotated[
@@ -124,7 +124,7 @@ def compare(
     compare_options = CompareOptions(
         reading=reading, methods=names, settings=_parse_settings(settings or []), **tested
     )
-    with spreading(dask, output.quiet) as spread, shown_progress(output.quiet) as progress:
+    with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
         report = run(sources, compare_options, progress, spread)
     if csv:
         _write(csv, report)

@@ -33,7 +33,7 @@ _SHOWN = 10  # settings in the table
 _READING = [name for name in names_of(Vectors, Network, Input) if name != "jobs"]
 
 
-@command
+@command(side_by_side=True)
 def tune(
     context: typer.Context,
     sources: Sources,
@@ -82,7 +82,7 @@ def tune(
         from crnr_cli.report.plots import check_plot
 
         check_plot(plot, sources)
-    with spreading(dask, output.quiet) as spread, shown_progress(output.quiet) as progress:
+    with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
         report = run(sources, tune_options, path, progress, spread)
     if plot:
         _draw(report, plot)
@@ -129,11 +129,12 @@ def _show(report: TuneReport) -> None:
             shown.append(trial)
     rows = [trial.setting.parameters() for trial in shown]
     names = list({name: None for row in rows for name in row})
-    # Hide columns with one value, except lam, mu and iterations.
+    # Hide columns of which only one value was tried, except lam, mu and iterations.
+    tried = [trial.setting.parameters() for trial in report.trials]
     columns = [
         name
         for name in names
-        if name in ("lam", "mu", "iterations") or len({row.get(name) for row in rows}) > 1
+        if name in ("lam", "mu", "iterations") or len({settings.get(name) for settings in tried}) > 1
     ]
     table = Table(
         box=box.SIMPLE_HEAD,

@@ -27,16 +27,18 @@ from crnr_cli.errors import (
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.hdf5_output import written_hdf5
-from crnr_cli.methods import METHODS, Samples, make_method
+from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import NEWEST_VERSION
+from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
 
 _FORMAT = "crnr-gallery"
 
 _MAX_DEPTH = 2
+_TRIED_ITERATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,15 @@ def _gives_residuals(gallery: Gallery) -> bool:
     """Classify one sample, to find out whether the state matches the samples, whatever the method."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
-        residuals = gallery.residuals(gallery.samples.vectors[:1])
+        residuals = _tried(gallery).residuals(gallery.samples, gallery.state, gallery.samples.vectors[:1])
     return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
+
+
+def _tried(gallery: Gallery) -> Method:
+    """The method with few iterations: an untrusted gallery may ask for more than anybody would wait for."""
+    iterations = gallery.parameters.get("iterations", 0)
+    few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
+    return replace(gallery.method, **few)  # type: ignore[type-var]
 
 
 def _to_content(gallery: Gallery) -> _Content:
@@ -149,6 +158,8 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
     class_index = arrays["samples/class"]
     if len(set(classes)) < len(classes):
         raise ValueError("two classes have the same name")
+    if not all(classes) or UNKNOWN in classes or classes != sorted(classes):
+        raise ValueError("its classes are not names in ascending order")
     if sorted(set(class_index.tolist())) != list(range(len(classes))):
         raise ValueError("samples and classes do not match")
     gallery = Gallery(

@@ -13,10 +13,10 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.samples import LabelledVectors, LeftOut, Note, count_skipped
-from crnr_cli.methods import Method, Samples
+from crnr_cli.gallery.samples import Labelled, LabelledVectors, LeftOut, Note, count_skipped
+from crnr_cli.methods import Method, Samples, fitted
+from crnr_cli.methods.folds import copies_of
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.system import memory
 from crnr_cli.system.files import replacing
 
 
@@ -40,13 +40,10 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     """Sort the samples by class, in name order, and fit the method to them."""
     classes, order, class_index = sort_by_class(labelled.labels)
     samples = Samples.of(labelled.vectors[order], class_index)
-    refuse_unfittable(method, samples)
     if len(classes) == 1:
         text = f"only one class, {classes[0]}: classify will refuse this gallery"
         labelled.notes.append(Note("one class", text))
-    labelled.notes += _in_two_classes(labelled)
-    with np.errstate(over="ignore"):  # an overflow is found when the gallery is saved
-        state = method.fit(samples)
+    labelled.notes += copy_notes(labelled, copies_of(labelled.vectors, labelled.hashes))
     return Gallery(
         samples=samples,
         names=[labelled.names[i] for i in order],
@@ -55,7 +52,7 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
         classes=classes,
         recipe=labelled.recipe,
         method=method,
-        state=state,
+        state=fitted(method, samples),
     )
 
 
@@ -77,27 +74,25 @@ def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
     return classes, order, class_index[order]
 
 
-def refuse_unfittable(method: Method, samples: Samples) -> None:
-    n, d = samples.vectors.shape
-    memory.require(
-        method.fit_bytes(samples),
-        f"fitting {method.name} to {n} samples of dimension {d}",
-        "use --pca or fewer samples",
-    )
-
-
-def _in_two_classes(labelled: LabelledVectors) -> list[Note]:
-    """Notes on samples with the same content in two classes: at most one of these can be right."""
-    seen: dict[str, int] = {}
-    notes = []
-    for i, content in enumerate(labelled.hashes):
-        first = seen.setdefault(content, i)
-        if labelled.labels[first] != labelled.labels[i]:
-            text = (
-                f"the same content in two classes: {labelled.names[first]} ({labelled.labels[first]}) and "
-                f"{labelled.names[i]} ({labelled.labels[i]})"
-            )
-            notes.append(Note("in two classes", text))
+def copy_notes(labelled: Labelled, copies: Array) -> list[Note]:
+    """Notes on copies: in one class they add nothing, and in two classes at most one can be right."""
+    names, labels = labelled.names, labelled.labels
+    seen: dict[int, int] = {}
+    pairs = [(seen.setdefault(content, i), i) for i, content in enumerate(copies.tolist())]
+    notes = [
+        Note(
+            "in two classes",
+            f"the same content in two classes: {names[first]} ({labels[first]}) and {names[i]} ({labels[i]})",
+        )
+        for first, i in pairs
+        if labels[first] != labels[i]
+    ]
+    again = [(first, i) for first, i in pairs if first != i and labels[first] == labels[i]]
+    if again:
+        first, i = again[0]
+        samples = "1 sample is a copy" if len(again) == 1 else f"{len(again)} samples are copies"
+        text = f"{samples} of another one in the same class: {names[i]} of {names[first]}"
+        notes.append(Note("copies", text if len(again) == 1 else text.replace(": ", ", such as ", 1)))
     return notes
 
 

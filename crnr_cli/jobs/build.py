@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.samples import Reading, read_samples
@@ -41,7 +40,7 @@ def build(
         progress("fitting", 0, 1)
         gallery = make_gallery(labelled, method)
         if options.calibrate:
-            gallery = replace(gallery, calibration=calibrate(gallery.samples, method))
+            gallery = gallery.calibrated(options.reading.n_jobs)
         progress("fitting", 1, 1)
         save_gallery(gallery, part)
         file_bytes = part.stat().st_size

@@ -12,7 +12,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.methods import CodingMethod, Method, NonNegative, make_method
+from crnr_cli.methods import CodingMethod, Method, NonNegative, fitted, make_method
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.results.decision import margins
 from crnr_cli.sources.readers import is_table
@@ -98,7 +98,7 @@ def explain(
     vector, truth = _read_query(query, gallery, options)
     explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
     if other:
-        explanations.append(_explanation(gallery, other, vector, other.fit(gallery.samples)))
+        explanations.append(_explanation(gallery, other, vector, fitted(other, gallery.samples)))
     return ExplainReport(query, truth, gallery, explanations)
 
 

@@ -225,7 +225,7 @@ def test_iterations_that_nobody_waits_for(crnr: Runner, pictures: Path, iteratio
     result = crnr("build", "gallery", "--iterations", iterations)
     assert (result.exit, result.out) == (2, "")
     assert result.err == (
-        f"error: crnr: iterations must be a whole number from 1 to 1000000000, not {iterations}\n"
+        f"error: crnr: iterations must be a whole number from 1 to 1000000, not {iterations}\n"
     )
 
 

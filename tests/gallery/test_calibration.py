@@ -86,8 +86,26 @@ def test_every_sample_is_answered_by_the_others() -> None:
     for i in range(15):
         rest = Samples.of(np.delete(vectors, i, axis=0), np.delete(class_index, i))
         by_hand += standout(method.residuals(rest, method.fit(rest), vectors[[i]])).tolist()
-    calibration = calibrate(Samples.of(vectors, class_index), method)
+    calibration = calibrate(Samples.of(vectors, class_index), method, [])
     np.testing.assert_allclose(calibration.standouts, np.sort(by_hand), rtol=1e-9)
+
+
+def test_copies_do_not_answer_for_each_other() -> None:
+    """A gallery of which every sample is there twice is calibrated by the samples without their copies."""
+    vectors = np.random.default_rng(2).uniform(size=(15, 6))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    twice, class_index, method = np.repeat(vectors, 2, axis=0), np.repeat([0, 1, 2], 10), Crnr()
+    by_hand = []
+    for i in range(15):
+        both = [2 * i, 2 * i + 1]
+        rest = Samples.of(np.delete(twice, both, axis=0), np.delete(class_index, both))
+        by_hand += standout(method.residuals(rest, method.fit(rest), vectors[[i]])).tolist()
+    for jobs in (1, 3):
+        calibration = calibrate(Samples.of(twice, class_index), method, [], jobs)
+        np.testing.assert_allclose(calibration.standouts, np.sort(by_hand), rtol=1e-9)
+    only_copies = Samples.of(np.repeat(np.eye(3), 2, axis=0), np.repeat([0, 1, 2], 2))
+    with pytest.raises(DataError, match="every class has only one sample, apart from copies"):
+        calibrate(only_copies, method, [])
 
 
 def test_a_large_gallery_leaves_out_no_more_than_is_enough() -> None:
@@ -95,14 +113,14 @@ def test_a_large_gallery_leaves_out_no_more_than_is_enough() -> None:
     vectors = rng.normal(size=(6000, 4))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     samples = Samples.of(vectors, np.repeat([0, 1], 3000))
-    assert calibrate(samples, Crnr()).origin == (
+    assert calibrate(samples, Crnr(), []).origin == (
         "1200 gallery samples, classified with 1/20 of the gallery left out at a time"
     )
 
 
 def test_one_sample_per_class_cannot_be_calibrated() -> None:
     with pytest.raises(DataError, match="every class has only one sample"):
-        calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr())
+        calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr(), [])
 
 
 def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(
