@@ -1,4 +1,4 @@
-"""Update: add to a gallery, remove from it, bring it up to date with its sources, verify it.
+"""Update: add to a gallery, remove from it, bring it up to date with its sources.
 
 The gallery keeps its recipe and its method. The old pictures are not needed, as their vectors are stored.
 """
@@ -31,7 +31,7 @@ from crnr_cli.gallery.samples import (
     unusable_classes,
 )
 from crnr_cli.progress import Progress, silent
-from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.sources.base import Source
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
 
@@ -314,39 +314,3 @@ def _hint(name: str, known: Sequence[str]) -> str:
     if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
         return f"the closest are {', '.join(near)}"
     return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")
-
-
-@dataclass(frozen=True)
-class VerifyReport:
-    """How a gallery differs from its sources, by the names of the samples."""
-
-    n_samples: int
-    changed: list[str] = field(default_factory=list)  # in content or class
-    missing: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)  # in the sources, but not in the gallery
-
-    @property
-    def holds(self) -> bool:
-        return not self.changed and not self.missing
-
-
-def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyReport:
-    """Check a gallery's checksum and, if sources are given, compare every sample with their content.
-
-    A file that was moved without a change of content or class does not count as a difference.
-    """
-    gallery = load_gallery(path)
-    report = VerifyReport(len(gallery.names))
-    if not against:
-        return report
-    source = open_source(against, options)
-    refuse_mismatch(source, gallery.recipe)
-    found = list(source.contents())
-    contents = {(label, sha256) for _, label, sha256 in found}
-    names = {name for name, _, _ in found}
-    for sample in _samples(gallery):
-        if (sample.label, sample.sha256) not in contents:
-            (report.changed if sample.name in names else report.missing).append(sample.name)
-    known = {*gallery.hashes, *report.changed}
-    report.unknown.extend(name for name, _, sha256 in found if not {name, sha256} & known)
-    return report
