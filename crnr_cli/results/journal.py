@@ -123,7 +123,7 @@ def _parsed(line: bytes) -> object:
     """The value of a line; None if the line is incomplete or not JSON."""
     try:
         return json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter for brackets within brackets, thousands deep
         return None
 
 

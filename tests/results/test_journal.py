@@ -98,3 +98,16 @@ def test_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
         "use the same inputs and options, or leave out --resume to start again"
     )
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000, b'"\xff"', b"[1]"])
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_line_that_is_no_entry_ends_what_is_trusted(tmp_path: Path, line: bytes, at: int) -> None:
+    with pytest.raises(Stop):
+        write(tmp_path / "out", resume=False, stop_after=3)
+    journal = tmp_path / "out.part.journal"
+    lines = journal.read_bytes().splitlines()
+    lines[at] = line
+    journal.write_bytes(b"\n".join(lines) + b"\n")
+    assert write(tmp_path / "out", resume=True) == max(0, at - 1)
+    assert (tmp_path / "out").read_bytes() == WHOLE

@@ -70,3 +70,71 @@ def test_gap_bounds_the_excess_of_any_code(seed: int, lam: float, nonzero: int) 
     c = rng.normal(size=12) * (rng.integers(60, size=12) < nonzero)
     gap = lasso.duality_gap(X, y[:, None], c[:, None], lam)[0]
     assert objective(X, y, c, lam) - least(X, y, lam, tol=1e-6) <= gap + 1e-12
+
+
+def plain_lasso_admm(X: Array, y: Array, lam: float, steps: int) -> Array:
+    """The textbook iteration with over-relaxation, in its three variables; returns z after some steps."""
+    mu, relaxation = lasso._MU_PER_LAM * lam, lasso._RELAXATION
+    n = X.shape[1]
+    P = np.linalg.inv(X.T @ X + mu / 2 * np.eye(n))
+    c = P @ (X.T @ y)
+    z = np.sign(c) * np.maximum(np.abs(c) - lam / mu, 0)
+    u = c - z
+    for _ in range(steps - 1):
+        c = P @ (X.T @ y + mu / 2 * (z - u))
+        relaxed = relaxation * c + (1 - relaxation) * z
+        z = np.sign(relaxed + u) * np.maximum(np.abs(relaxed + u) - lam / mu, 0)
+        u = u + relaxed - z
+    return z
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 19, 20, 21, 40, 45])
+@pytest.mark.parametrize(("sizes", "d"), [((5, 3, 7), 24), ((20, 30, 25), 16)], ids=["dense", "low-rank"])
+def test_every_step_is_that_of_the_textbook(sizes: tuple[int, ...], d: int, steps: int) -> None:
+    samples, queries, _ = problem(sizes=sizes, d=d, m=5)
+    X, Y, lam = samples.vectors.T, queries.T.copy(), 0.01
+    code = lasso.code(lasso.factorize(X, samples.edges, lam), X, Y, lam, steps, 1e-13)
+    assert code.gap.min() > 1e-13  # none has converged
+    expected = np.array([plain_lasso_admm(X, y, lam, steps) for y in Y.T]).T
+    np.testing.assert_allclose(code.c, expected, atol=1e-10)
+    np.testing.assert_allclose(code.gap, lasso.duality_gap(X, Y, expected, lam), atol=1e-10)
+
+
+def test_a_query_keeps_its_code_from_when_it_has_converged() -> None:
+    """As if it were alone, whatever the others in the batch still need."""
+    samples, queries, _ = problem(m=30)
+    X, Y, lam = samples.vectors.T, queries.T.copy(), 0.05
+    Y[:, 3] = X[:, 2]
+    Y[:, 7] *= 1e-3
+    factor = lasso.factorize(X, samples.edges, lam)
+    code = lasso.code(factor, X, Y, lam, 5000, 1e-6)
+    assert (code.gap <= 1e-6).all()
+    ends = set()
+    for i, y in enumerate(Y.T):
+        alone = lasso.code(factor, X, y[:, None].copy(), lam, 5000, 1e-6)
+        np.testing.assert_allclose(code.c[:, i], alone.c[:, 0], atol=1e-12)
+        np.testing.assert_allclose(code.gap[i], alone.gap[0], atol=1e-12)
+        ends.add(next(k for k in range(1, 500) if np.allclose(plain_lasso_admm(X, y, lam, k), alone.c[:, 0])))
+    assert len(ends) > 1  # or nothing was taken out of the batch
+
+
+@pytest.mark.parametrize(("dtype", "smallest"), [("float32", 1.2e-5), ("float64", 2.2e-14)])
+def test_tol_is_what_the_type_can_resolve_at_least(dtype: str, smallest: float) -> None:
+    samples, queries, _ = problem(dtype=dtype, m=2)
+    X, Y = samples.vectors.T, queries.T.copy()
+    factor = lasso.factorize(X, samples.edges, 0.1)
+    assert lasso.code(factor, X, Y, 0.1, 5, 1e-30).tol == pytest.approx(smallest, rel=0.05)
+    assert lasso.code(factor, X, Y, 0.1, 5, 0.25).tol == 0.25
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gap_where_a_part_of_it_vanishes(dtype: str) -> None:
+    X = np.eye(4, 2, dtype=dtype)
+    y = np.array([[0.6], [0.8], [0.0], [0.0]], dtype)
+    exact = np.array([[0.6], [0.8]], dtype)  # nothing is left of y: the gap is the norm of the code
+    assert lasso.duality_gap(X, y, exact, 0.5) == pytest.approx(0.7, rel=1e-6)
+    beyond = np.array([[0.0], [0.0], [0.6], [0.8]], dtype)  # no sample helps: 0 is the minimum
+    assert lasso.duality_gap(X, beyond, np.zeros((2, 1), dtype), 0.5) == pytest.approx(0, abs=1e-6)
+    # For orthonormal samples the minimum is known: |x'y| less lam/2 each.
+    least = np.array([[0.35], [0.55]], dtype)
+    assert lasso.duality_gap(X, y, least, 0.5) == pytest.approx(0, abs=1e-6)

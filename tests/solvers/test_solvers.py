@@ -198,24 +198,33 @@ def plain_admm(
         yield c, z
 
 
-def test_tol_stops_each_query_where_it_would_stop_alone() -> None:
-    X, edges, Y = random_problem(4, [3, 4, 2], 8, m=6)
-    tol, most = 1e-3, 400
-    code = solvers.admm(solvers.factorize_dense(X, edges, 0.1, 0.5), Y, most, tol)
+# Where z - c, or the change of c, is the only one that is still too large at the last step but one.
+@pytest.mark.parametrize(("mu", "tol", "last_to_arrive"), [(0.5, 1e-3, {0}), (2.0, 0.05, {0, 2})])
+def test_tol_stops_each_query_where_it_would_stop_alone(
+    mu: float, tol: float, last_to_arrive: set[int]
+) -> None:
+    X, edges, Y = random_problem(4, [3, 4, 2], 8, m=40)
+    most = 400
+    code = solvers.admm(solvers.factorize_dense(X, edges, 0.1, mu), Y, most, tol)
+    assert code.converged.dtype == bool
+    last = set()
     for column, y in enumerate(Y.T):
         last_c = last_z = np.zeros(9)
-        step = 0
-        for c, z in plain_admm(X, edges, y, 0.1, 0.5, most):
+        step, gaps = 0, [np.inf]
+        for c, z in plain_admm(X, edges, y, 0.1, mu, most):
             step += 1
-            gaps = [np.linalg.norm(gap) for gap in (z - c, z - last_z, c - last_c)]
+            before, gaps = gaps, [np.linalg.norm(gap) for gap in (z - c, z - last_z, c - last_c)]
             if max(gaps) < tol:
                 break
             last_c, last_z = c, z
+        too_large = {i for i, gap in enumerate(before) if gap >= tol}
+        last |= too_large if len(too_large) == 1 else set()
         assert code.steps[column] == step
         assert code.converged[column]
         np.testing.assert_allclose(code.c[:, column], c, atol=1e-10)
         np.testing.assert_allclose(code.z[:, column], z, atol=1e-10)
     assert len(set(code.steps.tolist())) > 1  # or this test would not see a frozen column
+    assert last == last_to_arrive
 
 
 def test_a_query_that_does_not_reach_tol_says_so() -> None:
@@ -223,6 +232,10 @@ def test_a_query_that_does_not_reach_tol_says_so() -> None:
     code = solvers.admm(solvers.factorize_dense(X, edges, 0.1, 0.1), Y, 2, tol=1e-12)
     assert not code.converged.any()
     assert (code.steps == 2).all()
+    unlimited = solvers.admm(solvers.factorize_dense(X, edges, 0.1, 0.1), Y, 2)
+    np.testing.assert_array_equal(unlimited.c, code.c)
+    assert (unlimited.converged.tolist(), unlimited.steps.tolist()) == ([False] * 4, [2] * 4)
+    assert unlimited.converged.dtype == bool
 
 
 @pytest.mark.parametrize(

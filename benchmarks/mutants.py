@@ -1,0 +1,629 @@
+"""Mutation testing: small changes to the code, each of which some test should notice.
+
+    python benchmarks/mutants.py                        # solvers, methods and results: all mutants
+    python benchmarks/mutants.py solvers/admm.py        # one file
+    python benchmarks/mutants.py --survivors            # only those that survived the last time
+    python benchmarks/mutants.py --list solvers         # print the mutants without running any
+
+A mutant is the package with one expression or statement changed: + becomes -, < becomes <=, a number is one
+more, a keyword argument is left out, and so on. The tests of its room are run until one fails; that kills the
+mutant. A mutant that passes all tests has survived: a test is missing, or the change makes no difference.
+
+Every mutant is a fork of a process that has loaded NumPy, SciPy, scikit-learn and pytest but nothing of crnr.
+The fork imports the changed module, and runs only those tests that reach the changed function, the quickest
+first. Processes that a test starts itself run the code as it is.
+
+A run of all mutants writes benchmarks/mutants.md, with the reasons of mutants.toml. The exit code is
+1 if less than 90 % of the mutants of a room are killed, or if a survivor has no reason.
+
+Why no library: mutmut does not change what is outside functions, such as the fields of dataclasses, nor what
+is in properties and most other decorated functions; cosmic-ray starts pytest, and so NumPy and scikit-learn,
+again for each mutant, and changes the files of the checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+PACKAGE = ROOT / "crnr_cli"
+RESULTS = ROOT / ".mutants.json"  # of the last run
+# The rooms, and the tests that have to notice a change in them.
+ROOMS = {
+    "solvers": ("tests/solvers", "tests/methods/test_folds.py"),
+    "methods": ("tests/methods",),
+    "results": ("tests/results", "tests/jobs/test_classify.py"),
+}
+ENOUGH = 0.9
+MEMORY_BYTES = 8 * 2**30
+PRELOADED = (
+    *("numpy", "scipy.linalg", "scipy.optimize", "scipy.special", "scipy.io", "scipy.stats", "h5py"),
+    *("PIL.Image", "typer.testing", "rich.console", "rich.table", "rich.progress", "pandas", "onnx"),
+    *("sklearn.linear_model", "sklearn.svm", "sklearn.metrics", "sklearn.utils.estimator_checks"),
+    *("pytest", "hypothesis.strategies", "hypothesis.extra.numpy"),
+)
+
+
+# What is changed
+
+SWAPPED_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+SWAPPED_COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
+SWAPPED_NAMES = {
+    "min": "max",
+    "max": "min",
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "any": "all",
+    "all": "any",
+    "argmin": "argmax",
+    "argmax": "argmin",
+    "zeros": "ones",
+    "ones": "zeros",
+    "zeros_like": "ones_like",
+    "ones_like": "zeros_like",
+}
+LEFT_OUT_CALLS = {"copy", "astype"}  # x.copy() becomes x
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change. `number` tells equal changes in one function apart."""
+
+    file: str  # below the package
+    line: int
+    place: str  # the function or class
+    was: str
+    now: str
+    number: int  # 0 if nothing is changed
+
+    @property
+    def key(self) -> tuple[str, str, str, str, int]:
+        return self.file, self.place, self.was, self.now, self.number
+
+    @property
+    def room(self) -> str:
+        return self.file.split("/")[0]
+
+    def __str__(self) -> str:
+        number = f" (number {self.number})" if self.number > 1 else ""
+        return f"{self.file}:{self.line}: {self.place}: {self.was} -> {self.now}{number}"
+
+
+@dataclass
+class Site:
+    """A node of the tree, and what it hangs on."""
+
+    node: ast.AST
+    owner: Any  # a node, or a list of nodes
+    at: Any  # the field of the node, or the index in the list
+    place: str
+    line: int
+
+    def replace(self, new: ast.AST) -> None:
+        if isinstance(self.owner, list):
+            self.owner[self.at] = new
+        else:
+            setattr(self.owner, self.at, new)
+
+
+def sites(owner: ast.AST, place: str = "", line: int = 0) -> Iterator[Site]:
+    """All nodes that can be changed: no annotations, docstrings, decorators or lists of exported names."""
+    for name, value in ast.iter_fields(owner):
+        if name in ("annotation", "returns", "decorator_list", "type_comment", "ctx"):
+            continue
+        nodes = value if isinstance(value, list) else [value]
+        for index, node in enumerate(nodes):
+            if not isinstance(node, ast.AST) or _is_left_alone(node):
+                continue
+            below = place
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                below = f"{place}.{node.name}".lstrip(".")
+            here = getattr(node, "lineno", line)
+            where = (value, index) if isinstance(value, list) else (owner, name)
+            yield Site(node, where[0], where[1], place or "the module", here)
+            yield from sites(node, below, here)
+
+
+def _is_left_alone(node: ast.AST) -> bool:
+    match node:
+        case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
+            return True
+        case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.Assert():
+            return True
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.Subscript(value=ast.Name(id="Literal")):
+            return True
+    return False
+
+
+def variants(node: ast.AST) -> Iterator[ast.AST]:
+    """What may stand in place of the node."""
+    match node:
+        case ast.BinOp(op=op) if type(op) in SWAPPED_OPERATORS:
+            yield ast.BinOp(node.left, SWAPPED_OPERATORS[type(op)](), node.right)
+        case ast.AugAssign(op=op):
+            if type(op) in SWAPPED_OPERATORS:
+                yield ast.AugAssign(node.target, SWAPPED_OPERATORS[type(op)](), node.value)
+            yield ast.Pass()
+        case ast.Compare(ops=ops):
+            for i, comparison in enumerate(ops):
+                for other in SWAPPED_COMPARISONS[type(comparison)]:
+                    yield ast.Compare(node.left, [*ops[:i], other(), *ops[i + 1 :]], node.comparators)
+        case ast.BoolOp(op=joint):
+            yield ast.BoolOp(ast.Or() if isinstance(joint, ast.And) else ast.And(), node.values)
+        case ast.UnaryOp(operand=operand):
+            yield operand
+        case ast.Constant(value=value):
+            yield from (ast.Constant(other) for other in _other_constants(value))
+        case ast.If(test=ast.Name() | ast.Call() | ast.Attribute() as test):
+            yield ast.If(ast.UnaryOp(ast.Not(), test), node.body, node.orelse)
+        case ast.IfExp(test=ast.Name() | ast.Call() | ast.Attribute() as test):
+            yield ast.IfExp(ast.UnaryOp(ast.Not(), test), node.body, node.orelse)
+        case ast.Call():
+            yield from _other_calls(node)
+        case ast.Expr(value=ast.Call()) | ast.Raise() | ast.Break() | ast.Continue():
+            yield ast.Pass()
+        case ast.Return(value=ast.expr()):
+            yield ast.Return(ast.Constant(None))
+
+
+def _other_constants(value: object) -> Iterator[bool | int | float | str]:
+    match value:
+        case bool():
+            yield not value
+        case int():
+            yield value + 1
+            if value > 1:
+                yield value - 1
+        case float():
+            yield 2 * value if value else 1.0
+        case str() if value:
+            yield "XX" + value
+
+
+def _other_calls(call: ast.Call) -> Iterator[ast.expr]:
+    function = call.func
+    match function:
+        case ast.Name(id=name) if name in SWAPPED_NAMES:
+            yield ast.Call(ast.Name(SWAPPED_NAMES[name]), call.args, call.keywords)
+        case ast.Attribute(attr=name) if name in SWAPPED_NAMES:
+            swapped = ast.Attribute(function.value, SWAPPED_NAMES[name])
+            yield ast.Call(swapped, call.args, call.keywords)
+        case ast.Attribute(attr=name) if name in LEFT_OUT_CALLS:
+            yield function.value
+    for i in range(len(call.keywords)):
+        yield ast.Call(function, call.args, [*call.keywords[:i], *call.keywords[i + 1 :]])
+
+
+def mutants_of(file: str) -> list[Mutant]:
+    found: list[Mutant] = []
+    seen: Counter[tuple[str, ...]] = Counter()
+    for site in sites(ast.parse((PACKAGE / file).read_text())):
+        for new in variants(site.node):
+            what = (site.place, _shown(site.node), _shown(new))
+            seen[what] += 1
+            found.append(Mutant(file, site.line, *what, seen[what]))
+    return found
+
+
+def _shown(node: ast.AST) -> str:
+    """The code of a node; of a block, the first line."""
+    return ast.unparse(node).split("\n")[0]
+
+
+def changed_code(mutant: Mutant) -> CodeType:
+    """The compiled module with the change."""
+    path = PACKAGE / mutant.file
+    tree = ast.parse(path.read_text())
+    if mutant.number:
+        wanted = mutants_of(mutant.file).index(mutant)
+        every = ((site, new) for site in list(sites(tree)) for new in variants(site.node))
+        site, new = next(pair for number, pair in enumerate(every) if number == wanted)
+        site.replace(ast.copy_location(new, site.node))
+    code: CodeType = compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True)
+    return code
+
+
+# One mutant, in a process of its own
+
+
+class MutantLoader(SourceFileLoader):
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        super().__init__(name, path)
+        self._code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self._code
+
+
+class MutantFinder(MetaPathFinder):
+    """Finds the changed module before Python finds the one on the disk."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._path = PACKAGE / mutant.file
+        parts = ("crnr_cli", *mutant.file.removesuffix(".py").split("/"))
+        self._name = ".".join(parts).removesuffix(".__init__")
+        self._code = changed_code(mutant)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        loader = MutantLoader(fullname, str(self._path), self._code)
+        is_package = self._path.name == "__init__.py"
+        folder = [str(self._path.parent)] if is_package else None
+        return spec_from_file_location(fullname, self._path, loader=loader, submodule_search_locations=folder)
+
+
+class Selection:
+    """A plugin of pytest: only these tests, in this order; and no time spent on Hypothesis's shrinking."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self._position = {test: i for i, test in enumerate(tests)}
+
+    def pytest_collection(self) -> None:
+        from hypothesis import Phase, settings
+
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile(
+            "mutants", deadline=None, database=None, derandomize=True, phases=phases, print_blob=False
+        )
+        settings.load_profile("mutants")
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self._position),
+            key=lambda item: self._position[item.nodeid],
+        )
+
+
+def run_tests(mutant: Mutant, tests: Sequence[str], folder: str) -> int:
+    """In a fork: the exit code of pytest."""
+    import pytest
+
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    sys.meta_path.insert(0, MutantFinder(mutant))
+    files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+    options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", f"--basetemp={folder}/tmp"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # Hypothesis, a plugin, is loaded already
+    return int(pytest.main([*options, *files], plugins=[Selection(tests)]))
+
+
+def serve() -> None:
+    """Read mutants from stdin, and write how each ended."""
+    for name in PRELOADED:
+        try:
+            import_module(name)
+        except ImportError:
+            print(f"{name} is not installed", file=sys.stderr)
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(
+            json.dumps(_ended_in_fork(Mutant(**request["mutant"]), request["tests"], request["seconds"])),
+            flush=True,
+        )
+
+
+def _ended_in_fork(mutant: Mutant, tests: list[str], seconds: float) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        child = os.fork()
+        if not child:
+            os.setsid()
+            os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
+            for stream in (0, 1, 2):
+                os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+            code = 1
+            try:
+                code = run_tests(mutant, tests, folder)
+            finally:
+                os._exit(code)
+        deadline = time.monotonic() + seconds
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > deadline:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return "too slow"
+            time.sleep(0.005)
+        return "survived" if ended[1] == 0 else "killed"
+
+
+# Which tests to run
+
+
+class Watch:
+    """A plugin of pytest that notes which tests run which lines of the package, and for how long."""
+
+    def __init__(self, coverage: Any) -> None:
+        self._coverage = coverage
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._coverage.switch_context(nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid] += report.duration
+
+
+def watch(room: str, output: Path) -> None:
+    """Run the tests of a room as they are, and write which of them reach which lines."""
+    import coverage
+    import pytest
+
+    watched = coverage.Coverage(data_file=None, config_file=False, include=[f"{PACKAGE}/{room}/*"])
+    plugin = Watch(watched)
+    watched.start()
+    code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *ROOMS[room]], plugins=[plugin])
+    watched.stop()
+    if code:
+        sys.exit(f"the tests of {room} fail as they are")
+    data = watched.get_data()
+    lines = {
+        str(Path(file).relative_to(PACKAGE)): {
+            test: sorted(line for line, tests in data.contexts_by_lineno(file).items() if test in tests)
+            for test in data.measured_contexts()
+            if test
+        }
+        for file in data.measured_files()
+    }
+    output.write_text(json.dumps({"lines": lines, "seconds": plugin.seconds}))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which tests of a room reach which lines, and how long each test takes."""
+
+    lines: dict[str, dict[str, list[int]]]  # by file and test
+    seconds: dict[str, float]
+
+    @classmethod
+    def of(cls, room: str) -> Reach:
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder) / "reach.json"
+            command = [sys.executable, __file__, "--watch", room, str(output)]
+            subprocess.run(command, cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL, check=True)
+            return cls(**json.loads(output.read_text()))
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """Those that reach the mutant's function, or its file if it is in none; the quickest first."""
+        first, last = function_lines(mutant)
+        reaching = [
+            test
+            for test, lines in self.lines.get(mutant.file, {}).items()
+            if any(first <= line <= last for line in lines)
+        ]
+        return sorted(reaching, key=lambda test: self.seconds.get(test, 0.0))
+
+
+def function_lines(mutant: Mutant) -> tuple[int, int]:
+    """The lines of the innermost function around a mutant; if there is none, those of the file."""
+    text = (PACKAGE / mutant.file).read_text()
+    functions = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+    ]
+    return max(functions, default=(1, text.count("\n") + 1))
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+# All mutants
+
+
+class Server:
+    """A process of `serve`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--serve"],
+            cwd=ROOT,
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ended(self, mutant: Mutant, reach: Reach) -> str:
+        tests = reach.tests(mutant)
+        if not tests:
+            return "not reached"
+        seconds = 20 + 5 * sum(reach.seconds[test] for test in tests)
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None  # noqa: PT018
+        stdin.write(json.dumps({"mutant": asdict(mutant), "tests": tests, "seconds": seconds}) + "\n")
+        stdin.flush()
+        end: str = json.loads(stdout.readline())
+        return end
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def load() -> dict[Mutant, str]:
+    """How the mutants ended that were run last."""
+    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    return {Mutant(**entry["mutant"]): entry["end"] for entry in stored}
+
+
+def store(ends: dict[Mutant, str]) -> None:
+    """Add to what is stored; entries of mutants that no longer exist do no harm."""
+    known = {mutant.key: (mutant, end) for mutant, end in (load() | ends).items()}
+    RESULTS.write_text(json.dumps([{"mutant": asdict(mutant), "end": end} for mutant, end in known.values()]))
+
+
+def run(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
+    reaches = {room: Reach.of(room) for room in sorted({mutant.room for mutant in mutants})}
+    servers = [Server() for _ in range(jobs)]
+    for file in sorted({mutant.file for mutant in mutants}):
+        if servers[0].ended(Mutant(file, 1, "", "", "", 0), reaches[file.split("/")[0]]) != "survived":
+            sys.exit(f"{file}: the tests fail even though nothing is changed")
+    ends: dict[Mutant, str] = {}
+
+    def one(mutant: Mutant) -> None:
+        server = servers.pop()
+        try:
+            ends[mutant] = server.ended(mutant, reaches[mutant.room])
+        finally:
+            servers.append(server)
+        note(f"{len(ends)} of {len(mutants)}: {ends[mutant]}: {mutant}")
+        if len(ends) % 100 == 0:
+            store(ends)
+
+    with ThreadPoolExecutor(jobs) as threads:
+        list(threads.map(one, mutants))
+    return ends
+
+
+def is_killed(end: str) -> bool:
+    return end in ("killed", "too slow")
+
+
+# The report
+
+
+def load_reasons() -> dict[tuple[str, str, str, str, int], str]:
+    table = tomllib.loads((HERE / "mutants.toml").read_text())
+    return {
+        (file, entry["in"], entry["was"], entry["now"], number): entry["why"]
+        for file, entries in table.items()
+        for entry in entries
+        for number in entry.get("numbers", [1])
+    }
+
+
+def page(ends: dict[Mutant, str]) -> str:
+    """benchmarks/mutants.md."""
+    reasons = load_reasons()
+    lines = [
+        "# Mutants",
+        "",
+        "Written by `python benchmarks/mutants.py`; do not edit. The reasons are those of `mutants.toml`.",
+        "",
+        "| room | file | mutants | killed | survived |",
+        "|---|---|---|---|---|",
+    ]
+    for room in sorted({mutant.room for mutant in ends}):
+        files = sorted({mutant.file for mutant in ends if mutant.room == room})
+        lines += [_row("", file, {m: end for m, end in ends.items() if m.file == file}) for file in files]
+        lines.append(_row(f"**{room}**", "", {m: end for m, end in ends.items() if m.room == room}))
+    survivors = [mutant for mutant, end in ends.items() if not is_killed(end)]
+    for file in sorted({mutant.file for mutant in survivors}):
+        source = (PACKAGE / file).read_text().splitlines()
+        lines += ["", f"## {file}", ""]
+        for mutant in sorted((m for m in survivors if m.file == file), key=lambda m: (m.line, m.number)):
+            reason = reasons.get(mutant.key, "no reason is known: a test is missing")
+            lines.append(
+                f"- {mutant.place}: `{mutant.was}` → `{mutant.now}` in `{source[mutant.line - 1].strip()}`"
+            )
+            lines.append(f"  — {reason}")
+    return "\n".join(lines) + "\n"
+
+
+def _row(room: str, file: str, ends: dict[Mutant, str]) -> str:
+    killed = sum(is_killed(end) for end in ends.values())
+    return f"| {room} | {file} | {len(ends)} | {killed} ({killed / len(ends):.1%}) | {len(ends) - killed} |"
+
+
+def failures(ends: dict[Mutant, str]) -> Iterator[str]:
+    reasons = load_reasons()
+    for room in sorted({mutant.room for mutant in ends}):
+        mine = [end for mutant, end in ends.items() if mutant.room == room]
+        share = sum(map(is_killed, mine)) / len(mine)
+        if share < ENOUGH:
+            yield f"{room}: only {share:.1%} of the mutants are killed"
+    for mutant, end in sorted(ends.items(), key=lambda each: (each[0].file, each[0].line)):
+        if not is_killed(end) and mutant.key not in reasons:
+            yield f"{mutant}: {end}"
+    known = {mutant.key for mutant, end in ends.items() if not is_killed(end)}
+    files = {mutant.file for mutant in ends}
+    for key in reasons:
+        if key[0] in files and key not in known:
+            yield f"mutants.toml has a reason for a mutant that is killed or does not exist: {key}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "names", nargs="*", default=list(ROOMS), help="rooms, or files such as solvers/admm.py"
+    )
+    parser.add_argument("--survivors", action="store_true", help="run only those that survived the last time")
+    parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--watch", nargs=2, metavar=("ROOM", "FILE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sys.path.insert(0, str(ROOT))  # the package of this checkout, wherever it is installed
+    if options.serve:
+        return serve()
+    if options.watch:
+        return watch(options.watch[0], Path(options.watch[1]))
+    files = [
+        str(path.relative_to(PACKAGE))
+        for name in options.names
+        for path in ([PACKAGE / name] if name.endswith(".py") else sorted((PACKAGE / name).glob("*.py")))
+    ]
+    mutants = [mutant for file in files for mutant in mutants_of(file)]
+    if options.list:
+        for mutant in mutants:
+            print(mutant)
+        return None
+    earlier: dict[Mutant, str] = {}
+    if options.survivors:
+        killed = {mutant.key: end for mutant, end in load().items() if is_killed(end)}
+        earlier = {mutant: killed[mutant.key] for mutant in mutants if mutant.key in killed}
+    ends = earlier | run([mutant for mutant in mutants if mutant not in earlier], options.jobs)
+    store(ends)
+    if {mutant.room for mutant in ends} == set(ROOMS) and options.names == list(ROOMS):
+        (HERE / "mutants.md").write_text(page(ends))
+    wrong = list(failures(ends))
+    print("\n".join(wrong))
+    print(Counter(ends.values()))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

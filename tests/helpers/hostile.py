@@ -1,0 +1,244 @@
+"""The kinds of files that crnr reads: how a sound one is made, damaged and opened, for benchmarks/fuzz.py."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import h5py
+import numpy as np
+from PIL import Image
+from scipy.io import savemat
+
+from crnr_cli.errors import DataError
+from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import describe
+from crnr_cli.gallery.samples import Reading
+from crnr_cli.jobs.build import BuildOptions, build
+from crnr_cli.jobs.evaluate import evaluate
+from crnr_cli.pictures.decode import read_pixels
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.recipe.registry import make_steps
+from crnr_cli.results.journal import resumable
+from crnr_cli.sources import matlab_process
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.tables import FeatureFile
+from helpers import damage
+from helpers.samples import make_features, picture
+
+
+@dataclass(frozen=True)
+class Kind:
+    suffix: str
+    make: Callable[[Path], object]
+    open: Callable[[Path], object]
+    damage: damage.Damage | None = None  # deeper than to bytes
+    weight: float = 1.0  # its share of all files
+    deep: float = 0.6  # the share of `damage`; bytes are changed in the others
+    whole_way: Callable[[Path], object] | None = None  # if `open` is only what a process of its own does
+
+    def made(self) -> bytes:
+        """The bytes of a sound file, which opens."""
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            path = Path(f"whole{self.suffix}")
+            self.make(path)
+            self.open(path)
+            return path.read_bytes()
+
+
+def make_gallery(path: Path, method: str = "crnr") -> None:
+    """With everything that a gallery of features can have."""
+    make_features(Path("source.npz"), per_class=2, dimension=4)
+    reading = Reading(jobs=1, steps=make_steps({"power": 0.5, "pca": 3}))
+    build(["source.npz"], path, BuildOptions(reading, method, calibrate=True))
+
+
+def open_gallery(path: Path) -> object:
+    """Load, describe and answer: what info and classify do."""
+    gallery = load_gallery(path)
+    queries = np.ones((2, gallery.samples.vectors.shape[1]), gallery.dtype)
+    residuals = gallery.residuals(queries / np.linalg.norm(queries[0]))
+    assert residuals.shape == (2, len(gallery.classes))
+    return describe(gallery)
+
+
+def make_hdf5(path: Path, *, text: bool = False, **storage: object) -> None:
+    random = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("features", data=random.random((12, 5)), **storage)
+        labels = ["a", "b", "c"] * 4
+        file["labels"] = labels if text else np.array(labels, "S")
+        file["paths"] = np.array([f"{i}.png".encode() for i in range(12)])
+
+
+def make_mat73(path: Path) -> None:
+    """As MATLAB writes them: HDF5 after 512 bytes, with text in cells of UTF-16."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["features"] = np.random.default_rng(0).random((5, 12))
+        file["features"].attrs["MATLAB_class"] = np.bytes_("double")
+        references = []
+        for i, word in enumerate(["a", "b", "c"] * 4):
+            cell = file.create_dataset(f"#refs#/{i}", data=np.array([[ord(word)]], np.uint16))
+            cell.attrs["MATLAB_class"] = np.bytes_("char")
+            references.append(cell.ref)
+        labels = file.create_dataset("labels", (1, 12), h5py.ref_dtype)
+        labels[0] = references
+        labels.attrs["MATLAB_class"] = np.bytes_("cell")
+    data = path.read_bytes()
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM" + data[128:])
+
+
+def make_npz(path: Path) -> None:
+    labels = np.array(["a", "b", "c"] * 4)
+    np.savez(path, features=np.random.default_rng(0).random((12, 5)), labels=labels)
+
+
+def make_mat(path: Path) -> None:
+    labels = np.array(["a", "b", "c"] * 4, dtype=object)
+    savemat(path, {"features": np.eye(12, 5), "labels": labels}, do_compression=path.stem != "plain")
+
+
+def open_features(path: Path) -> object:
+    """Open a table, and read it as classify does."""
+    file = FeatureFile.open(path, Keys())
+    values = file.rows(0, len(file))
+    assert values.shape == (len(file.names), file.n_features)
+    assert values.dtype.kind in "fiub"
+    assert file.labels is None or len(file.labels) == len(values)
+    return values.shape
+
+
+def open_mat_here(path: Path) -> object:
+    """What the process that reads MATLAB files does, in this one. All its exceptions become messages."""
+    try:
+        return matlab_process.read(path, ["features", "labels", "paths"])
+    except Exception as e:
+        raise DataError(f"{path}: {e!r}") from e
+
+
+def make_table(path: Path) -> None:
+    lines = ["path,truth,label,residual,runner_up,margin,status,residual:a,residual:b"]
+    for i in range(8):
+        lines.append(f'"q/{i},""x"".png",a,{"ab"[i % 2]},0.25,b,0.5,ok,0.25,0.5')
+    lines.append("q/bad.png,b,,,,,truncated,,")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def open_table(path: Path) -> object:
+    report = evaluate([str(path)], Path("none"), QueryOptions())
+    assert 0 <= report.scores.correct <= report.scores.n
+    return None
+
+
+IDENTITY = {"gallery": "x" * 64, "top": None, "inputs": 12, "version": 1.5}
+BATCHES = [b"path,label\n", b"a,b\nc,d\n", b"e,f\n" * 40]
+
+
+def make_journal(path: Path) -> None:
+    """The journal that is left when a run is stopped after three batches."""
+    output = Path("run.csv")
+    with contextlib.suppress(KeyboardInterrupt), resumable(output, IDENTITY, resume=False) as partial:
+        for batch in BATCHES:
+            partial.write(batch)
+            partial.end_batch({"ok": 2}, 0)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+    path.write_bytes(Path("run.csv.part.journal").read_bytes())
+
+
+def open_journal(path: Path) -> object:
+    """Continue the run; the partial file may be damaged too, in a way that the journal's bytes decide."""
+    output, part = Path("run.csv"), Path("run.csv.part")
+    chance = Random(zlib.crc32(path.read_bytes()))
+    left = b"".join(BATCHES)
+    if chance.random() < 0.3:
+        left = damage.bytes_changed(left, chance)
+    part.write_bytes(left)
+    Path("run.csv.part.journal").write_bytes(path.read_bytes())
+    try:
+        with resumable(output, IDENTITY, resume=True) as partial:
+            size = partial.done.size
+            assert 0 <= size <= len(left)
+            partial.write(b"the rest\n")
+            partial.end_batch({"ok": 1}, 0)  # type: ignore[arg-type]
+        assert output.read_bytes() == left[:size] + b"the rest\n"
+    finally:
+        output.unlink(missing_ok=True)
+    return size
+
+
+def open_picture(path: Path) -> object:
+    pixels = read_pixels(str(path), PixelRequest((8, 6)))
+    assert (pixels.width, pixels.height) == (8, 6)
+    assert len(pixels.data) == 8 * 6 * (4 if pixels.is_float else 1)
+    return None
+
+
+def make_picture(path: Path) -> None:
+    picture(0, 1, (20, 15)).save(path)
+
+
+def make_deep_png(path: Path) -> None:
+    Image.fromarray(np.arange(300, dtype=np.uint16).reshape(15, 20) * 200).save(path)
+
+
+def make_turned_jpeg(path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(0, 1, (20, 15)).convert("RGB").save(path, exif=exif)
+
+
+def make_model(path: Path) -> None:
+    from helpers.onnx_models import flat_model
+
+    flat_model(path, [1, 3, 4, 4])
+
+
+def open_model(path: Path) -> object:
+    from crnr_cli.recipe.network_model import make_network
+    from crnr_cli.recipe.network_settings import NetworkOptions
+
+    return make_network(NetworkOptions(path), 1).n_outputs
+
+
+def png(path: Path) -> None:
+    buffer = io.BytesIO()
+    picture(0, 1, (20, 15)).convert("RGBA").save(buffer, "png")
+    path.write_bytes(buffer.getvalue())
+
+
+KINDS: dict[str, Kind] = {
+    "gallery": Kind(".h5", make_gallery, open_gallery, damage.gallery_changed, 10),
+    "gallery of src": Kind(".h5", lambda p: make_gallery(p, "src"), open_gallery, damage.gallery_changed, 3),
+    "gallery of nsc": Kind(".h5", lambda p: make_gallery(p, "nsc"), open_gallery, damage.gallery_changed, 3),
+    "hdf5": Kind(".h5", make_hdf5, open_features, damage.hdf5_changed, 6),
+    "packed hdf5": Kind(
+        ".h5",
+        lambda path: make_hdf5(path, compression="gzip", shuffle=True, fletcher32=True, chunks=(4, 5)),
+        open_features,
+        damage.hdf5_changed,
+        4,
+    ),
+    "hdf5 with text": Kind(".h5", lambda p: make_hdf5(p, text=True), open_features, damage.hdf5_changed, 0.1),
+    "npz": Kind(".npz", make_npz, open_features, damage.zip_changed, 18),
+    "mat": Kind(".mat", make_mat, open_mat_here, damage.mat_changed, 8, whole_way=open_features),
+    "mat, all the way": Kind(".mat", make_mat, open_features, damage.mat_changed, 0.1),
+    "mat 7.3": Kind(".mat", make_mat73, open_features, damage.hdf5_changed, 3),
+    "table": Kind(".csv", make_table, open_table, damage.csv_changed, 12),
+    "journal": Kind(".journal", make_journal, open_journal, damage.journal_changed, 6),
+    "png": Kind(".png", png, open_picture, damage.png_changed, 8),
+    "png of 16 bits": Kind(".png", make_deep_png, open_picture, damage.png_changed, 3),
+    "jpg": Kind(".jpg", make_turned_jpeg, open_picture, None, 5),
+    "tif": Kind(".tif", make_picture, open_picture, damage.tiff_changed, 5),
+    "gif": Kind(".gif", make_picture, open_picture, None, 2),
+    "bmp": Kind(".bmp", make_picture, open_picture, None, 2),
+    "webp": Kind(".webp", make_picture, open_picture, None, 2),
+    "pgm": Kind(".pgm", make_picture, open_picture, None, 2),
+    "model": Kind(".onnx", make_model, open_model, damage.protobuf_changed, 1),
+}

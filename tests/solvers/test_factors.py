@@ -1,0 +1,189 @@
+"""The two forms of the factor: which is chosen, what it costs, and how its blocks are laid out."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crnr_cli import solvers
+from crnr_cli.arrays import Array
+
+FORMS = {"dense": solvers.factorize_dense, "low-rank": solvers.factorize_low_rank}
+
+
+def edges_of(sizes: list[int]) -> Array:
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def samples(sizes: list[int], d: int, dtype: str = "float64") -> Array:
+    X = np.random.default_rng(0).normal(0.3, 1, (d, sum(sizes)))
+    return (X / np.linalg.norm(X, axis=0)).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "d", "expected", "tall"),
+    [
+        pytest.param([20], 10, [0, 20], [False], id="twice the dimension is not tall"),
+        pytest.param([21], 10, [0, 21], [True], id="one more is"),
+        pytest.param([5, 21, 5], 10, [0, 5, 26, 31], [False, True, False], id="a tall class is alone"),
+        pytest.param([21, 5], 10, [0, 21, 26], [True, False], id="a tall class first"),
+        pytest.param([21, 22], 10, [0, 21, 43], [True, True], id="two tall classes"),
+        pytest.param([100, 28, 5], 100, [0, 128, 133], [False, False], id="128 samples are a block"),
+        pytest.param([100, 27, 5], 100, [0, 132], [False], id="127 are joined with the next class"),
+        pytest.param([130, 3, 2], 100, [0, 130, 135], [False, False], id="a large class is a block"),
+        pytest.param([60] * 5, 100, [0, 180, 300], [False, False], id="each block counts from its own start"),
+    ],
+)
+def test_classes_are_joined_into_blocks(
+    sizes: list[int], d: int, expected: list[int], tall: list[bool]
+) -> None:
+    block_edges, is_tall = solvers.join_classes(edges_of(sizes), d)
+    assert (block_edges.tolist(), is_tall.tolist()) == (expected, tall)
+
+
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=12), st.integers(1, 40))
+def test_every_class_is_in_one_block_and_tall_ones_are_alone(sizes: list[int], d: int) -> None:
+    edges = edges_of(sizes)
+    block_edges, is_tall = solvers.join_classes(edges, d)
+    assert set(block_edges.tolist()) <= set(edges.tolist())
+    assert (block_edges[0], block_edges[-1]) == (0, edges[-1])
+    assert len(is_tall) == len(block_edges) - 1
+    tall_classes = {(a, b) for a, b in pairwise(edges.tolist()) if b - a > 2 * d}
+    blocks = zip(pairwise(block_edges.tolist()), is_tall.tolist(), strict=True)
+    assert {block for block, tall in blocks if tall} == tall_classes
+
+
+SHAPES = [([3, 4, 2], 50), ([30, 40, 50], 8), ([90, 70, 60, 5], 40), ([200], 10), ([5] * 60, 20)]
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.1])
+@pytest.mark.parametrize("iterations", [1, 2, 7])
+@pytest.mark.parametrize(("sizes", "d"), SHAPES)
+def test_multiplications_are_those_by_the_numbers_of_the_factor(
+    sizes: list[int], d: int, iterations: int, lam: float
+) -> None:
+    """A product with a matrix takes as many multiplications as the matrix has numbers."""
+    X, edges = samples(sizes, d), edges_of(sizes)
+    dense, low_rank = (FORMS[form](X, edges, lam, 0.1) for form in ("dense", "low-rank"))
+    first = low_rank.E.size + low_rank.W.size
+    step = 2 * low_rank.E.size + low_rank.squares.size + 2 * low_rank.talls.size
+    expected = {
+        "dense": dense.M.size + (iterations - 1) * dense.H.size,
+        "low-rank": first + (iterations - 1) * step,
+    }
+    for form, count in expected.items():
+        assert solvers.multiplications(form, edges, d, lam, iterations) == count
+    assert solvers.cheaper_form(edges, d, lam, iterations) == min(expected, key=expected.__getitem__)
+
+
+def test_counts_of_large_galleries_do_not_overflow() -> None:
+    edges = edges_of([3_000_000_000, 3_000_000_000])
+    assert solvers.multiplications("low-rank", edges, 2 * 10**9, 0.1, 2) > 1e19
+    assert solvers.multiplications("dense", edges, 10, 0.1, 2) > 1e19
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("form", "sizes", "d"),
+    [
+        pytest.param("dense", [40] * 10, 30, id="dense, many samples"),
+        pytest.param("dense", [40] * 10, 400, id="dense"),
+        pytest.param("dense", [4] * 10, 2000, id="dense, few samples"),
+        pytest.param("low-rank", [40] * 30, 50, id="squares"),
+        pytest.param("low-rank", [400] * 5, 50, id="talls"),
+        pytest.param("low-rank", [600], 300, id="one square"),
+        pytest.param("low-rank", [5] * 200, 300, id="small classes"),
+        pytest.param("low-rank", [2000], 20, id="one tall"),
+    ],
+)
+def test_factorizing_takes_about_the_memory_it_is_said_to(
+    form: solvers.FactorForm, sizes: list[int], d: int, dtype: str
+) -> None:
+    X, edges = samples(sizes, d, dtype), edges_of(sizes)
+    FORMS[form](X[:, :3], np.array([0, 3]), 0.1, 0.1)  # what is imported now is not counted
+    tracemalloc.start()
+    try:
+        FORMS[form](X, edges, 0.1, 0.1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.5 < peak / solvers.factor_bytes(form, edges, d, X.itemsize) < 1.15
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("sizes", "d"), SHAPES)
+def test_a_factor_is_stored_in_the_type_of_the_samples(sizes: list[int], d: int, dtype: str) -> None:
+    X, edges = samples(sizes, d, dtype), edges_of(sizes)
+    for factorize in FORMS.values():
+        factor = factorize(X, edges, 0.1, 0.1)
+        assert {array.dtype for array in vars(factor).values() if array.dtype.kind == "f"} == {X.dtype}
+        assert type(solvers.factor_of(vars(factor))) is type(factor)
+    gram = X.astype(float).T @ X.astype(float)
+    by_gram = solvers.factorize_gram(gram, edges, 0.1, 0.1, dtype)
+    assert (by_gram.H.dtype, by_gram.M.dtype) == (X.dtype, X.dtype)
+    np.testing.assert_array_equal(gram, X.astype(float).T @ X.astype(float))  # for other settings
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+@pytest.mark.parametrize(("sizes", "d"), SHAPES)
+def test_a_factor_is_the_inverse_of_the_documented_matrix(sizes: list[int], d: int, lam: float) -> None:
+    X, edges, mu = samples(sizes, d), edges_of(sizes), 0.7
+    Q = X.T @ X + mu / 2 * np.eye(sum(sizes))
+    for a, b in pairwise(edges):
+        Q[a:b, a:b] += lam * X[:, a:b].T @ X[:, a:b]
+    P = np.linalg.inv(Q)
+    A = np.random.default_rng(1).normal(size=(sum(sizes), 3))
+    Y = np.random.default_rng(2).normal(size=(d, 3))
+    by_gram = solvers.factorize_gram(X.T @ X, edges, lam, mu, "float64")
+    np.testing.assert_allclose(by_gram.first_code(X.T @ Y), (1 + lam) * P @ X.T @ Y, atol=1e-9)
+    for factorize in FORMS.values():
+        factor, HA = factorize(X, edges, lam, mu), np.empty_like(A)
+        factor.product(A, out=HA)
+        np.testing.assert_allclose(HA, mu / 2 * P @ A, atol=1e-9)
+        np.testing.assert_allclose(factor.first_code(Y), (1 + lam) * P @ X.T @ Y, atol=1e-9)
+
+
+def test_blocks_that_do_not_match_are_an_error() -> None:
+    """As they may be in a gallery that somebody made by hand."""
+    sizes = [200, 30]
+    factor = solvers.factorize_low_rank(samples(sizes, 10), edges_of(sizes), 0.1, 0.1)
+    assert len(factor.block_is_tall) == 2
+    wrong = replace(factor, block_is_tall=factor.block_is_tall[:1])
+    with pytest.raises(ValueError, match="shorter"):
+        wrong.product(np.ones((230, 1)), out=np.ones((230, 1)))
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_the_inverse_is_exactly_symmetric(n: int, seed: int) -> None:
+    A = np.random.default_rng(seed).normal(size=(n, n + 3))
+    Q = A @ A.T + 0.1 * np.eye(n)
+    P = solvers.inverse(Q.copy())
+    np.testing.assert_allclose(P, np.linalg.inv(Q), rtol=1e-7, atol=1e-9)
+    np.testing.assert_array_equal(P, P.T)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+@pytest.mark.parametrize(("sizes", "d"), [*SHAPES, ([4, 4], 8)])
+def test_a_projection_is_its_formula(sizes: list[int], d: int, lam: float, dtype: str) -> None:
+    X, edges, ridge = samples(sizes, d, dtype), edges_of(sizes), 0.05
+    X64 = X.astype(float)
+    Q = X64.T @ X64 + ridge * np.eye(sum(sizes))
+    for a, b in pairwise(edges):
+        Q[a:b, a:b] += lam * X64[:, a:b].T @ X64[:, a:b]
+    found = solvers.projection(X, edges, lam, ridge)
+    assert found.dtype == X.dtype
+    tolerance = {"rtol": 1e-8, "atol": 1e-9} if dtype == "float64" else {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(found, np.linalg.solve(Q, X64.T), **tolerance)
+
+
+@pytest.mark.parametrize(("n", "form"), [(8, "dense"), (9, "low-rank")])
+def test_the_projection_never_needs_a_matrix_of_all_samples_by_all(n: int, form: str) -> None:
+    assert solvers.projection_form(np.array([0, n]), 8) == form
