@@ -17,7 +17,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.pictures.pixels import PixelRequest, Pixels
+from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
@@ -152,6 +152,7 @@ def list_pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
 def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelRequest, end: int) -> Batch:
     fresh = islice(decoded, sum(file.error is None for file in files))
     results = [file.error or next(fresh) for file in files]
+    is_deep = any(isinstance(result, Pixels) and result.is_float for result in results)
     return Batch(
         names=[file.path for file in files],
         errors=[result if isinstance(result, SampleError) else None for result in results],
@@ -160,7 +161,15 @@ def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelR
         candidates=[file.folders for file in files],
         hashes=[result.sha256 if isinstance(result, Pixels) else "" for result in results],
         stamps=[file.stamp for file in files],
+        scales=[_scale(result) for result in results] if is_deep else [],
     )
+
+
+def _scale(decoded: Decoded) -> float:
+    if not isinstance(decoded, Pixels) or not decoded.is_float:
+        return 1.0
+    largest = float(np.abs(np.frombuffer(decoded.data, np.float32)).max())
+    return scale_to_bytes(largest) if 0 < largest < math.inf else 1.0
 
 
 def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
