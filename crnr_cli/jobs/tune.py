@@ -177,7 +177,7 @@ def tune_samples(
     """Try all settings on samples that have been read already."""
     started = time.perf_counter()
     # Refuse invalid class names now, not when the tuned gallery is built.
-    _, order, class_index = sort_by_class(raw.labels)
+    _, order, class_index = sort_by_class(raw.labels, raw.recipe.kind)
     fold_of = stratified_folds(class_index, _fold_count(class_index, options.folds))
     samples = FoldedSamples(raw.values[order], class_index, fold_of, raw.recipe, options.reading.dtype)
     recipes = options.recipes()

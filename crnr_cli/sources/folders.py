@@ -199,28 +199,50 @@ def _walk(root: Path, pictures: Pictures) -> None:
     for path, name, is_folder in _entries(str(root), (), pictures):
         before = len(pictures.files)
         if is_folder:
-            _descend(path, (name,), {os.path.realpath(root)}, followed, pictures)
+            _descend(path, name, os.path.realpath(root), followed, pictures)
             if len(pictures.files) == before:
                 pictures.empty_folders.append(name)
         else:
             pictures.files.append(_picture_file(path, ()))
 
 
-def _descend(
-    folder: str, folders: tuple[str, ...], above: set[str], followed: set[str], pictures: Pictures
-) -> None:
-    real = os.path.realpath(folder)
-    if real in above:  # a link to a folder above, whose files are listed anyway
-        return
-    if os.path.islink(folder):  # noqa: PTH114
-        if real in followed:  # each link target is followed once, as links between folders can be endless
-            return
-        followed.add(real)
-    for path, name, is_folder in _entries(folder, folders, pictures):
-        if is_folder:
-            _descend(path, (*folders, name), above | {real}, followed, pictures)
-        else:
+class _Level(NamedTuple):
+    """A folder that is being listed."""
+
+    entries: Iterator[tuple[str, str, bool]]
+    folders: tuple[str, ...]
+    real: str  # its path without links
+
+
+def _descend(path: str, name: str, root: str, followed: set[str], pictures: Pictures) -> None:
+    """List a folder of the root. Folders may be nested deeper than a function can call itself."""
+    levels = [_Level(iter([(path, name, True)]), (), root)]
+    above = {root}
+    while levels:
+        entries, folders, parent = levels[-1]
+        path, name, is_folder = next(entries, ("", "", False))
+        if not path:
+            above.discard(levels.pop().real)
+        elif not is_folder:
             pictures.files.append(_picture_file(path, folders))
+        elif real := _entered(path, os.path.join(parent, name), above, followed):  # noqa: PTH118
+            above.add(real)
+            inner = (*folders, name)
+            levels.append(_Level(_entries(path, inner, pictures), inner, real))
+
+
+def _entered(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
+    """The path of a folder without links, or None if its files are listed anyway."""
+    is_link = os.path.islink(path)  # noqa: PTH114
+    if is_link:
+        real = os.path.realpath(path)
+    if real in above:  # a link to a folder above
+        return None
+    if is_link:
+        if real in followed:  # each link target is followed once, as links between folders can be endless
+            return None
+        followed.add(real)
+    return real
 
 
 def _is_folder(path: Path | os.DirEntry[str]) -> bool:
