@@ -27,7 +27,8 @@ from crnr_cli.methods.ridge import Crc, Croc, Procrc
 from crnr_cli.methods.sparse import Src
 from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.tables import label_text, row_hash
+from crnr_cli.sources.labels import label_text
+from crnr_cli.sources.tables import row_hash
 
 
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -38,7 +38,7 @@ class BuildReport:
 
 def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     """Sort the samples by class, in name order, and fit the method to them."""
-    classes, order, class_index = sort_by_class(labelled.labels)
+    classes, order, class_index = sort_by_class(labelled.labels, labelled.recipe.kind)
     samples = Samples.of(labelled.vectors[order], class_index)
     if len(classes) == 1:
         text = f"only one class, {classes[0]}: classify will refuse this gallery"
@@ -63,10 +63,10 @@ def write_gallery(gallery: Gallery, output: Path) -> int:
         return part.stat().st_size
 
 
-def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
+def sort_by_class(labels: Sequence[str], kind: str = "pictures") -> tuple[list[str], Array, Array]:
     """The classes in name order, the order that sorts the samples by class, and the sorted class index."""
     classes = sorted(set(labels))
-    _refuse_lookalikes(classes)
+    _refuse_lookalikes(classes, are_folders=kind == "pictures")
     _refuse_reserved(classes)
     position = {name: i for i, name in enumerate(classes)}
     class_index = np.array([position[label] for label in labels])
@@ -96,14 +96,16 @@ def copy_notes(labelled: Labelled, copies: Array) -> list[Note]:
     return notes
 
 
-def _refuse_lookalikes(classes: Sequence[str]) -> None:
-    """Refuse two names that a file system or a person may take for the same."""
+def _refuse_lookalikes(classes: Sequence[str], are_folders: bool) -> None:
+    """Refuse two names that look the same or, as folders, are the same for some file systems."""
     seen: dict[str, str] = {}
     for name in classes:
-        other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        form = unicodedata.normalize("NFC", name)
+        other = seen.setdefault(form.casefold() if are_folders else form, name)
         if other != name:
+            how = "case or Unicode form" if are_folders else "their Unicode form"
             # As ASCII, because two Unicode forms of one name look the same.
-            raise DataError(f"classes {other!a} and {name!a} differ only in case or Unicode form; rename one")
+            raise DataError(f"classes {other!a} and {name!a} differ only in {how}; rename one")
 
 
 def _refuse_reserved(classes: Sequence[str]) -> None:

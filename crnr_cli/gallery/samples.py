@@ -271,11 +271,14 @@ def _read(
     spans = source.spans(recipe.batch_size(reading.batch_size or BATCH))
     extract = recipe.opened(reading.n_jobs)
     request = recipe.request(reading.max_pixels, with_hash=True)
+    skipped: list[LeftOut] = []
     for batch in map(extract, source.batches(spans, request, decoders)):
+        left_out_before = len(found.left_out)
         hashes = _hashes(batch)
         usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
         kept.append(_collect(usable, hashes, found, label_of))
-        _refuse_too_many(found, total or len(source), reading.max_failure_rate)
+        skipped += [left for left in found.left_out[left_out_before:] if left.is_skipped]
+        _refuse_too_many(skipped, total or len(source), reading.max_failure_rate)
         progress("reading", batch.end, len(source))
     if source.n_features is not None:  # NaN in a table means that something is wrong with the table
         _refuse_non_finite(found)
@@ -311,10 +314,7 @@ def _collect(batch: Batch, hashes: Sequence[str], found: Labelled, label_of: Lab
     return batch.values[rows]
 
 
-def _refuse_too_many(found: Labelled, total: int, rate: float) -> None:
-    if rate >= 1:  # the default, for which nothing need be counted
-        return
-    skipped = [left for left in found.left_out if left.is_skipped]
+def _refuse_too_many(skipped: Sequence[LeftOut], total: int, rate: float) -> None:
     if len(skipped) > rate * total:
         culprit = skipped[int(rate * total)]
         raise DataError(

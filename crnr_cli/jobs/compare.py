@@ -142,7 +142,7 @@ def compare(
     """Fit and score every method, on a test source or on parts of the gallery that are held out."""
     methods, notes = _chosen_methods(options)
     gallery, test = _read(names, options, progress)
-    classes, order, class_index = sort_by_class(gallery.labels)
+    classes, order, class_index = sort_by_class(gallery.labels, gallery.recipe.kind)
     splits: _Given | _Drawn
     if isinstance(gallery, RawSamples):
         splits = _drawn(gallery, order, class_index, options)

@@ -181,7 +181,7 @@ def tune_samples(
     """Try all settings on samples that have been read already."""
     started = time.perf_counter()
     # Refuse invalid class names now, not when the tuned gallery is built.
-    _, order, class_index = sort_by_class(raw.labels)
+    _, order, class_index = sort_by_class(raw.labels, raw.recipe.kind)
     values = raw.values[order]
     in_order_of_source = copies_of(raw.values, raw.hashes)
     copies = in_order_of_source[order]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError
+from crnr_cli.sources import labels as label_reader
 from crnr_cli.sources import npz as npz_reader
-from crnr_cli.sources import tables
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.tables import FeatureFile, Features
 from helpers.runner import Runner
@@ -162,11 +162,13 @@ def test_rows_that_cannot_be_read(crnr: Runner) -> None:
 
 def test_labels_that_cannot_be_read(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
+        shape, dtype = (3,), np.dtype(object)
+
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
             raise OSError("no luck")
 
     with pytest.raises(DataError, match=r"^x.h5: cannot read its labels or names \(no luck\)$"):
-        tables._texts(Path("x.h5"), Broken())
+        label_reader.texts(Path("x.h5"), Broken())
 
 
 def test_a_file_of_features_that_vanished(crnr: Runner) -> None:
