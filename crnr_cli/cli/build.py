@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.command import command, given, names_of
+from crnr_cli.cli.command import Written, command, given, names_of
 from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.method_options import MethodOptions
@@ -28,7 +28,9 @@ def build(
     context: typer.Context,
     sources: Sources,
     path: Annotated[
-        Path, typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write.")
+        Path,
+        typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write."),
+        Written(is_gallery=True),
     ] = options.GALLERY,
     update: Annotated[
         bool,

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -21,7 +21,6 @@ from crnr_cli.errors import (
     DataError,
     GalleryError,
     NotConverged,
-    OutputError,
     UsageError,
 )
 from crnr_cli.gallery.calibration import Calibration
@@ -62,10 +61,8 @@ def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
     update(np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b"")
 
 
-def save_gallery(gallery: Gallery, path: Path) -> None:
-    """Write a gallery to this path. To replace an existing file safely, use `files.replacing`."""
-    if path.exists() and not path.is_file():
-        raise OutputError(f"{path}: not a regular file; a gallery can only be written to one")
+def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
+    """Write a gallery to a new file or an open one. To replace a file safely, use `files.replacing`."""
     if not _gives_residuals(gallery):  # it could not be loaded, and might replace one that can
         given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
@@ -74,7 +71,7 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
         )
     content = _to_content(gallery)
     content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
-    with written_hdf5(path) as file:
+    with written_hdf5(place) as file:
         for name, array in content.arrays.items():
             file.create_dataset(name, data=array)
         for group, values in content.attributes.items():

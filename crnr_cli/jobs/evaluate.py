@@ -17,6 +17,7 @@ from crnr_cli.results.scores import Scores, score, wilson
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.system import memory
+from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,13 @@ def evaluate(
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
     if tables:
         _refuse_query_options(options, tables[0])
-        return evaluate_rows([row for name in tables for row in _read(name)], ", ".join(names))
+        refuse_inputs(name for name in tables if name != "-")
+        rows = [row for name in tables for row in _read(name)]
+        refuse_mentioned(row.path for row in rows)
+        return evaluate_rows(rows, ", ".join(names))
     gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
-    rows: list[Prediction] = []
+    rows = []
     failed: list[Prediction] = []
     for answers in answer(gallery, source, options, progress):
         batch = predictions(answers, gallery.classes)

@@ -15,6 +15,7 @@ from crnr_cli.errors import DataError, UsageError, first_line
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.system.optional import require
+from crnr_cli.system.outputs import refuse_inputs
 
 _PICTURES_PER_RUN = 32
 _TYPES = {
@@ -139,6 +140,7 @@ def _sha256(path: Path) -> str:
     """The SHA-256 of the model, and of the file of weights next to it if there is one."""
     digest = hashlib.sha256()
     companions = [path.with_name(path.name + ending) for ending in _COMPANIONS]
+    refuse_inputs([path, *companions])
     try:
         for file in (path, *(companion for companion in companions if companion.is_file())):
             with file.open("rb") as opened:

@@ -12,6 +12,7 @@ from crnr_cli.sources.base import InputOptions, Keys, Source
 from crnr_cli.sources.folders import list_pictures
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import open_tables
+from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
 
 
 def open_source(names: Sequence[str], options: InputOptions) -> Source:
@@ -27,9 +28,15 @@ def open_source(names: Sequence[str], options: InputOptions) -> Source:
         raise UsageError(
             "--features-key, --labels-key and --samples are for feature files, but these are pictures"
         )
+    for path in paths:
+        if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied
+            refuse_inside(path)
+    refuse_inputs(tables)  # before they are opened
     source: Source = (
         open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated)
     )
+    listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
+    refuse_listed(listed, are_pictures=source.kind == "pictures")
     if not len(source):
         raise DataError(f"nothing to do: no files found in {', '.join(names)}")
     return source
