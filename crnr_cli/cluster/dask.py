@@ -11,6 +11,7 @@ from typing import Any
 
 from crnr_cli import __version__
 from crnr_cli.errors import CrnrError, DataError, UsageError, first_line
+from crnr_cli.system.child import safe_path
 from crnr_cli.system.optional import require
 from crnr_cli.system.spread import Item, Result, Shared
 
@@ -83,6 +84,7 @@ def connected(where: str) -> Iterator[Cluster]:
             count = where.removeprefix("local:")
             if not count.isdecimal() or int(count) < 1:
                 raise UsageError(f"--dask {where}: write local:N for N processes, as in local:4")
+            stack.enter_context(safe_path())  # also for workers that replace dead ones
             address = stack.enter_context(
                 LocalCluster(
                     n_workers=int(count),

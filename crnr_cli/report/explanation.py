@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
@@ -17,6 +15,9 @@ from crnr_cli.pictures.thumbnails import data_uri, thumbnails
 from crnr_cli.report import plots
 from crnr_cli.report.names import as_text
 from crnr_cli.report.pages import write_page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PICTURES = 7  # of gallery samples, besides that of the query
 

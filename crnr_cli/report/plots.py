@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.system.files import replacing
+
+
+@contextmanager
+def _away() -> Iterator[None]:
+    """Leave the current folder for a moment."""
+    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    os.chdir("/")
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+# When it is imported, matplotlib obeys a file matplotlibrc in the current folder, which may be anybody's and
+# may start LaTeX. The user's own settings are not used either, so that plots are the same everywhere.
+with _away():
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+matplotlib.rcdefaults()
 
 FORMATS = ("png", "svg", "pdf")
 # The colours of Okabe and Ito, which most colour-blind people can distinguish.
