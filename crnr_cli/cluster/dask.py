@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -161,6 +162,10 @@ def _run(version: str, work: Callable[[Shared, Item], Result], shared: Shared, i
 
     machine = f"worker {get_worker().address}"
     _refuse_other_version(machine, __version__, version)  # it may have joined after the check
+    if sys.getfilesystemencoding() != "utf-8":
+        raise DataError(
+            f"{machine}: its locale is not UTF-8, so that it may not find files; start it with PYTHONUTF8=1"
+        )
     try:
         return work(shared, item)
     except UsageError:  # wrong on every machine

@@ -280,8 +280,9 @@ def _plain(value: Any) -> Any:
 
 
 def _to_bytes(texts: list[str]) -> Array:
-    return np.array([os.fsencode(text) for text in texts], dtype=bytes)
+    """UTF-8 whatever the locale; names that are not UTF-8 are stored as the bytes that were read."""
+    return np.array([text.encode("utf-8", "surrogateescape") for text in texts], dtype=bytes)
 
 
 def _to_texts(array: Array) -> list[str]:
-    return [os.fsdecode(value) for value in array.tolist()]
+    return [value.decode("utf-8", "surrogateescape") for value in array.tolist()]
