@@ -54,9 +54,10 @@ def build(
     from crnr_cli.jobs.build import BuildOptions
     from crnr_cli.jobs.build import build as run_build
     from crnr_cli.jobs.update import update as run_update
+    from crnr_cli.system.names import existing
 
     with shown_progress(output.quiet) as progress:
-        if update and path.exists():  # the first time, there is nothing to update
+        if update and existing(path):  # the first time, there is nothing to update
             if fixed := given(context, _FIXED):
                 raise UsageError(
                     f"--update keeps the gallery's settings; leave out {', '.join(fixed)} or --update"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
+import stat
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +32,7 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import NEWEST_VERSION
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
+from crnr_cli.system.names import existing
 
 _FORMAT = "crnr-gallery"
 
@@ -80,9 +81,13 @@ def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
 
 def load_gallery(path: Path) -> Gallery:
     """Read and check a gallery; anything wrong with it is raised as a GalleryError that names the file."""
-    if not os.path.exists(path):  # noqa: PTH110, which raises if access is denied
+    try:
+        found = existing(path)
+    except DataError as e:
+        raise GalleryError(str(e)) from e
+    if found is None:
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
-    if not path.is_file():
+    if not stat.S_ISREG(found.st_mode):
         raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
     content = _read(path)
     root = content.attributes["/"]

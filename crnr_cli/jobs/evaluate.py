@@ -17,6 +17,7 @@ from crnr_cli.results.scores import Scores, score, wilson
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.system import memory
+from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 
 
@@ -145,6 +146,7 @@ def _has_answer(row: Prediction) -> bool:
 
 def _read(name: str) -> list[Prediction]:
     if name != "-":
+        existing(name)  # reports a closed folder or a name that is too long
         return read_predictions(Path(name))
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a predictions CSV")

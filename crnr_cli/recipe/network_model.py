@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError, first_line
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.system.names import existing
 from crnr_cli.system.optional import require
 from crnr_cli.system.outputs import refuse_inputs
 
@@ -81,7 +83,7 @@ class OpenNetwork:
 def make_network(options: NetworkOptions, jobs: int) -> Network:
     """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
     path = options.model
-    if not path.is_file():
+    if not _is_file(path):
         raise DataError(f"{path}: no such file; --extractor takes an ONNX model")
     sha256 = _sha256(path)
     session = _session(path, sha256, jobs)
@@ -130,10 +132,15 @@ def _found(network: Network) -> Path:
     if network.folder is not None:
         places.append(Path(network.folder) / places[0].name)
     for place in places:
-        if place.is_file():
+        if _is_file(place):
             return place
     other = "" if places[0].resolve() == places[-1].resolve() else f" nor at {places[-1]}"
     raise DataError(f"the gallery's network is not at {places[0]}{other}; give its path with --extractor")
+
+
+def _is_file(path: Path) -> bool:
+    found = existing(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
 
 
 def _sha256(path: Path) -> str:
@@ -142,7 +149,7 @@ def _sha256(path: Path) -> str:
     companions = [path.with_name(path.name + ending) for ending in _COMPANIONS]
     refuse_inputs([path, *companions])
     try:
-        for file in (path, *(companion for companion in companions if companion.is_file())):
+        for file in (path, *(companion for companion in companions if _is_file(companion))):
             with file.open("rb") as opened:
                 while block := opened.read(2**20):
                     digest.update(block)

@@ -97,6 +97,8 @@ class Pictures(Source):
 
     def contents(self) -> Iterator[tuple[str, str, str]]:
         for file in self.files:
+            if file.error is not None and file.error.status == "unreadable":  # it may be there, or not
+                raise DataError(f"{file.path}: cannot read it ({file.error})")
             if file.error is None:
                 try:
                     with Path(file.path).open("rb") as content:
