@@ -11,7 +11,7 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import joined
-from crnr_cli.cli.command import command
+from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import say, shown_progress
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Quiet, Sources, Strictness
@@ -29,7 +29,7 @@ def classify(
     sources: Sources,
     gallery: options.GalleryPath = options.GALLERY,
     path: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout."), Written()
     ] = "-",
     reject: options.Reject = None,
     top: Annotated[
@@ -66,7 +66,7 @@ def classify(
             decoders.start_early()
         from crnr_cli.gallery.answer import QueryOptions
         from crnr_cli.jobs.classify import classify as run
-        from crnr_cli.system.files import is_stdout
+        from crnr_cli.system.outputs import is_stdout
 
         query_options = QueryOptions(
             **input.values(),

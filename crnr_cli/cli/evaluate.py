@@ -10,7 +10,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import GATE_MISSED
-from crnr_cli.cli.command import command
+from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import (
     natural_width,
     plain,
@@ -43,13 +43,15 @@ def evaluate(
     ],
     gallery: options.GalleryPath = options.GALLERY,
     errors: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every mistake to this CSV.")
+        Path | None, typer.Option(metavar="FILE", help="Write every mistake to this CSV."), Written()
     ] = None,
     confusion: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the confusion matrix to this CSV.")
+        Path | None, typer.Option(metavar="FILE", help="Write the confusion matrix to this CSV."), Written()
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report as one self-contained page.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a report as one self-contained page."),
+        Written(),
     ] = None,
     min_accuracy: Annotated[
         float | None,
@@ -72,11 +74,8 @@ def evaluate(
     """Score predictions against the truth: accuracy, precision, recall, F1 and the confusion matrix."""
     from crnr_cli.gallery.answer import QueryOptions
     from crnr_cli.jobs.evaluate import evaluate as run
-    from crnr_cli.system.files import check_output
     from crnr_cli.system.optional import require
 
-    for path in filter(None, (errors, confusion, html)):
-        check_output(path, [*sources, gallery])
     if html:
         require("report", "--html", "jinja2")
     query_options = QueryOptions(

@@ -10,7 +10,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import spreading
-from crnr_cli.cli.command import command, given, names_of
+from crnr_cli.cli.command import Written, command, given, names_of
 from crnr_cli.cli.console import (
     print_full_width,
     print_json,
@@ -38,7 +38,9 @@ def tune(
     context: typer.Context,
     sources: Sources,
     path: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Build a gallery with the chosen settings.")
+        Path | None,
+        typer.Option("--output", "-o", help="Build a gallery with the chosen settings."),
+        Written(is_gallery=True),
     ] = None,
     methods: Annotated[
         str | None,
@@ -56,7 +58,9 @@ def tune(
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw accuracy over lam: .png, .svg or .pdf.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw accuracy over lam: .png, .svg or .pdf."),
+        Written(),
     ] = None,
     dask: options.Dask = None,
     *,
@@ -81,7 +85,7 @@ def tune(
         require("report", "--plot", "matplotlib")
         from crnr_cli.report.plots import check_plot
 
-        check_plot(plot, sources)
+        check_plot(plot)
     with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
         report = run(sources, tune_options, path, progress, spread)
     if plot:

@@ -24,6 +24,7 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.cores import pieces_at_once, side_by_side
 from crnr_cli.system.memory import room_for
+from crnr_cli.system.outputs import refuse_mentioned
 
 _ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
 
@@ -42,6 +43,7 @@ Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[An
 def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
     """Load the gallery, and calibrate it if queries are to be rejected and its file has no calibration."""
     gallery = load_gallery(gallery_path)
+    refuse_mentioned(gallery.names)
     if options.model is not None:
         gallery = with_model_at(options.model, gallery, gallery_path)
     if options.reject is None or gallery.calibration:

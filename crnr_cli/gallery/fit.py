@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,9 +59,9 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
 
 def write_gallery(gallery: Gallery, output: Path) -> int:
     """Write the complete file or, if that fails, nothing; returns its size."""
-    with replacing(output) as part:
-        save_gallery(gallery, part)
-        return part.stat().st_size
+    with replacing(output) as file:
+        save_gallery(gallery, file)
+        return os.fstat(file.fileno()).st_size
 
 
 def sort_by_class(labels: Sequence[str], kind: str = "pictures") -> tuple[list[str], Array, Array]:

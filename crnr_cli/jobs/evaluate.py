@@ -17,6 +17,8 @@ from crnr_cli.results.scores import Scores, score, wilson
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.system import memory
+from crnr_cli.system.names import existing
+from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,13 @@ def evaluate(
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
     if tables:
         _refuse_query_options(options, tables[0])
-        return evaluate_rows([row for name in tables for row in _read(name)], ", ".join(names))
+        refuse_inputs(name for name in tables if name != "-")
+        rows = [row for name in tables for row in _read(name)]
+        refuse_mentioned(row.path for row in rows)
+        return evaluate_rows(rows, ", ".join(names))
     gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
-    rows: list[Prediction] = []
+    rows = []
     failed: list[Prediction] = []
     for answers in answer(gallery, source, options, progress):
         batch = predictions(answers, gallery.classes)
@@ -141,6 +146,7 @@ def _has_answer(row: Prediction) -> bool:
 
 def _read(name: str) -> list[Prediction]:
     if name != "-":
+        existing(name)  # reports a closed folder or a name that is too long
         return read_predictions(Path(name))
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a predictions CSV")

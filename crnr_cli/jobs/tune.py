@@ -27,7 +27,6 @@ from crnr_cli.results.scores import wilson
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
-from crnr_cli.system.files import check_output
 from crnr_cli.system.spread import Spread, here
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
@@ -166,8 +165,6 @@ def tune(
 ) -> TuneReport:
     """Try all settings on the source alone; if an output is given, build a gallery with the chosen one."""
     started = time.perf_counter()
-    if output:
-        check_output(output, names)
     _methods(options.methods)  # refuse unknown names before anything is read
     source = open_source(names, options.reading)
     raw = read_raw(source, options.reading, progress)

@@ -166,7 +166,7 @@ def _rewrite(
 ) -> UpdateReport:
     """Load, change, fit and save while holding the lock, so that no other process writes the gallery."""
     started = time.perf_counter()
-    with replacing(path) as part:
+    with replacing(path) as file:
         gallery = load_gallery(path)
         if model:
             gallery = with_model_at(model, gallery, path)
@@ -193,8 +193,8 @@ def _rewrite(
         gallery = make_gallery(labelled, gallery.method)
         if calibrated:
             gallery = _calibrated(gallery, labelled.notes)
-        save_gallery(gallery, part)
-        file_bytes = part.stat().st_size
+        save_gallery(gallery, file)
+        file_bytes = os.fstat(file.fileno()).st_size
     return UpdateReport(
         gallery=gallery,
         seconds=time.perf_counter() - started,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from crnr_cli.errors import DataError, UsageError, first_line
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.recipe.onnx_weights import ModelHash, model_hash
+from crnr_cli.system.names import existing
 from crnr_cli.system.optional import require
 
 _PICTURES_PER_RUN = 32
@@ -76,7 +78,7 @@ class OpenNetwork:
 def make_network(options: NetworkOptions, jobs: int) -> Network:
     """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
     path = options.model
-    if not path.is_file():
+    if not _is_file(path):
         raise DataError(f"{path}: no such file; --extractor takes an ONNX model")
     sha256 = model_hash(path).sha256
     session = _session(path, sha256, jobs)
@@ -137,10 +139,15 @@ def _found(network: Network) -> Path:
     if network.folder is not None:
         places.append(Path(network.folder) / places[0].name)
     for place in places:
-        if place.is_file():
+        if _is_file(place):
             return place
     other = "" if places[0].resolve() == places[-1].resolve() else f" nor at {places[-1]}"
     raise DataError(f"the gallery's network is not at {places[0]}{other}; give its path with --extractor")
+
+
+def _is_file(path: Path) -> bool:
+    found = existing(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
 
 
 @lru_cache(maxsize=1)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from crnr_cli.errors import DataError
+from crnr_cli.system.outputs import refuse_inputs
 
 # A large model may have a file of weights next to it, with one of these endings.
 _COMPANIONS = (".data", "_data")
@@ -53,6 +54,7 @@ def model_hash(path: Path) -> ModelHash:
     companions = [path.with_name(path.name + ending) for ending in _COMPANIONS]
     try:
         named = [path.parent / name for name in external_files(path)]
+        refuse_inputs([path, *named, *companions])
         _update(path, complete, early)
         for file in sorted({*named, *filter(Path.is_file, companions)}):
             _update(file, complete, *([early] if file in companions else []))

@@ -21,6 +21,7 @@ from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
+from crnr_cli.system.outputs import PARTIAL_ENDINGS
 
 # Files of operating systems and tools, which are never samples or classes.
 _SYSTEM_FILES = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
@@ -96,6 +97,8 @@ class Pictures(Source):
 
     def contents(self) -> Iterator[tuple[str, str, str]]:
         for file in self.files:
+            if file.error is not None and file.error.status == "unreadable":  # it may be there, or not
+                raise DataError(f"{file.path}: cannot read it ({file.error})")
             if file.error is None:
                 try:
                     with Path(file.path).open("rb") as content:
@@ -270,7 +273,7 @@ def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Itera
     prefix = "" if folder == "." else os.path.join(folder, "")  # noqa: PTH118
     while names:
         name = names.pop()  # frees each name before the next path is made, to save memory
-        if name.startswith(".") or name.lower() in _SYSTEM_FILES:
+        if name.startswith(".") or name.lower() in _SYSTEM_FILES or name.endswith(PARTIAL_ENDINGS):
             pictures.ignored += 1
         else:
             yield prefix + name, name, name in folder_names

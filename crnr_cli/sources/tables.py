@@ -38,10 +38,7 @@ class FeatureFile:
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
-        try:
-            stamp = Stamp.of(path.stat())  # before reading, so that later changes are noticed
-        except OSError as e:
-            raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+        stamp = _stamp(path)  # before reading, so that later changes are noticed
         reader = reader_of(path)
         arrays = reader.read(path, {keys.features or "features", keys.labels or "labels", "paths"})
         values = arrays[_key(path, arrays, "features", keys.features)]
@@ -202,7 +199,9 @@ class FeaturesPart:
     cuts: tuple[tuple[Path, int, int], ...]  # path, first row, end
 
     def opened(self, keys: Keys) -> Features:
-        return Features([_open_once(path, keys).cut(start, stop) for path, start, stop in self.cuts])
+        return Features(
+            [_open_once(path, keys, _stamp(path)).cut(start, stop) for path, start, stop in self.cuts]
+        )
 
     @property
     def paths(self) -> list[Path]:
@@ -210,9 +209,16 @@ class FeaturesPart:
 
 
 @lru_cache(maxsize=4)
-def _open_once(path: Path, keys: Keys) -> FeatureFile:
-    """Cached, as a worker of a cluster reads many parts of one file."""
+def _open_once(path: Path, keys: Keys, stamp: Stamp) -> FeatureFile:
+    """Cached until the file changes, as a worker of a cluster reads many parts of one file."""
     return FeatureFile.open(path, keys)
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        return Stamp.of(path.stat())
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
 
 
 def open_tables(paths: list[Path], keys: Keys) -> Features:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -13,6 +16,20 @@ def python_command(module: str, *arguments: str) -> list[str]:
     With -P, Python does not import modules from the current folder, which may contain a malicious json.py.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
+
+
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Like -P, for all processes that another library starts until the block ends."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def limit_address_space(limit: int) -> None:

@@ -508,7 +508,7 @@ def test_the_gallery_is_found_by_environment(
 def test_an_output_inside_the_queries_is_refused(crnr: Runner, built: Path) -> None:
     result = crnr("classify", "queries", "-o", "queries/out.csv")
     assert (result.exit, result.out) == (1, "")
-    assert "the folder of the queries" in result.err
+    assert "queries/out.csv: is inside queries, which is an input" in result.err
 
 
 @pytest.mark.parametrize(
