@@ -20,7 +20,8 @@ from crnr_cli.pictures.thumbnails import data_uri, thumbnails
 from crnr_cli.report.names import as_text, common_folder
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
-from crnr_cli.results.scores import Scores, macro_intervals, most_confused, wilson
+from crnr_cli.results.intervals import macro_intervals
+from crnr_cli.results.scores import Scores, most_confused, wilson
 
 _MAX_MISTAKES = 2000  # listed in the page
 MAX_PICTURES = 60  # embedded in the page
@@ -116,9 +117,9 @@ def _cards(report: EvaluateReport) -> list[Card]:
             f"{len(report.rejected)}, not scored; the best guess was right for {report.rejected_guess_right}"
         )
         cards.append(Card("Rejected as unknown", share, interval, note))
-    recall, f1 = macro_intervals(scores) if scores.n else (None, None)
-    cards.append(Card("Macro recall", scores.macro.recall, recall, "the mean over classes"))
-    cards.append(Card("Macro F1", scores.macro.f1, f1, "the mean over classes"))
+    intervals = macro_intervals(scores)
+    cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
+    cards.append(Card("Macro F1", scores.macro.f1, intervals.f1, "the mean over classes"))
     return cards
 
 
@@ -164,11 +165,10 @@ def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[
 def matrix_cells(scores: Scores) -> list[dict[str, Any]]:
     """The non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
     floor = 0.25 if len(scores.classes) <= 30 else 0.45  # small cells need a stronger colour
-    support = scores.confusion.sum(axis=1)
+    answered = np.bincount(scores.cells[:, 0], scores.cells[:, 2])
     cells = []
-    for i, j in np.argwhere(scores.confusion > 0).tolist():
-        count = int(scores.confusion[i, j])
-        share = count / int(support[i])
+    for i, j, count in scores.cells.tolist():
+        share = count / answered[i]
         # The square root and the floor keep a single mistake among hundreds visible.
         cells.append(
             {"row": i, "column": j, "count": count, "strength": round(floor + (1 - floor) * share**0.5, 3)}
