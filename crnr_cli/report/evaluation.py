@@ -54,13 +54,14 @@ def write_report(
     shown = [as_text(name) for name in classes]
     cells = matrix_cells(scores)
     k = len(classes)
-    accuracy = "n/a" if scores.accuracy is None else f"{100 * scores.accuracy:.1f} %"
+    over_all = report.over_all
+    accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f} %"
     write_page(
         path,
         "report",
         {
             "title": f"{accuracy} accuracy - crnr report",
-            "headline": f"{scores.correct} of {scores.n} labelled correctly",
+            "headline": f"{over_all.correct} of {over_all.n} labelled correctly",
             "sources": as_text(", ".join(names)),
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "cards": _cards(report),
@@ -100,23 +101,18 @@ def _cards(report: EvaluateReport) -> list[Card]:
             "Accuracy", scores.accuracy, scores.interval, f"{scores.correct} of {scores.n} labelled correctly"
         )
     ]
-    if report.n_with_failures > scores.n:
-        cards.append(
-            Card(
-                "Accuracy, failures counted as wrong",
-                report.accuracy_with_failures,
-                report.interval_with_failures,
-                f"{report.n_with_failures - scores.n} queries with a true class have no answer",
-            )
-        )
+    over_all = report.over_all
+    if over_all.n > scores.n:
+        note = f"{over_all.n - scores.n} of {over_all.n} have no answer, which counts as wrong"
+        cards.append(Card("Accuracy over all", over_all.accuracy, over_all.interval, note))
+    n = len(report.rows)
+    if report.answered < n:
+        note = f"{report.answered} of {n} inputs got an answer"
+        cards.append(Card("Coverage", report.coverage, wilson(report.answered, n), note))
     if report.rejected:
-        n = scores.n + sum(1 for row in report.rejected if row.truth)
-        rejected = n - scores.n
-        share, interval = (rejected / n, wilson(rejected, n)) if n else (None, None)
-        note = (
-            f"{len(report.rejected)}, not scored; the best guess was right for {report.rejected_guess_right}"
-        )
-        cards.append(Card("Rejected as unknown", share, interval, note))
+        note = f"{len(report.rejected)}; {report.rejection_note}"
+        interval = wilson(len(report.rejected), n)
+        cards.append(Card("Rejected as unknown", len(report.rejected) / n, interval, note))
     intervals = macro_intervals(scores)
     cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
     cards.append(Card("Macro F1", scores.macro.f1, intervals.f1, "the mean over classes"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,12 +53,16 @@ class Scores:
     def interval(self) -> Interval | None:
         return wilson(self.correct, self.n) if self.n else None
 
-    @property
-    def confusion(self) -> Array:
-        """(K, K) counts: rows are truth, columns are labels."""
-        counts = np.zeros((len(self.classes), len(self.classes)), dtype=np.int64)
-        counts[self.cells[:, 0], self.cells[:, 1]] = self.cells[:, 2]
-        return counts
+    def confusion_rows(self) -> Iterator[list[int]]:
+        """The confusion matrix: for every true class, in order, the number of queries by label."""
+        ends = np.searchsorted(self.cells[:, 0], np.arange(len(self.classes)), side="right")
+        start = 0
+        for end in ends.tolist():
+            row = [0] * len(self.classes)
+            for _, label, count in self.cells[start:end].tolist():
+                row[label] = count
+            yield row
+            start = end
 
 
 def score(truths: Sequence[str], labels: Sequence[str | None]) -> Scores:

@@ -160,12 +160,12 @@ def test_evaluate_counts_the_rejected_apart(crnr: Runner, files: dict[str, Path]
         "4,b,a,0.1,b,0.5,ok\n5,,unknown,0.1,a,0.0,rejected\n6,b,,,,,truncated\n"
     )
     record = json.loads(crnr("evaluate", table, "--json").out)
-    assert (record["n"], record["correct"], record["n_with_failures"]) == (2, 1, 3)
+    assert (record["n"], record["correct"], record["over_all"]["n"]) == (2, 1, 5)
     assert (record["rejected"], record["rejected_guess_right"]) == (3, 1)
     assert record["failed"] == {"truncated": 1}
     assert [score["name"] for score in record["classes"]] == ["a", "b"]
     shown = crnr("evaluate", table, columns=120).out
-    assert "not scored; the best guess was right for 1" in shown
+    assert "the best guess was right for 1 of the 2 that have a true class" in shown
     page = tmp_path / "r.html"
     assert crnr("evaluate", table, "--html", page, "-q").exit == 0
     assert "Rejected as unknown" in page.read_text()

@@ -282,7 +282,7 @@ def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser: Any, t
     page = tmp_path / "r.html"
     evaluate_to_page(crnr, table, page)
     opened(browser, page)
-    assert browser.find_element("css selector", "h1").text == "0 of 0 labelled correctly"
+    assert browser.find_element("css selector", "h1").text == "0 of 2 labelled correctly"
     assert "truncated" in browser.find_element("css selector", "main").text
     assert no_complaint(browser)
 
