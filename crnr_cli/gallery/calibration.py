@@ -17,6 +17,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples
 from crnr_cli.methods.folds import Fold, stratified_folds
 from crnr_cli.results.decision import standout
+from crnr_cli.results.table import number_format
 
 _FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
 _ENOUGH = 1000  # held-out samples, to know the rate to about one percent
@@ -39,9 +40,13 @@ class Calibration:
         k = min(n, math.floor(rate * (n + 1) + 1e-9))
         return float(self.standouts[k - 1]) if k else 0.0
 
-    def rule(self, rate: float) -> str:
-        limit = self.min_standout(rate)
-        return f"the best class stands out by less than {limit:.4g}, as for {100 * rate:g} % of {self.origin}"
+    def rule(self, rate: float, dtype: str) -> str:
+        """When a query is rejected; the threshold has all digits of the column `separation`."""
+        limit = number_format(dtype) % float(np.dtype(dtype).type(self.min_standout(rate)))
+        return (
+            f"separation below {limit}. At this threshold, about {100 * rate:g} % of known samples are "
+            f"rejected (measured on {self.origin})"
+        )
 
 
 def calibrate(samples: Samples, method: Method) -> Calibration:
