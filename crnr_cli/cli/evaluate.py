@@ -124,8 +124,17 @@ def evaluate(
         print_json(_record(report))
     else:
         show_scores(report)
+    if not output.quiet:
+        _say_notes(report)
     gates.finish(report)
     strictness.finish(report.skipped)
+
+
+def _say_notes(report: EvaluateReport) -> None:
+    if report.copies:
+        from crnr_cli.gallery.copies import copies_note
+
+        say(f"note: {copies_note(report.copies, len(report.rows))}", style="yellow")
 
 
 def _refuse_too_many_classes(name: str, n_classes: int) -> None:
@@ -165,6 +174,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "inputs": len(report.rows),
         "answered": report.answered,
         "coverage": report.coverage,
+        "in_gallery": len(report.copies) if report.gallery else None,
         "without_truth": report.without_truth,
         "failed": dict(report.failed),
         "passed_over": report.passed_over,

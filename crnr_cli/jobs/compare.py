@@ -11,6 +11,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import batch_size
+from crnr_cli.gallery.copies import KnownSamples, copies_note
 from crnr_cli.gallery.fit import refuse_unfittable, sort_by_class
 from crnr_cli.gallery.samples import (
     Labelled,
@@ -143,6 +144,7 @@ def compare(
         truths = [classes[i] for i in class_index]
     else:
         assert test is not None
+        notes += _copies(gallery, test)
         tested = [np.arange(len(test.labels))]
         truths = test.labels
         samples = Samples.of(gallery.vectors[order], class_index)
@@ -222,6 +224,13 @@ def _read(
             "put the queries into folders named after the gallery's classes"
         )
     return gallery, test
+
+
+def _copies(gallery: LabelledVectors, test: LabelledVectors) -> list[Note]:
+    known = KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.vectors)
+    mask = known.among(test.hashes, test.vectors)
+    copies = [test.names[i] for i in np.flatnonzero(mask)]
+    return [Note("copies", copies_note(copies, len(test.names)))] if copies else []
 
 
 def _refuse_one_class(gallery: Labelled) -> None:

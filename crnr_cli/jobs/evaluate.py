@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crnr_cli.errors import DataError, UsageError
@@ -27,6 +27,7 @@ class EvaluateReport:
     failed: Counter[str]  # rows without a label, by status
     passed_over: int  # rows of unrelated files, which are ignored
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
+    copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
 
     @property
     def skipped(self) -> int:
@@ -85,12 +86,14 @@ def evaluate(
     source = open_queries(names, gallery, options)
     rows: list[Prediction] = []
     failed: list[Prediction] = []
-    for answers in answer(gallery, source, options, progress):
+    copies: list[str] = []
+    for answers in answer(gallery, source, replace(options, find_copies=True), progress):
+        copies += answers.copies
         batch = predictions(answers, gallery.classes)
         rows += batch
         failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
         _refuse_too_many(failed, len(source), options)
-    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery)
+    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies)
 
 
 def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOptions) -> None:

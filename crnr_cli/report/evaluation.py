@@ -12,6 +12,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import GalleryError
+from crnr_cli.gallery.copies import copies_note
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.evaluate import EvaluateReport
@@ -63,6 +64,7 @@ def write_report(
             "title": f"{accuracy} accuracy - crnr report",
             "headline": f"{over_all.correct} of {over_all.n} labelled correctly",
             "sources": as_text(", ".join(names)),
+            "warning": as_text(f"{copies_note(report.copies, len(report.rows))}.") if report.copies else "",
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "cards": _cards(report),
             "names": shown,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ class Answers:
     truths: list[str | None]  # the true class of each query, if it is known
     min_standout: float = 0.0  # a query whose best class stands out less is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
+    copies: list[str] = field(default_factory=list)  # queries that are in the gallery too, if looked for
 
     @property
     def residuals(self) -> Array:
