@@ -117,7 +117,7 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
         say(f"note: {ignored_note(report.ignored)}")
     if report.rejection:
         rejected = report.statuses["rejected"]
-        say(f"{rejected} of {report.n_queries} inputs are unknown: {report.rejection}")
+        say(f"{rejected} of {report.n_queries} inputs labelled 'unknown': {report.rejection}")
     say(f"{report.statuses['ok']} of {report.n_queries} inputs labelled" + (f": {path}" if path else ""))
     for name, why in report.failures:
         say(f"no answer: {name}: {why}", style="yellow")

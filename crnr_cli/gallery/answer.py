@@ -13,6 +13,7 @@ import numpy as np
 
 from crnr_cli.arrays import Batch
 from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.samples import refuse_mismatch
@@ -34,6 +35,7 @@ class QueryOptions(InputOptions):
     reject: float | None = None  # reject queries at this rate of false rejections
     top: int | None = None  # write only this many of the best classes, not the residuals of all
     model: Path | None = None  # the path of the gallery's network, if it has moved
+    find_copies: bool = False  # look for queries that are in the gallery too
 
 
 # Classifies all queries of a source, in order, starting with the batch of the given number.
@@ -94,11 +96,15 @@ def answer(
     truth_of = truths_by(gallery, source)
     standout = min_standout(gallery, options)
     n_queries = len(source)
+    known = (
+        KnownSamples.of(recipe.kind, gallery.hashes, gallery.samples.vectors) if options.find_copies else None
+    )
 
     def answered(raw: Batch) -> Answers:
         vectors = recipe.applied(raw, gallery.dtype)
         residuals = Batch(vectors.names, vectors.errors, gallery.residuals(vectors.values), vectors.end)
-        return Answers(residuals, truth_of(raw), standout, gallery.method.signed)
+        copies = known.in_batch(raw, vectors) if known else []
+        return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies)
 
     progress("classifying", 0, n_queries)
     size = queries_per_batch(gallery, options)

@@ -18,6 +18,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples, fitted
 from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
 from crnr_cli.results.decision import standout
+from crnr_cli.results.table import number_format
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once, side_by_side
 
@@ -42,9 +43,13 @@ class Calibration:
         k = min(n, math.floor(rate * (n + 1) + 1e-9))
         return float(self.standouts[k - 1]) if k else 0.0
 
-    def rule(self, rate: float) -> str:
-        limit = self.min_standout(rate)
-        return f"the best class stands out by less than {limit:.4g}, as for {100 * rate:g} % of {self.origin}"
+    def rule(self, rate: float, dtype: str) -> str:
+        """When a query is rejected; the threshold has all digits of the column `separation`."""
+        limit = number_format(dtype) % float(np.dtype(dtype).type(self.min_standout(rate)))
+        return (
+            f"separation below {limit}. At this threshold, about {100 * rate:g} % of known samples are "
+            f"rejected (measured on {self.origin})"
+        )
 
 
 def calibrate(samples: Samples, method: Method, hashes: Sequence[str], jobs: int = 1) -> Calibration:

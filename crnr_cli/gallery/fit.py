@@ -12,9 +12,10 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.samples import Labelled, LabelledVectors, LeftOut, Note, count_skipped
+from crnr_cli.gallery.samples import LabelledVectors, LeftOut, Note, count_skipped
 from crnr_cli.methods import Method, Samples, fitted
 from crnr_cli.methods.folds import copies_of
 from crnr_cli.results.decision import UNKNOWN
@@ -73,28 +74,6 @@ def sort_by_class(labels: Sequence[str], kind: str = "pictures") -> tuple[list[s
     class_index = np.array([position[label] for label in labels])
     order = np.argsort(class_index, kind="stable")
     return classes, order, class_index[order]
-
-
-def copy_notes(labelled: Labelled, copies: Array) -> list[Note]:
-    """Notes on copies: in one class they add nothing, and in two classes at most one can be right."""
-    names, labels = labelled.names, labelled.labels
-    seen: dict[int, int] = {}
-    pairs = [(seen.setdefault(content, i), i) for i, content in enumerate(copies.tolist())]
-    notes = [
-        Note(
-            "in two classes",
-            f"the same content in two classes: {names[first]} ({labels[first]}) and {names[i]} ({labels[i]})",
-        )
-        for first, i in pairs
-        if labels[first] != labels[i]
-    ]
-    again = [(first, i) for first, i in pairs if first != i and labels[first] == labels[i]]
-    if again:
-        first, i = again[0]
-        samples = "1 sample is a copy" if len(again) == 1 else f"{len(again)} samples are copies"
-        text = f"{samples} of another one in the same class: {names[i]} of {names[first]}"
-        notes.append(Note("copies", text if len(again) == 1 else text.replace(": ", ", such as ", 1)))
-    return notes
 
 
 def _refuse_lookalikes(classes: Sequence[str], are_folders: bool) -> None:

@@ -123,7 +123,7 @@ def _write(
 def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
     if options.reject is None or gallery.calibration is None:
         return None
-    return gallery.calibration.rule(options.reject)
+    return gallery.calibration.rule(options.reject, gallery.dtype)
 
 
 def _refuse_too_many(

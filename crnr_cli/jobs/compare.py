@@ -11,7 +11,8 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import truth_in
-from crnr_cli.gallery.fit import copy_notes, sort_by_class
+from crnr_cli.gallery.copies import KnownSamples, copies_note, copy_notes
+from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.samples import (
     Labelled,
     LabelledVectors,
@@ -152,6 +153,7 @@ def compare(
         truths = [classes[i] for i in class_index]
     else:
         assert test is not None
+        notes += _copies(gallery, test)
         tested = [np.arange(len(test.labels))]
         truths = test.labels
         samples = Samples.of(gallery.vectors[order], class_index)
@@ -234,6 +236,13 @@ def _read(
             "put the queries into folders named after the gallery's classes"
         )
     return gallery, test
+
+
+def _copies(gallery: LabelledVectors, test: LabelledVectors) -> list[Note]:
+    known = KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.vectors)
+    mask = known.among(test.hashes, test.vectors)
+    copies = [test.names[i] for i in np.flatnonzero(mask)]
+    return [Note("copies", copies_note(copies, len(test.names)))] if copies else []
 
 
 def _refuse_one_class(gallery: Labelled) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.fit import BuildReport, copy_notes, make_gallery, sort_by_class, write_gallery
+from crnr_cli.gallery.copies import copy_notes
+from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
 from crnr_cli.gallery.samples import BATCH, LeftOut, Note, RawSamples, Reading, count_skipped, read_raw
 from crnr_cli.methods import Method, make_method
 from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -162,13 +163,27 @@ def test_classify_says_when_it_rejects(crnr: Runner, files: dict[str, Path]) -> 
     command = ["classify", str(files["strangers"]), "-g", str(files["calibrated"]), "--reject", "0.05"]
     result = crnr(*command)
     assert result.exit == 0
-    limit = load_gallery(files["calibrated"]).calibration.min_standout(0.05)
+    limit = np.float32(load_gallery(files["calibrated"]).calibration.min_standout(0.05))
     rejected = result.out.count(",unknown,")
     assert result.err == (
-        f"{rejected} of 100 inputs are unknown: the best class stands out by less than {limit:.4g}, "
-        "as for 5 % of 400 gallery samples, classified with 1/20 of the gallery left out at a time\n"
+        f"{rejected} of 100 inputs labelled 'unknown': separation below {limit:.9g}. At this threshold, "
+        "about 5 % of known samples are rejected (measured on 400 gallery samples, classified with 1/20 of "
+        "the gallery left out at a time)\n"
         f"{100 - rejected} of 100 inputs labelled\n"
     )
+
+
+@pytest.mark.parametrize("rate", ["0.01", "0.05", "0.3", "0.9"])
+def test_the_decision_can_be_repeated_from_the_csv(crnr: Runner, files: dict[str, Path], rate: str) -> None:
+    command = ["classify", str(files["queries"]), "-g", str(files["calibrated"])]
+    result = crnr(*command, "--reject", rate)
+    threshold = float(re.search(r"separation below (\S+)\. At", result.err)[1])
+    found = rows(result.out)
+    assert [row["status"] == "rejected" for row in found] == [
+        float(row["separation"]) < threshold for row in found
+    ]
+    # The column is the same without --reject, so that a threshold can be chosen from any CSV.
+    assert [row["separation"] for row in rows(crnr(*command).out)] == [row["separation"] for row in found]
 
 
 def test_evaluate_counts_the_rejected_apart(crnr: Runner, files: dict[str, Path], tmp_path: Path) -> None:
@@ -178,12 +193,12 @@ def test_evaluate_counts_the_rejected_apart(crnr: Runner, files: dict[str, Path]
         "4,b,a,0.1,b,0.5,ok\n5,,unknown,0.1,a,0.0,rejected\n6,b,,,,,truncated\n"
     )
     record = json.loads(crnr("evaluate", table, "--json").out)
-    assert (record["n"], record["correct"], record["n_with_failures"]) == (2, 1, 3)
+    assert (record["n"], record["correct"], record["over_all"]["n"]) == (2, 1, 5)
     assert (record["rejected"], record["rejected_guess_right"]) == (3, 1)
     assert record["failed"] == {"truncated": 1}
     assert [score["name"] for score in record["classes"]] == ["a", "b"]
     shown = crnr("evaluate", table, columns=120).out
-    assert "not scored; the best guess was right for 1" in shown
+    assert "the best guess was right for 1 of the 2 that have a true class" in shown
     page = tmp_path / "r.html"
     assert crnr("evaluate", table, "--html", page, "-q").exit == 0
     assert "Rejected as unknown" in page.read_text()
