@@ -11,7 +11,7 @@ from crnr_cli.cli import options
 from crnr_cli.cli.command import command, given, names_of
 from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.method_options import MethodOptions
+from crnr_cli.cli.method_options import MethodOptions, ParameterOptions
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vectors
 from crnr_cli.errors import UsageError
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
 
 # Settings that --update cannot change. --extractor is allowed, as the file of the network may have moved.
-_FIXED = [name for name in names_of(MethodOptions, Vectors, Steps, Network) if name != "extractor"]
+_FIXED = [
+    name for name in names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions) if name != "extractor"
+]
 
 
 @command
@@ -28,24 +30,26 @@ def build(
     context: typer.Context,
     sources: Sources,
     path: Annotated[
-        Path, typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write.")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", envvar="CRNR_GALLERY", help="Gallery file to write."),
     ] = options.GALLERY,
     update: Annotated[
         bool,
         typer.Option(
             "--update",
-            help="Make the gallery match SOURCE as it is now, with the gallery's own settings: read only "
-            "files that are new or have changed, and remove samples that SOURCE no longer has.",
+            help="Bring the gallery up to date with SOURCE, keeping its settings: read only files that are "
+            "new or have changed, and remove samples that SOURCE no longer has.",
         ),
     ] = False,
     *,
-    method: MethodOptions,
     vectors: Vectors,
     steps: Steps,
     network: Network,
+    method: MethodOptions,
     input: Input,
     strictness: Strictness,
     output: Output,
+    parameters: ParameterOptions,
 ) -> None:
     """Make a gallery file from labelled examples: one folder of pictures per class, or a file of features."""
     reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
@@ -61,6 +65,7 @@ def build(
                 )
             report: BuildReport = run_update(sources, path, reading, progress, network.extractor)
         else:
-            report = run_build(sources, path, BuildOptions(reading, **method.values()), progress)
+            build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate)
+            report = run_build(sources, path, build_options, progress)
     show_report(path, report, output)
     strictness.finish(report.skipped)

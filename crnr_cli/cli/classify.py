@@ -15,6 +15,7 @@ from crnr_cli.cli.command import command
 from crnr_cli.cli.console import say, shown_progress
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Quiet, Sources, Strictness
+from crnr_cli.cli.values import Whole
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.readers import is_table
 
@@ -35,7 +36,7 @@ def classify(
     top: Annotated[
         int | None,
         typer.Option(
-            min=1,
+            click_type=Whole(),
             metavar="K",
             help="Write only the K best classes, as label_1, residual_1, ...",
             show_default="the residuals of all classes",
@@ -48,7 +49,7 @@ def classify(
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1,
+            click_type=Whole(),
             metavar="N",
             help="Inputs per batch; a stopped run keeps its finished batches.",
             show_default="128 to 256, 32 with a network",

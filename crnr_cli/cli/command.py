@@ -9,8 +9,10 @@ from inspect import Parameter, Signature, signature
 from typing import Any, get_type_hints
 
 import typer
+from typer._click.globals import get_current_context
 
 from crnr_cli.cli.boundary import boundary
+from crnr_cli.cli.values import check_choices
 from crnr_cli.system.cores import use_cores
 
 
@@ -28,6 +30,7 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
     def run(**given: Any) -> None:
         with boundary(quiet=given.get("quiet", False)):
             use_cores(given.get("jobs"), side_by_side=side_by_side)
+            check_choices(get_current_context())
             parts = {
                 name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
                 for name, kind in groups.items()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crnr_cli.cli import options
+from crnr_cli.cli import completion, options
 from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import (
@@ -24,6 +24,9 @@ from crnr_cli.cli.console import (
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vectors
 from crnr_cli.cli.tables import number, write_csv
+from crnr_cli.cli.values import METHOD_LIST, Number, Whole
+from crnr_cli.errors import UsageError
+from crnr_cli.wording import not_one_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,15 +61,21 @@ class Testing:
     holdout: Annotated[
         float | None,
         _testing_option(
-            metavar="P", help="Without --test: share of every class to test with.", show_default="0.3"
+            click_type=Number(above=0, at_most=1),
+            metavar="SHARE",
+            help="Without --test: share of every class to test with.",
+            show_default="0.3",
         ),
     ] = None
     draws: Annotated[
         int | None,
-        _testing_option(min=1, metavar="N", help="How many times to draw that share.", show_default="5"),
+        _testing_option(
+            click_type=Whole(), metavar="N", help="How many times to draw that share.", show_default="5"
+        ),
     ] = None
     seed: Annotated[
-        int | None, _testing_option(min=0, metavar="N", help="Seed of the draws.", show_default="0")
+        int | None,
+        _testing_option(click_type=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
     ] = None
 
     def values(self, keys: Keys) -> dict[str, Any]:
@@ -74,9 +83,9 @@ class Testing:
         given = {name: getattr(self, name) for name in ("holdout", "draws", "seed")}
         drawn = {name: value for name, value in given.items() if value is not None}
         if self.test and drawn:
-            raise typer.BadParameter(f"--{next(iter(drawn))} cannot be combined with --test")
+            raise UsageError(f"--{next(iter(drawn))} cannot be combined with --test")
         if not self.test and (self.test_features_key, self.test_labels_key) != (None, None):
-            raise typer.BadParameter("--test-features-key and --test-labels-key need --test")
+            raise UsageError("--test-features-key and --test-labels-key need --test")
         test_keys = replace(
             keys,
             features=self.test_features_key or keys.features,
@@ -89,12 +98,16 @@ class Testing:
 def compare(
     sources: Sources,
     methods: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Methods to compare.", show_default="all")
+        str | None,
+        typer.Option(click_type=METHOD_LIST, help="Methods to compare: {choices}.", show_default="all"),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="METHOD.PARAM=VALUE", help="Set a parameter of a method; can be repeated."
+            "--set",
+            metavar="METHOD.PARAM=VALUE",
+            help="Set a parameter of a method; can be repeated.",
+            autocompletion=completion.settings,
         ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table to this CSV.")] = None,
@@ -112,7 +125,7 @@ def compare(
 
     With --dask, the times in the table are measured on the workers.
     """
-    names = options.parse_methods(methods)
+    names = options.split_names(methods)
     reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
     tested = testing.values(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
@@ -139,7 +152,6 @@ def compare(
 
 
 def _parse_settings(texts: Sequence[str]) -> dict[str, dict[str, object]]:
-    from crnr_cli.errors import UsageError
     from crnr_cli.methods import METHODS, parse_parameter
 
     settings: dict[str, dict[str, object]] = {}
@@ -149,7 +161,7 @@ def _parse_settings(texts: Sequence[str]) -> dict[str, dict[str, object]]:
         if not dot or not equals:
             raise UsageError(f"--set {text}: write METHOD.PARAM=VALUE, such as crc.lam=0.1")
         if name not in METHODS:
-            raise UsageError(f"--set {text}: unknown method {name}; choose from {', '.join(METHODS)}")
+            raise UsageError(f"--set {text}: {not_one_of(name, METHODS)}")
         settings.setdefault(name, {})[parameter] = parse_parameter(name, parameter, value)
     return settings
 

@@ -24,12 +24,15 @@ from crnr_cli.cli.console import (
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output, Strictness
 from crnr_cli.cli.tables import number, share, write_csv
+from crnr_cli.cli.values import Number
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from crnr_cli.jobs.evaluate import EvaluateReport
     from crnr_cli.results.scores import Average, Scores
+
+_SHARE = Number(at_most=1)
 
 
 @command(side_by_side=True)
@@ -54,13 +57,16 @@ def evaluate(
     min_accuracy: Annotated[
         float | None,
         typer.Option(
-            min=0,
-            max=1,
-            help="Exit 4 if the accuracy is below this; inputs without an answer count as wrong.",
+            click_type=_SHARE,
+            metavar="SHARE",
+            help="Exit with code 4 if the accuracy is below this; inputs without an answer count as wrong.",
         ),
     ] = None,
     min_f1: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit 4 if the macro F1 is below this.")
+        float | None,
+        typer.Option(
+            click_type=_SHARE, metavar="SHARE", help="Exit with code 4 if the macro F1 is below this."
+        ),
     ] = None,
     reject: options.Reject = None,
     *,

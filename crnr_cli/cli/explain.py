@@ -13,6 +13,7 @@ from crnr_cli.cli.command import command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output
+from crnr_cli.cli.values import METHOD
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,7 +32,7 @@ def explain(
     ],
     gallery: options.GalleryPath = options.GALLERY,
     against: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="Compare with another method, side by side.")
+        str | None, typer.Option(click_type=METHOD, help="Compare with another method: {choices}.")
     ] = None,
     path: Annotated[
         Path | None,

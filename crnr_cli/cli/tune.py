@@ -22,6 +22,7 @@ from crnr_cli.cli.console import (
 )
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Strictness, TriedSteps, Vectors
+from crnr_cli.cli.values import METHOD_LIST, Number, Whole
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tune import Trial, TuneReport
@@ -38,21 +39,28 @@ def tune(
     context: typer.Context,
     sources: Sources,
     path: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Build a gallery with the chosen settings.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Build this gallery with the chosen settings."),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,...",
-            help="Other methods to try besides crnr, at their default settings.",
+            click_type=METHOD_LIST,
+            help="Methods to try besides crnr, with their default parameters: {choices}.",
             show_default="none",
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Number of parts that are held out in turn.")] = 5,
+    folds: Annotated[
+        int,
+        typer.Option(click_type=Whole(2), metavar="N", help="Number of parts that are held out in turn."),
+    ] = 5,
     budget: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="SECONDS", help="Try no further setting after this time.", show_default="none"
+            click_type=Number(),
+            metavar="SECONDS",
+            help="Try no further setting after this time.",
+            show_default="none",
         ),
     ] = None,
     plot: Annotated[
@@ -68,7 +76,7 @@ def tune(
     output: Output,
 ) -> None:
     """Find settings by cross-validation on the gallery's own samples; the paper's stay if none is better."""
-    names = options.parse_methods(methods)
+    names = options.split_names(methods)
     reading = options.reading(input, vectors, network, **strictness.values())
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
@@ -172,7 +180,8 @@ def _same_reading(context: typer.Context, sources: list[str]) -> str:
     """The sources and the options for reading them, as they were given on the command line."""
     arguments = list(sources)
     for option, value in given(context, _READING).items():
-        arguments += [option] if value is True else [option, str(value)]
+        as_written = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+        arguments += [option] if value is True else [option, as_written]
     return shlex.join(arguments)
 
 

@@ -15,7 +15,9 @@ from crnr_cli.cli.options import Input, Output
 
 @command
 def verify(
-    gallery: options.GalleryArgument = options.GALLERY,
+    context: typer.Context,
+    argument: options.GalleryArgument = None,
+    option: options.GalleryPath = options.GALLERY,
     against: Annotated[
         list[str] | None,
         typer.Option(metavar="SOURCE", help="A source of the gallery to compare with; can be repeated."),
@@ -29,6 +31,7 @@ def verify(
     from crnr_cli.jobs.update import verify as run
     from crnr_cli.sources.base import InputOptions
 
+    gallery = options.one_gallery(context, argument, option)
     report = run(gallery, against or [], InputOptions(**input.values()))
     if output.json:
         print_json({"gallery": str(gallery), **asdict(report), "holds": report.holds})

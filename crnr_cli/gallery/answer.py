@@ -21,6 +21,7 @@ from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Answers
 from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.cores import side_by_side, threads_per_product
 from crnr_cli.system.memory import free_bytes
@@ -62,7 +63,7 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
-    source = open_source(names, options)
+    source = by_class_folders(open_source(names, options), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     gallery.recipe.opened(options.n_jobs)  # fail now if the model is missing or has changed
     return source

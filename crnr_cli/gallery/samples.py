@@ -46,6 +46,7 @@ class Reading(InputOptions):
     network: NetworkOptions | None = None
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
+    label: str | None = None  # the class of all samples, whatever their folders or labels say
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def read_by_recipe(
     recipe: Recipe, source: Source, reading: Reading, progress: Progress = silent
 ) -> LabelledVectors:
     """Read all usable samples of a source with the fitted recipe of a gallery; there may be none."""
-    found = Labelled(recipe=recipe, notes=_source_notes(source))
+    found = Labelled(recipe=recipe, notes=_source_notes(source, needs_labels=reading.label is None))
     vectors = _read(found, source, reading, progress, DecoderPool(reading.jobs))
     return LabelledVectors(vectors=vectors, **vars(found))
 
@@ -217,9 +218,10 @@ def _common_size(sizes: set[tuple[int, int]], notes: list[Note]) -> tuple[int, i
     return _DEFAULT_SIZE
 
 
-def _source_notes(source: Source) -> list[Note]:
-    """What the user should know about a source; it is refused if it has no labels."""
-    source.require_labels()
+def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
+    """What the user should know about a source; it is refused if it needs labels and has none."""
+    if needs_labels:
+        source.require_labels()
     return [Note("source", text) for text in source.notes()]
 
 
@@ -255,6 +257,8 @@ def _read(
     for batch in map(extract, source.batches(spans, request, decoders)):
         hashes = _hashes(batch)
         usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
+        if reading.label is not None:
+            usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
         kept.append(_collect(usable, hashes, found))
         _refuse_too_many(found, len(source), reading.max_failure_rate)
         progress("reading", batch.end, len(source))

@@ -32,8 +32,10 @@ from crnr_cli.gallery.samples import (
 )
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
+from crnr_cli.wording import counted
 
 _MAX_NAMES = 10  # listed in an error
 _NEAREST = 3  # names suggested for an unknown one
@@ -86,6 +88,13 @@ def add(
 
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
         source = open_source(names, reading)
+        if reading.label is None:
+            source = by_class_folders(source, gallery.classes, strict=True)
+            if folder := folder_of_no_class(source):
+                raise DataError(
+                    f"{folder}: contains files but no class folders, and is not named after a class of "
+                    f"{path}; name the class of its pictures with --class NAME"
+                )
         read = _read(gallery, source, reading, progress)
         require_samples(read.samples, read.left_out)
         _by_name(old)
@@ -93,7 +102,9 @@ def add(
         kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
         kept_names = {sample.name for sample in kept}
         added = [sample for sample in fresh.values() if sample.name not in kept_names]
-        notes = unusable_classes(source, [sample.label for sample in read.samples]) + _twice(kept, added)
+        notes = _new_classes(added, gallery.classes) + _twice(kept, added)
+        if reading.label is None:
+            notes += unusable_classes(source, [sample.label for sample in read.samples])
         return replace(read, samples=kept + added, notes=read.notes + notes)
 
     return _rewrite(path, change, model)
@@ -123,7 +134,7 @@ def update(
     """Make the gallery match its sources as they are now; only files that may have changed are read."""
 
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
-        source = open_source(names, reading)
+        source = by_class_folders(open_source(names, reading), gallery.classes)
         known = _by_name(old)
         refuse_mismatch(source, gallery.recipe)
         if known.keys().isdisjoint(source.names()):  # none of the old samples would remain
@@ -198,6 +209,18 @@ def _by_name(samples: Iterable[_Sample]) -> dict[str, _Sample]:
                 "the gallery again from all its sources"
             )
     return found
+
+
+def _new_classes(added: Sequence[_Sample], old: Sequence[str]) -> list[Note]:
+    """Name every class that the gallery did not have: a typing error or a stray file would make one too."""
+    by_class: dict[str, list[_Sample]] = {}
+    for sample in added:
+        by_class.setdefault(sample.label, []).append(sample)
+    return [
+        Note("new class", f"class {name} is new: {counted(len(new), 'sample')}, such as {new[0].name}")
+        for name, new in by_class.items()
+        if name not in old
+    ]
 
 
 def _twice(kept: Sequence[_Sample], added: Sequence[_Sample]) -> list[Note]:
@@ -289,7 +312,7 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     report = VerifyReport(len(gallery.names))
     if not against:
         return report
-    source = open_source(against, options)
+    source = by_class_folders(open_source(against, options), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     found = list(source.contents())
     contents = {(label, sha256) for _, label, sha256 in found}

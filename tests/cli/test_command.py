@@ -44,7 +44,11 @@ def test_every_command_that_reads_samples_has_the_same_options(command: str) -> 
 
 def test_an_option_means_the_same_in_every_command() -> None:
     """Those that differ have a reason: what is written, tried, compared with, or where a network is."""
-    different = {"--output", "--methods", "--power", "--pca", "--extractor", "--against"}
+    different = {
+        *("--output", "--methods", "--power", "--pca", "--extractor", "--against"),
+        "--gallery",  # which has to be named where it is changed
+        "--class",
+    }
     group = typer.main.get_command(APPLICATION)
     assert isinstance(group, typer.core.TyperGroup)
     declared: dict[str, set[object]] = {}

@@ -62,8 +62,12 @@ def test_add_equals_a_build_of_everything(crnr: Runner) -> None:
     outcome = crnr("add", "gallery.h5", "-", stdin="\n".join(names).encode())
     assert (outcome.exit, outcome.out) == (0, "")
     lines = outcome.err.splitlines()
-    assert lines[:9] == [*(f"added: {name}" for name in names), "8 added, 0 changed, 0 removed, 12 unchanged"]
-    assert lines[9].startswith("gallery.h5: 4 classes, 20 samples, dimension 64, crnr, dense; ")
+    assert lines[:10] == [
+        "note: class dog is new: 4 samples, such as gallery/dog/20.png",
+        *(f"added: {name}" for name in names),
+        "8 added, 0 changed, 0 removed, 12 unchanged",
+    ]
+    assert lines[10].startswith("gallery.h5: 4 classes, 20 samples, dimension 64, crnr, dense; ")
     for path in ("gallery/ant/0.png", "gallery/bee/0.png"):
         Path(path + ".hidden").rename(path)
     crnr("build", "gallery", "-o", "fresh.h5")
@@ -155,7 +159,8 @@ def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out) == (3, "")
     assert outcome.err.startswith(
         "left out: new/dog/empty.png: the file is empty\n"
-        "note: class eel: left out, as its folder is empty\nadded: "
+        "note: class eel: left out, as its folder is empty\n"
+        "note: class dog is new: 4 samples, such as new/dog/30.png\nadded: "
     )
     assert crnr("add", "gallery.h5", "new", "--strict").exit == 1
     assert crnr("add", "gallery.h5", "new", "--allow-skipped").exit == 0
@@ -315,7 +320,7 @@ def test_update_keeps_the_settings(crnr: Runner) -> None:
     outcome = crnr("build", "gallery", "--update", "--size", "4", "--method", "nrc")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == (
-        "error: --update keeps the gallery's settings; leave out --method, --size or --update\n"
+        "error: --update keeps the gallery's settings; leave out --size, --method or --update\n"
     )
     assert crnr("build", "gallery", "--update", "-q").exit == 0
     crnr("build", "gallery", "--lam", "0.5", "--size", "6x5", "-o", "fresh.h5")

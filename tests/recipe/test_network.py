@@ -338,11 +338,14 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
     [
         (["--size", "9"], "--size: m.onnx only takes pictures of 8x8; leave it out"),
         (["--pool", "avg"], "--pool: the output features of m.onnx is already a vector of 192; leave it out"),
-        (["--crop", "2"], "extractor: crop must be between 0 and 1, not 2"),
-        (["--mean", "1,2"], "extractor: mean must be 1 or 3 numbers, not 2"),
+        (["--crop", "2"], "--crop: '2' is not a number from 0 to 1"),
+        (["--mean", "1,2"], "--mean: '1,2' is neither a number nor three numbers separated by commas"),
         (["--std", "0"], "extractor: std must not be 0"),
-        (["--filter", "x"], "extractor: filter must be nearest or box or"),
-        (["--extractor-preset", "x"], "unknown preset x; choose from efficientnet-lite, imagenet, raw"),
+        (["--filter", "x"], "--filter: 'x' is not one of nearest, box, "),
+        (
+            ["--extractor-preset", "x"],
+            "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, raw",
+        ),
         (["--color"], "--color cannot be combined with --extractor"),
     ],
 )
@@ -356,7 +359,10 @@ def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], w
 def test_invalid_numbers_are_refused(crnr: Runner, photos: Path) -> None:
     refused = crnr("build", "photos", "--extractor", "m.onnx", "--mean", "1,two,3")
     assert (refused.exit, refused.out) == (2, "")
-    assert "--mean 1,two,3: give one number, or three separated by commas" in refused.err
+    assert refused.err == (
+        "error: --mean: '1,two,3' is neither a number nor three numbers separated by commas "
+        "(see `crnr build --help`)\n"
+    )
 
 
 def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
