@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.command import command, given, names_of
-from crnr_cli.cli.console import shown_progress
+from crnr_cli.cli.console import EarlyNotes, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.method_options import MethodOptions, ParameterOptions
 from crnr_cli.cli.network_options import Network
@@ -52,7 +52,10 @@ def build(
     parameters: ParameterOptions,
 ) -> None:
     """Make a gallery file from labelled examples: one folder of pictures per class, or a file of features."""
-    reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
+    early = EarlyNotes(output.quiet)
+    reading = options.reading(
+        input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values()
+    )
     from crnr_cli.jobs.build import BuildOptions
     from crnr_cli.jobs.build import build as run_build
     from crnr_cli.jobs.update import update as run_update
@@ -67,5 +70,5 @@ def build(
         else:
             build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate)
             report = run_build(sources, path, build_options, progress)
-    show_report(path, report, output)
+    show_report(path, report, output, early)
     strictness.finish(report.skipped)

@@ -18,6 +18,7 @@ from crnr_cli.cli.options import Input, Quiet, Sources, Strictness
 from crnr_cli.cli.values import Whole
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.readers import is_table
+from crnr_cli.wording import are, counted
 
 if TYPE_CHECKING:
     from crnr_cli.cluster.dask import Cluster
@@ -112,14 +113,15 @@ def _answering(cluster: Cluster | None, gallery: Path, decoders: DecoderPool) ->
 def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
     from crnr_cli.sources.folders import ignored_note
 
+    total = counted(report.n_queries, "input")
     if resume:
-        say(f"note: {report.resumed_after} of {report.n_queries} inputs were done by the earlier run")
+        say(f"note: {report.resumed_after} of {total} done by the earlier run")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
     if report.rejection:
         rejected = report.statuses["rejected"]
-        say(f"{rejected} of {report.n_queries} inputs are unknown: {report.rejection}")
-    say(f"{report.statuses['ok']} of {report.n_queries} inputs labelled" + (f": {path}" if path else ""))
+        say(f"{rejected} of {total} {are(rejected)} unknown: {report.rejection}")
+    say(f"{report.statuses['ok']} of {total} labelled" + (f": {path}" if path else ""))
     for name, why in report.failures:
         say(f"no answer: {name}: {why}", style="yellow")
     reasons = [

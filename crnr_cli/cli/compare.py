@@ -14,6 +14,7 @@ from crnr_cli.cli import completion, options
 from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import (
+    EarlyNotes,
     print_full_width,
     print_json,
     results_console,
@@ -26,7 +27,7 @@ from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vect
 from crnr_cli.cli.tables import number, write_csv
 from crnr_cli.cli.values import METHOD_LIST, Number, Whole
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import not_one_of
+from crnr_cli.wording import counted, not_one_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -126,7 +127,10 @@ def compare(
     With --dask, the times in the table are measured on the workers.
     """
     names = options.split_names(methods)
-    reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
+    early = EarlyNotes(output.quiet)
+    reading = options.reading(
+        input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values()
+    )
     tested = testing.values(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
     from crnr_cli.jobs.compare import compare as run
@@ -147,7 +151,7 @@ def compare(
         print_full_width(results_console(), _table(report))
     if not output.quiet:
         say_left_out(report.left_out)
-        say_notes(report.notes)
+        say_notes(early.rest(report.notes))
     strictness.finish(report.skipped)
 
 
@@ -209,12 +213,14 @@ def _table(report: CompareReport) -> Table:
     from rich.table import Table
 
     answers = report.results[0].scores.n
-    repeated = f", {answers} answers" if answers > report.n_tested else ""
+    tested = counted(report.n_tested, "sample")
+    if answers > report.n_tested:
+        tested += f" ({counted(answers, 'prediction')} over all draws)"
     table = Table(
-        title=f"{report.n_classes} classes, {report.n_gallery} samples of dimension {report.dimension} "
-        f"in the gallery, {report.n_tested} tested{repeated}",
+        title=f"{counted(report.n_classes, 'class')}, {counted(report.n_gallery, 'sample')} of dimension "
+        f"{report.dimension} in the gallery,\ntested with {tested}",
         title_justify="left",
-        caption=f"p: of the difference from the best, by McNemar's paired test; * is below {_SIGNIFICANT}",
+        caption=f"p: McNemar's test against the best method; * p < {_SIGNIFICANT}",
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)

@@ -167,7 +167,7 @@ def _summary(report: EvaluateReport) -> Table:
     scores = report.scores
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row(
-        "accuracy", share(scores.accuracy, scores.interval), f"{scores.correct} of {scores.n} classified"
+        "accuracy", share(scores.accuracy, scores.interval), f"{scores.correct} of {scores.n} correct"
     )
     if report.failed:
         table.add_row(

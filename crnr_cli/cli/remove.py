@@ -8,6 +8,7 @@ import typer
 
 from crnr_cli.cli import completion
 from crnr_cli.cli.command import command
+from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, GalleryArgument, Output, one_gallery
 from crnr_cli.errors import UsageError
@@ -45,4 +46,6 @@ def remove(
     if not classes and not samples:
         raise UsageError("choose what to remove with --class NAME or --sample NAME")
     gallery = one_gallery(context, argument, option)
-    show_report(gallery, run(gallery, classes or [], samples or []), output)
+    with shown_progress(output.quiet) as progress:
+        report = run(gallery, classes or [], samples or [], progress)
+    show_report(gallery, report, output)

@@ -40,14 +40,14 @@ class QueryOptions(InputOptions):
 Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[Answers]]
 
 
-def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
+def load_for(options: QueryOptions, gallery_path: Path, progress: Progress = silent) -> Gallery:
     """Load the gallery, and calibrate it if queries are to be rejected and its file has no calibration."""
     gallery = load_gallery(gallery_path)
     if options.model is not None:
         gallery = with_model_at(options.model, gallery, gallery_path)
     if options.reject is None or gallery.calibration:
         return gallery
-    return replace(gallery, calibration=calibrate(gallery.samples, gallery.method))
+    return replace(gallery, calibration=calibrate(gallery.samples, gallery.method, progress))
 
 
 def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
@@ -99,6 +99,12 @@ def answer(
         residuals = Batch(vectors.names, vectors.errors, gallery.residuals(vectors.values), vectors.end)
         return Answers(residuals, truth_of(raw), standout, gallery.method.signed)
 
+    def extracted(batch: Batch) -> Batch:
+        raw = extract(batch)
+        if recipe.is_slow_to_read:  # and answers come several batches later
+            progress("reading", batch.end, n_queries)
+        return raw
+
     progress("classifying", 0, n_queries)
     size = queries_per_batch(gallery, options)
     # The network runs here and not in the threads below, as it uses all cores itself.
@@ -107,7 +113,7 @@ def answer(
         source.spans(size)[first:], recipe.request(options.max_pixels), decoders or DecoderPool(options.jobs)
     )
     threads = _batches_at_once(gallery, size, options.n_jobs)
-    with closing(batches), closing(side_by_side(answered, map(extract, batches), threads)) as done:
+    with closing(batches), closing(side_by_side(answered, map(extracted, batches), threads)) as done:
         for answers in done:
             yield answers
             progress("classifying", answers.batch.end, n_queries)

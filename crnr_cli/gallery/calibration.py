@@ -16,7 +16,9 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples
 from crnr_cli.methods.folds import Fold, stratified_folds
+from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import standout
+from crnr_cli.wording import counted
 
 _FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
 _ENOUGH = 1000  # held-out samples, to know the rate to about one percent
@@ -44,21 +46,27 @@ class Calibration:
         return f"the best class stands out by less than {limit:.4g}, as for {100 * rate:g} % of {self.origin}"
 
 
-def calibrate(samples: Samples, method: Method) -> Calibration:
+def calibrate(samples: Samples, method: Method, progress: Progress = silent) -> Calibration:
     """Hold out a part of every class and classify it by the rest, until there are enough values."""
     class_index = samples.class_index
     count = max(_FOLDS, -(-len(class_index) // _ENOUGH))
     fold_of = stratified_folds(class_index, count)
     found: list[Array] = []
+    enough = min(_ENOUGH, len(class_index))
+    progress("calibrating", 0, enough)
     for fold in range(count):
         held_out = fold_of == fold
         if held_out.any():
             residuals = Fold.of(samples.vectors, class_index, held_out).residuals(method)
             found.append(standout(residuals, method.signed))
+            progress("calibrating", min(enough, sum(map(len, found))), enough)
         if sum(map(len, found)) >= _ENOUGH:
             break
     if not found:
         raise DataError("every class has only one sample: rejecting queries needs at least two in some class")
     standouts = np.sort(np.concatenate(found))
-    origin = f"{len(standouts)} gallery samples, classified with 1/{count} of the gallery left out at a time"
+    origin = (
+        f"{counted(len(standouts), 'gallery sample')}, "
+        f"classified with 1/{count} of the gallery left out at a time"
+    )
     return Calibration(standouts, origin)

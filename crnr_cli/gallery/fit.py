@@ -18,6 +18,7 @@ from crnr_cli.methods import Method, Samples
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.system import memory
 from crnr_cli.system.files import replacing
+from crnr_cli.wording import counted
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def refuse_unfittable(method: Method, samples: Samples) -> None:
     n, d = samples.vectors.shape
     memory.require(
         method.fit_bytes(samples),
-        f"fitting {method.name} to {n} samples of dimension {d}",
+        f"fitting {method.name} to {counted(n, 'sample')} of dimension {d}",
         "use --pca or fewer samples",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -20,13 +20,14 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
+from crnr_cli.wording import counted, have
 
 _LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
 _DEFAULT_SIZE = (32, 32)
 BATCH = 1024
 _WEAK_PIXELS = (
-    "raw pixels work badly on photographs: on 12 kinds of flowers they give 26 % accuracy, and features of a "
-    "network 94 %; use a network with --extractor MODEL.onnx"
+    "raw pixels work poorly on photographs; if these are photographs, use the features of a network with "
+    "--extractor MODEL.onnx"
 )
 
 
@@ -47,6 +48,8 @@ class Reading(InputOptions):
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
     label: str | None = None  # the class of all samples, whatever their folders or labels say
+    # Called with the notes that are known before the samples are read, which may take long.
+    on_notes: Callable[[Sequence[Note]], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -158,8 +161,8 @@ def refuse_mismatch(source: Source, recipe: Recipe) -> None:
         raise DataError(f"the gallery was built from {recipe.kind}, but these are {source.kind}")
     if source.n_features not in (None, recipe.n_inputs):
         raise DataError(
-            f"{next(source.listing())[0]}: {source.n_features} features per sample, but the gallery was "
-            f"built from {recipe.n_inputs}; use the same features for both"
+            f"{next(source.listing())[0]}: {counted(source.n_features or 0, 'feature')} per sample, but the "
+            f"gallery was built from {recipe.n_inputs}; use the same features for both"
         )
 
 
@@ -179,9 +182,11 @@ def _new_gallery(source: Source, reading: Reading, progress: Progress, decoders:
         if size is None:
             size = _common_size(source.sizes(reading.max_pixels, decoders, progress), notes)
         recipe = Recipe.for_pictures(RawPixels(size, reading.color), reading.steps)
+    if reading.on_notes and notes:
+        reading.on_notes(notes)
     memory.require(
         recipe.fit_bytes(len(source), np.dtype(reading.dtype).itemsize),
-        f"reading {len(source)} samples of {recipe.n_inputs} numbers",
+        f"reading {counted(len(source), 'sample')} of {counted(recipe.n_inputs, 'number')}",
         "use a smaller --size or --pca",
     )
     return Labelled(recipe=recipe, notes=notes)
@@ -303,8 +308,8 @@ def _refuse_too_many(found: Labelled, total: int, rate: float) -> None:
     if len(skipped) > rate * total:
         culprit = skipped[int(rate * total)]
         raise DataError(
-            f"{culprit.name}: {culprit.error}; stopped: {len(skipped)} of {total} samples "
-            f"have to be skipped, and at most {rate:.2%} is allowed"
+            f"{culprit.name}: {culprit.error}; stopped: {len(skipped)} of {counted(total, 'sample')} "
+            f"{have(len(skipped))} to be skipped, and at most {rate:.2%} is allowed"
         )
 
 
@@ -312,4 +317,6 @@ def _refuse_non_finite(found: Labelled) -> None:
     bad = [left.name for left in found.left_out if left.error.status == "non_finite"]
     if bad:
         shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
-        raise DataError(f"{len(bad)} rows contain NaN or infinity: {shown}; fix or remove them")
+        raise DataError(
+            f"{counted(len(bad), 'row')} with NaN or infinity: {shown}; correct or remove what is wrong"
+        )

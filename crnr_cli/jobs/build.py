@@ -40,9 +40,9 @@ def build(
         labelled = read_samples(source, options.reading, progress)
         progress("fitting", 0, 1)
         gallery = make_gallery(labelled, method)
-        if options.calibrate:
-            gallery = replace(gallery, calibration=calibrate(gallery.samples, method))
         progress("fitting", 1, 1)
+        if options.calibrate:
+            gallery = replace(gallery, calibration=calibrate(gallery.samples, method, progress))
         save_gallery(gallery, part)
         file_bytes = part.stat().st_size
     return BuildReport(

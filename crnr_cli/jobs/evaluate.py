@@ -17,6 +17,7 @@ from crnr_cli.results.scores import Scores, score, wilson
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.system import memory
+from crnr_cli.wording import counted, have
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def evaluate(
     if tables:
         _refuse_query_options(options, tables[0])
         return evaluate_rows([row for name in tables for row in _read(name)], ", ".join(names))
-    gallery = load_for(options, gallery_path)
+    gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
     rows: list[Prediction] = []
     failed: list[Prediction] = []
@@ -90,7 +91,8 @@ def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOpt
     if len(failed) > options.max_failure_rate * total:
         culprit = failed[int(options.max_failure_rate * total)]
         raise DataError(
-            f"{culprit.path}: {culprit.status}; stopped: {len(failed)} of {total} inputs have no answer, "
+            f"{culprit.path}: {culprit.status}; stopped: {len(failed)} of {counted(total, 'input')} "
+            f"{have(len(failed))} no answer, "
             f"and at most {options.max_failure_rate:.2%} is allowed"
         )
 
@@ -123,7 +125,7 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
     k = len({name for pair in known for name in pair})
     memory.require(
         3 * 8 * k * k,
-        f"{name}: the confusion matrix of {k} classes",
+        f"{name}: the confusion matrix of {counted(k, 'class')}",
         "check that truth and label are names of classes",
     )
     return EvaluateReport(

@@ -26,6 +26,7 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.files import check_output
 from crnr_cli.system.spread import Spread, here
+from crnr_cli.wording import counted
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
@@ -296,7 +297,11 @@ def _refuse_too_large(raw: Array, folds: int) -> None:
     n_kept = n - n // folds
     products = 8 * n_kept * n_kept * (folds + 3) if n_kept <= 2 * d else 0
     needed = 8 * n * d + products
-    memory.require(needed, f"tuning on {n} samples of {d} numbers", "use a smaller --size or fewer samples")
+    memory.require(
+        needed,
+        f"tuning on {counted(n, 'sample')} of {counted(d, 'number')}",
+        "use a smaller --size or fewer samples",
+    )
 
 
 def _build(

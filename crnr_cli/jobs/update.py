@@ -35,7 +35,7 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
-from crnr_cli.wording import counted
+from crnr_cli.wording import are, counted
 
 _MAX_NAMES = 10  # listed in an error
 _NEAREST = 3  # names suggested for an unknown one
@@ -107,10 +107,12 @@ def add(
             notes += unusable_classes(source, [sample.label for sample in read.samples])
         return replace(read, samples=kept + added, notes=read.notes + notes)
 
-    return _rewrite(path, change, model)
+    return _rewrite(path, change, model, progress)
 
 
-def remove(path: Path, classes: Sequence[str], samples: Sequence[str]) -> UpdateReport:
+def remove(
+    path: Path, classes: Sequence[str], samples: Sequence[str], progress: Progress = silent
+) -> UpdateReport:
     """Remove classes or samples by name."""
 
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
@@ -121,7 +123,7 @@ def remove(path: Path, classes: Sequence[str], samples: Sequence[str]) -> Update
             raise DataError(f"{path}: no samples would remain; delete the file instead")
         return _New(kept)
 
-    return _rewrite(path, change)
+    return _rewrite(path, change, progress=progress)
 
 
 def update(
@@ -139,7 +141,8 @@ def update(
         refuse_mismatch(source, gallery.recipe)
         if known.keys().isdisjoint(source.names()):  # none of the old samples would remain
             raise DataError(
-                f"{path}: none of its {len(old)} samples, such as {old[0].name}, is in {', '.join(names)}; "
+                f"{path}: none of its {counted(len(old), 'sample')}, such as {old[0].name}, "
+                f"is in {', '.join(names)}; "
                 "name its sources as when it was built, or build without --update to replace it"
             )
         suspects = source.only(_may_have_changed(known))
@@ -152,11 +155,14 @@ def update(
         notes = [Note("emptied class", f"class {name}: no samples remain, removed") for name in emptied]
         return replace(read, samples=listed, notes=read.notes + notes)
 
-    return _rewrite(path, change, model)
+    return _rewrite(path, change, model, progress)
 
 
 def _rewrite(
-    path: Path, change: Callable[[Gallery, list[_Sample]], _New], model: Path | None = None
+    path: Path,
+    change: Callable[[Gallery, list[_Sample]], _New],
+    model: Path | None = None,
+    progress: Progress = silent,
 ) -> UpdateReport:
     """Load, change, fit and save while holding the lock, so that no other process writes the gallery."""
     started = time.perf_counter()
@@ -186,7 +192,7 @@ def _rewrite(
         calibrated = gallery.calibration is not None
         gallery = make_gallery(labelled, gallery.method)
         if calibrated:
-            gallery = replace(gallery, calibration=calibrate(gallery.samples, gallery.method))
+            gallery = replace(gallery, calibration=calibrate(gallery.samples, gallery.method, progress))
         save_gallery(gallery, part)
         file_bytes = part.stat().st_size
     return UpdateReport(
@@ -231,7 +237,8 @@ def _twice(kept: Sequence[_Sample], added: Sequence[_Sample]) -> list[Note]:
         return []
     first = again[0]
     text = (
-        f"{len(again)} of the added samples are now in the gallery twice: {first.name} is the same as "
+        f"{len(again)} of {counted(len(added), 'added sample')} {are(len(again))} now in the gallery twice: "
+        f"{first.name} is the same as "
         f"{names[first.label, first.sha256]}; `crnr remove --sample` removes one"
     )
     return [Note("twice", text)]
@@ -283,7 +290,10 @@ def _require_known(path: Path, what: str, wanted: Sequence[str], known: Sequence
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
-    """All names if they are few; otherwise those that may have been meant."""
+    """The names that end like this one; all if they are few; otherwise those that may have been meant."""
+    if ending := [other for other in known if other.endswith(f"/{name}")]:
+        more = ", ..." if len(ending) > _MAX_NAMES else ""
+        return f"give the full name: {', '.join(ending[:_MAX_NAMES])}{more}"
     if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
         return f"the closest are {', '.join(near)}"
     return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")

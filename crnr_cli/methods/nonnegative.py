@@ -36,8 +36,8 @@ class NonNegative(CodingMethod):
         self._require_iterations(self.iterations)
         self._require_at_least_0("tol")
         self._require(
-            self.factor in FACTORS,
-            f"factor must be {' or '.join(FACTORS)}, not {self.factor}",
+            isinstance(self.factor, str) and self.factor in FACTORS,
+            f"factor must be {' or '.join(FACTORS)}, not {self.factor!r}",
         )
 
     def fit(self, samples: Samples) -> State:

@@ -21,6 +21,7 @@ from crnr_cli.report.names import as_text, common_folder
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.scores import Scores, macro_intervals, most_confused, wilson
+from crnr_cli.wording import counted, have
 
 _MAX_MISTAKES = 2000  # listed in the page
 MAX_PICTURES = 60  # embedded in the page
@@ -99,13 +100,13 @@ def _cards(report: EvaluateReport) -> list[Card]:
             "Accuracy", scores.accuracy, scores.interval, f"{scores.correct} of {scores.n} labelled correctly"
         )
     ]
-    if report.n_with_failures > scores.n:
+    if failed := report.n_with_failures - scores.n:
         cards.append(
             Card(
                 "Accuracy, failures counted as wrong",
                 report.accuracy_with_failures,
                 report.interval_with_failures,
-                f"{report.n_with_failures - scores.n} queries with a true class have no answer",
+                f"{counted(failed, 'query')} with a true class {have(failed)} no answer",
             )
         )
     if report.rejected:
@@ -153,7 +154,10 @@ def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[
     method = gallery.method.name
     return [
         ("file", as_text(str(path))),
-        ("samples", f"{len(gallery.names)} in {len(gallery.classes)} classes, {per_class} per class"),
+        (
+            "samples",
+            f"{len(gallery.names)} in {counted(len(gallery.classes), 'class')}, {per_class} per class",
+        ),
         ("made from", f"{gallery.recipe.kind}: {as_text('; '.join(gallery.recipe.describe()))}"),
         ("dimension", str(gallery.samples.vectors.shape[1])),
         ("method", f"{method}: {settings}" if settings else method),

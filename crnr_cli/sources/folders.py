@@ -21,6 +21,7 @@ from crnr_cli.pictures.pixels import PixelRequest, Pixels
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
+from crnr_cli.wording import counted
 
 # Files of operating systems and tools, which are never samples or classes.
 _SYSTEM_FILES = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
@@ -142,8 +143,7 @@ class Pictures(Source):
 
 
 def ignored_note(count: int) -> str:
-    files = "file" if count == 1 else "files"
-    return f"{count} system {files} ignored (.DS_Store, Thumbs.db and the like)"
+    return f"{counted(count, 'system file')} ignored (.DS_Store, Thumbs.db and the like)"
 
 
 def is_unrelated(path: str, status: str) -> bool:

@@ -31,6 +31,8 @@ def open_source(names: Sequence[str], options: InputOptions) -> Source:
         open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated)
     )
     if not len(source):
+        if list(names) == ["-"]:
+            raise DataError("nothing to do: the list of files on stdin is empty")
         raise DataError(f"nothing to do: no files found in {', '.join(names)}")
     return source
 

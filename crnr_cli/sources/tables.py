@@ -20,6 +20,7 @@ from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.base import Keys, Kind, Source, Span
 from crnr_cli.sources.readers import Refused, reader_of
+from crnr_cli.wording import counted
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
 
@@ -52,13 +53,17 @@ class FeatureFile:
             count = math.prod(stored.shape)
             # Checked before they are read, except in .mat, where text may be a matrix of characters.
             if not reader.either_axis and count not in values.shape:
-                raise DataError(f"{path}: {len(values)} rows of features but {count} labels")
+                raise DataError(
+                    f"{path}: {counted(len(values), 'row')} of features but {counted(count, 'label')}"
+                )
             labels = _texts(path, stored)
         axis = keys.samples or (_sample_axis(path, values.shape, labels) if reader.either_axis else "rows")
         if axis == "columns":
             values = transposed(values)
         if labels is not None and len(labels) != len(values):
-            raise DataError(f"{path}: {len(values)} rows of features but {len(labels)} labels")
+            raise DataError(
+                f"{path}: {counted(len(values), 'row')} of features but {counted(len(labels), 'label')}"
+            )
         names = [f"{path}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
             names = _texts(path, arrays["paths"])
@@ -209,7 +214,7 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
     for file in files[1:]:
         if file.n_features != files[0].n_features:
             raise DataError(
-                f"{file.path}: {file.n_features} features per sample, "
+                f"{file.path}: {counted(file.n_features, 'feature')} per sample, "
                 f"but {files[0].path} has {files[0].n_features}"
             )
     return Features(files)
@@ -252,15 +257,18 @@ def row_hash(values: Array) -> str:
 
 def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None) -> str:
     """Whether samples are "rows" or "columns". MATLAB files have either; the number of labels decides."""
-    table = f"{path}: features of {shape[0]} rows and {shape[1]} columns"
+    table = f"{path}: features of {counted(shape[0], 'row')} and {counted(shape[1], 'column')}"
     if labels is None:
         raise DataError(f"{table} and no labels; choose the samples with --samples rows|columns")
     fitting = [axis for axis, count in zip(("rows", "columns"), shape, strict=True) if count == len(labels)]
     if len(fitting) == 2:
-        raise DataError(f"{table} with {len(labels)} labels; choose the samples with --samples rows|columns")
+        raise DataError(
+            f"{table} with {counted(len(labels), 'label')}; choose the samples with --samples rows|columns"
+        )
     if not fitting:
         raise DataError(
-            f"{table} but {len(labels)} labels; name the dataset with the right labels with --labels-key"
+            f"{table} but {counted(len(labels), 'label')}; "
+            "name the dataset with the right labels with --labels-key"
         )
     return fitting[0]
 

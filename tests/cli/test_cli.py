@@ -96,7 +96,7 @@ def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Pa
 def test_evaluate_shows_scores_and_says_what_rows_are(crnr: Runner, built: Path) -> None:
     result = crnr("evaluate", "queries")
     assert (result.exit, result.err) == (0, "")
-    assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 classified" in result.out
+    assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 correct" in result.out
     assert "confusion: rows are truth, columns are labels" in result.out
 
 
@@ -366,7 +366,7 @@ def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pict
         pytest.param(["build", "empty"], 1, "nothing to do: no files found in empty", id="empty folder"),
         pytest.param(["build", "none"], 1, "none: no such file or folder", id="missing folder"),
         pytest.param(
-            ["build", "nan.npz"], 1, "1 rows contain NaN or infinity: nan.npz#1;", id="NaN in the gallery"
+            ["build", "nan.npz"], 1, "1 row with NaN or infinity: nan.npz#1;", id="NaN in the gallery"
         ),
         pytest.param(
             ["build", "gallery", "--method", "nope"], 2, "'nope' is not one of crnr, nrc, ", id="method"

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
+from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.samples import Reading, read_raw
 from crnr_cli.recipe.base import Stored
@@ -378,7 +379,7 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
 
 
 def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, pictures: Path) -> None:
-    hint = "note: raw pixels work badly on photographs"
+    hint = "note: raw pixels work poorly on photographs; "
     assert hint in crnr("build", "photos").err
     assert hint not in crnr("build", "gallery").err
 
@@ -404,3 +405,20 @@ def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:
     explained = crnr("explain", "queries/a/1.png", "-g", "tuned.h5", "--json")
     assert explained.exit == 0, explained.err
     assert json.loads(explained.out)["truth"] == "a"
+
+
+def test_the_network_reports_every_batch_that_it_has_read(crnr: Runner, photos: Path) -> None:
+    """Answers come later, and several batches at once."""
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx", "-q").exit == 0
+    options = QueryOptions(batch_size=1)
+    gallery = load_for(options, Path("gallery.h5"))
+    source = open_queries(["photos"], gallery, options)
+    reported: list[tuple[str, int, int]] = []
+    list(answer(gallery, source, options, lambda *step: reported.append(step)))
+    n = len(source)
+    assert [report for report in reported if report[0] == "reading"] == [
+        ("reading", i, n) for i in range(1, n + 1)
+    ]
+    assert reported[0] == ("classifying", 0, n)
+    assert reported[-1] == ("classifying", n, n)
