@@ -31,12 +31,12 @@ PANELS = {
         "compare": "crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1",
         "tune": "crnr tune gallery/ -o gallery.h5 --budget 60",
     },
-    "Look into answers and galleries": {
+    "Inspect answers and galleries": {
         "explain": "crnr explain query.png --against nrc -o why.png",
         "info": "crnr info gallery.h5 --json",
         "verify": "crnr verify gallery.h5 --against gallery/",
     },
-    "Change galleries": {
+    "Manage galleries": {
         "add": "crnr add gallery.h5 new_pictures/",
         "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
     },

@@ -115,7 +115,7 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
 
     total = counted(report.n_queries, "input")
     if resume:
-        say(f"note: {report.resumed_after} of {total} done by the earlier run")
+        say(f"note: {report.resumed_after} of {total} were done by the earlier run")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
     if report.rejection:

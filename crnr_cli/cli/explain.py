@@ -37,7 +37,9 @@ def explain(
     ] = None,
     path: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Draw it: .png, .svg, .pdf or .html."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write a drawing to this file: .png, .svg, .pdf or .html."
+        ),
     ] = None,
     *,
     input: Input,

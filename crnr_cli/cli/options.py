@@ -231,7 +231,7 @@ class Strictness:
     ] = 1.0
     allow_skipped: Annotated[
         bool,
-        _strictness_option("--allow-skipped", help="Exit 0 even if some inputs were skipped."),
+        _strictness_option("--allow-skipped", help="Exit with code 0 even if some inputs were skipped."),
     ] = False
 
     def values(self) -> dict[str, Any]:

@@ -61,12 +61,15 @@ def tune(
         typer.Option(
             click_type=Number(),
             metavar="SECONDS",
-            help="Try no further setting after this time.",
+            help="Stop trying settings after this time.",
             show_default="none",
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw accuracy over lam: .png, .svg or .pdf.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a plot of accuracy over lam to this file: .png, .svg or .pdf."
+        ),
     ] = None,
     dask: options.Dask = None,
     *,

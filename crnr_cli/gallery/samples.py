@@ -317,6 +317,4 @@ def _refuse_non_finite(found: Labelled) -> None:
     bad = [left.name for left in found.left_out if left.error.status == "non_finite"]
     if bad:
         shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
-        raise DataError(
-            f"{counted(len(bad), 'row')} with NaN or infinity: {shown}; correct or remove what is wrong"
-        )
+        raise DataError(f"NaN or infinity in {counted(len(bad), 'row')}, to be fixed or removed: {shown}")

@@ -366,7 +366,10 @@ def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pict
         pytest.param(["build", "empty"], 1, "nothing to do: no files found in empty", id="empty folder"),
         pytest.param(["build", "none"], 1, "none: no such file or folder", id="missing folder"),
         pytest.param(
-            ["build", "nan.npz"], 1, "1 row with NaN or infinity: nan.npz#1;", id="NaN in the gallery"
+            ["build", "nan.npz"],
+            1,
+            "NaN or infinity in 1 row, to be fixed or removed: nan.npz#1",
+            id="NaN in the gallery",
         ),
         pytest.param(
             ["build", "gallery", "--method", "nope"], 2, "'nope' is not one of crnr, nrc, ", id="method"
