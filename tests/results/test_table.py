@@ -130,7 +130,7 @@ def test_what_was_written_is_read_back() -> None:
     [
         pytest.param("", "f: no column truth or label", id="empty"),
         pytest.param("path,truth\n", "f: no column label", id="no label column"),
-        pytest.param("truth,label\na\n", "f, line 2: 1 fields, but the header has 2", id="cut"),
+        pytest.param("truth,label\na\n", "f, line 2: 1 field, but the header has 2", id="cut"),
         pytest.param('truth,label\n"a,b\n', "f, line 2: not readable as CSV", id="open quote"),
         pytest.param("truth,label,margin\na,b,much\n", "f, line 2: could not convert", id="not a number"),
     ],
