@@ -230,6 +230,8 @@ def _common_size(sizes: set[tuple[int, int]], notes: list[Note]) -> tuple[int, i
     """The common size of all pictures if there is one and it is small, else the default."""
     if len(sizes) == 1 and max(next(iter(sizes))) <= _LARGEST_NATIVE:
         return next(iter(sizes))
+    if not sizes:  # no picture can be read, which is reported later
+        return _DEFAULT_SIZE
     width, height = _DEFAULT_SIZE
     why = "differ in size" if len(sizes) > 1 else f"are larger than {_LARGEST_NATIVE}x{_LARGEST_NATIVE}"
     notes.append(

@@ -208,6 +208,18 @@ def _calibrated(gallery: Gallery, notes: list[Note], progress: Progress) -> Gall
         return gallery
 
 
+def _new_classes(added: Sequence[Entry], old: Sequence[str]) -> list[Note]:
+    """Name every class that the gallery did not have: a typing error or a stray file would make one too."""
+    by_class: dict[str, list[Entry]] = {}
+    for sample in added:
+        by_class.setdefault(sample.label, []).append(sample)
+    return [
+        Note("new class", f"class {name} is new: {counted(len(new), 'sample')}, such as {new[0].name}")
+        for name, new in by_class.items()
+        if name not in old
+    ]
+
+
 def _twice(kept: Sequence[Entry], added: Sequence[Entry]) -> list[Note]:
     """Report samples that are now duplicated, such as those of a folder added under another path."""
     names = {(sample.label, sample.sha256): sample.name for sample in kept}
