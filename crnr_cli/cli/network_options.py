@@ -29,7 +29,7 @@ class Network:
         _network_option(
             metavar="NAME",
             help=f"How the network expects its pictures: {', '.join(PRESETS)}.",
-            show_default="imagenet; efficientnet-lite if the model's name contains that",
+            show_default="imagenet; efficientnet-lite by the model's name or layers",
         ),
     ] = None
     crop: Annotated[

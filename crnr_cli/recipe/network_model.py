@@ -14,6 +14,7 @@ from crnr_cli.errors import DataError, UsageError, first_line
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.recipe.onnx_weights import ModelHash, model_hash
+from crnr_cli.recipe.preset_guess import guess_preset
 from crnr_cli.system.optional import require
 
 _PICTURES_PER_RUN = 32
@@ -90,7 +91,7 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
         width, height = options.size
     if not isinstance(width, int) or not isinstance(height, int):
         raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")
-    scaling = options.scaling()
+    scaling = options.scaling(guess_preset(path).preset)
     if given.type == "tensor(uint8)":  # it scales its input itself
         scaling |= {"mean": (0.0,), "std": (1.0,)}
     order = options.channels or ("grey" if channels == 1 else "rgb")
