@@ -62,7 +62,7 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
-    source = open_source(names, options)
+    source = open_source(names, options, allow_missing=True)
     refuse_mismatch(source, gallery.recipe)
     gallery.recipe.opened(options.n_jobs)  # fail now if the model is missing or has changed
     return source

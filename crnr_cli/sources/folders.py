@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError
+from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
@@ -129,7 +129,7 @@ class Pictures(Source):
 
 def ignored_note(count: int) -> str:
     files = "file" if count == 1 else "files"
-    return f"{count} system {files} ignored (.DS_Store, Thumbs.db and the like)"
+    return f"{count} hidden or system {files} ignored (names that begin with a dot, Thumbs.db and the like)"
 
 
 def is_unrelated(path: str, status: str) -> bool:
@@ -188,7 +188,10 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
     separator = b"\0" if nul_separated else b"\n"
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a list of files")
-    for line in sys.stdin.buffer.read().split(separator):
+    content = sys.stdin.buffer.read()
+    if not nul_separated and b"\0" in content and b"\n" not in content:
+        raise UsageError("-: the list on stdin contains NUL, as that of find -print0 does; add -0")
+    for line in content.split(separator):
         if line:
             yield os.fsdecode(line)
 

@@ -14,12 +14,16 @@ from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import open_tables
 
 
-def open_source(names: Sequence[str], options: InputOptions) -> Source:
-    """List all samples in these files and folders; `-` is a list of files on stdin."""
+def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: bool = False) -> Source:
+    """List all samples in these files and folders; `-` is a list of files on stdin.
+
+    With `allow_missing`, a picture that does not exist is listed too, as it is if stdin names it, unless
+    nothing else was named.
+    """
     paths = [Path(name) for name in names if name != "-"]
-    for path in paths:
-        if not os.path.lexists(path):
-            raise DataError(f"{path}: no such file or folder")
+    missing = [path for path in paths if not os.path.lexists(path)]
+    if missing and (not allow_missing or len(missing) == len(names) or any(map(is_table, paths))):
+        raise DataError(f"{missing[0]}: no such file or folder")
     tables = [path for path in paths if is_table(path) and os.path.isfile(path)]  # noqa: PTH113
     if tables and len(tables) < len(names):
         raise UsageError("give pictures or feature files, not both at once")
