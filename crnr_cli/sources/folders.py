@@ -168,8 +168,7 @@ def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelR
 def _scale(decoded: Decoded) -> float:
     if not isinstance(decoded, Pixels) or not decoded.is_float:
         return 1.0
-    largest = float(np.abs(np.frombuffer(decoded.data, np.float32)).max())
-    return scale_to_bytes(largest) if 0 < largest < math.inf else 1.0
+    return scale_to_bytes(float(np.abs(np.frombuffer(decoded.data, np.float32)).max()))
 
 
 def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
