@@ -67,7 +67,7 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
-    source = by_class_folders(open_source(names, options), gallery.classes)
+    source = by_class_folders(open_source(names, options, allow_missing=True), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     gallery.recipe.opened(options.n_jobs)  # fail now if the model is missing or has changed
     return source
