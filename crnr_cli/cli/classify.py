@@ -82,7 +82,7 @@ def classify(
         remedy = "" if to_stdout else "; the same command with --resume continues from there"
         with (
             joined(dask, output.quiet) as cluster,
-            shown_progress(output.quiet) as shown,
+            shown_progress(output.quiet, prints=to_stdout) as shown,
             finishing_batches(shown, remedy) as progress,
         ):
             report = run(

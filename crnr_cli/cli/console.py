@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,10 +153,20 @@ def _json_parts(value: Any, line: str) -> Iterator[str]:
     yield line + closing
 
 
+def _may_appear(stream: TextIO) -> bool:
+    """Whether what we print may be seen now: on the terminal, or by a pipe to a program that prints it."""
+    mode = os.fstat(stream.fileno()).st_mode
+    return not stat.S_ISREG(mode) and (stream.isatty() or not stat.S_ISCHR(mode))
+
+
 @contextmanager
-def shown_progress(quiet: bool) -> Iterator[Progress]:
-    """A progress callback: bars on stderr if it is a terminal, nothing otherwise."""
-    if quiet or not sys.stderr.isatty():
+def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
+    """A progress callback: bars on stderr if it is a terminal, nothing otherwise.
+
+    While the command `prints` its result, lines may appear on that terminal in the middle of a bar. In that
+    case, bars are shown only if the result goes to a file.
+    """
+    if quiet or not sys.stderr.isatty() or (prints and _may_appear(sys.stdout)):
         from crnr_cli.progress import silent
 
         yield silent

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from helpers.runner import Runner
+from helpers.runner import Runner, ended
 from helpers.samples import make_features
 
 
@@ -97,3 +99,35 @@ def test_a_terminal_shows_progress(crnr: Runner) -> None:
     assert b"classifying" in shown
     assert b"15 of 15 inputs labelled: out.csv" in shown
     assert Path("out.csv").exists()
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(
+    ("stdout", "options", "has_bar"),
+    [
+        ("pipe", "", False),  # as in `crnr classify ... | head`
+        ("terminal", "", False),
+        ("file", "", True),
+        ("/dev/null", "", True),
+        ("pipe", "-o out.csv", True),
+        ("terminal", "-o out.csv", True),
+    ],
+)
+def test_no_line_of_another_program_appears_in_a_bar(
+    crnr: Runner, stdout: str, options: str, has_bar: bool
+) -> None:
+    controller, terminal = os.openpty()
+    places: dict[str, int] = {"pipe": subprocess.PIPE, "terminal": terminal}
+    with open("/dev/null" if stdout == "/dev/null" else "file", "wb") as file:  # noqa: PTH123
+        place = places.get(stdout, file.fileno())
+        arguments = ["classify", "gallery.npz", *options.split()]
+        process = crnr.start(*arguments, stdout=place, stderr=terminal, env=os.environ | {"TERM": "xterm"})
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end, on Linux
+        while part := os.read(controller, 65536):
+            shown += part
+    os.close(controller)
+    assert ended(process).exit == 0
+    assert b"15 of 15 inputs labelled" in shown
+    assert (b"classifying" in shown) == has_bar
