@@ -153,6 +153,7 @@ def update(
         require_samples(listed, read.left_out)
         emptied = sorted(set(gallery.classes) - {sample.label for sample in listed})
         notes = [Note("emptied class", f"class {name}: no samples remain, removed") for name in emptied]
+        notes += _new_classes(read.samples, gallery.classes)
         return replace(read, samples=listed, notes=read.notes + notes)
 
     return _rewrite(path, change, model, progress)
@@ -316,7 +317,8 @@ class VerifyReport:
 def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyReport:
     """Check a gallery's checksum and, if sources are given, compare every sample with their content.
 
-    A file that was moved without a change of content or class does not count as a difference.
+    A file that was moved without a change of content or class does not count as a difference. Where a source
+    says nothing about the class, as for samples whose class `add` was told, only the content counts.
     """
     gallery = load_gallery(path)
     report = VerifyReport(len(gallery.names))
@@ -326,9 +328,10 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     refuse_mismatch(source, gallery.recipe)
     found = list(source.contents())
     contents = {(label, sha256) for _, label, sha256 in found}
+    unclassed = {sha256 for _, label, sha256 in found if not label}
     names = {name for name, _, _ in found}
     for sample in _samples(gallery):
-        if (sample.label, sample.sha256) not in contents:
+        if (sample.label, sample.sha256) not in contents and sample.sha256 not in unclassed:
             (report.changed if sample.name in names else report.missing).append(sample.name)
     known = {*gallery.hashes, *report.changed}
     report.unknown.extend(name for name, _, sha256 in found if not {name, sha256} & known)
