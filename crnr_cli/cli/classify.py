@@ -31,7 +31,7 @@ def classify(
     sources: Sources,
     gallery: options.GalleryPath = options.GALLERY,
     path: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout."), Written()
+        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout."), Written()
     ] = "-",
     reject: options.Reject = None,
     top: Annotated[
@@ -56,6 +56,12 @@ def classify(
             show_default="128 to 256, 32 with a network",
         ),
     ] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option(
+            "--json", rich_help_panel="Output", help="Write JSON Lines instead of CSV: one object per input."
+        ),
+    ] = False,
     *,
     input: Input,
     model: Model,
@@ -75,6 +81,7 @@ def classify(
             **strictness.values(),
             reject=reject,
             top=top,
+            json_lines=json_lines,
             model=model.extractor,
             batch_size=batch_size,
         )

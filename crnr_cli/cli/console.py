@@ -26,15 +26,24 @@ _UNLIMITED = 10_000  # characters: wider than any table that people read
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
 
 
+# The console whose progress bars are on the screen, if any: only it can print above them.
+_with_bars: list[Console] = []
+
+
+def _messages_console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
 def say(text: str, *, style: str | None = None) -> None:
     """Print one line to stderr. No markup: Rich would delete [ar] from /data/[ar]/x.png."""
     text = text.translate(_ESCAPES)
     if not sys.stderr.isatty():
         sys.stderr.write(f"{text}\n")
         return
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False).print(text, style=style, markup=False, soft_wrap=True, emoji=False)
+    console = _with_bars[-1] if _with_bars else _messages_console()
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
 def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> None:
@@ -171,7 +180,6 @@ def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
 
         yield silent
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -181,7 +189,7 @@ def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=_messages_console(),
         transient=True,
     ) as bars:
 
@@ -190,4 +198,8 @@ def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
                 tasks[step] = bars.add_task(step, total=total)
             bars.update(tasks[step], completed=done)
 
-        yield show
+        _with_bars.append(bars.console)
+        try:
+            yield show
+        finally:
+            _with_bars.pop()

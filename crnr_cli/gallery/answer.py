@@ -35,6 +35,7 @@ _ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch i
 class QueryOptions(InputOptions):
     reject: float | None = None  # reject queries at this rate of false rejections
     top: int | None = None  # write only this many of the best classes, not the residuals of all
+    json_lines: bool = False  # write JSON Lines instead of CSV
     model: Path | None = None  # the path of the gallery's network, if it has moved
     find_copies: bool = False  # look for queries that are in the gallery too
 

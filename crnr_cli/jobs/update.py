@@ -148,6 +148,7 @@ def update(
         if kept:
             text = f"{counted(kept, 'sample')} kept as before, as the files cannot be read now"
             notes.append(Note("kept", text))
+        notes += _new_classes(read.samples, gallery.classes)
         return replace(read, samples=listed, notes=read.notes + notes)
 
     return _rewrite(path, change, model, progress)
