@@ -38,8 +38,7 @@ from rich.table import Table
 import crnr_cli
 from crnr_cli import solvers
 from crnr_cli.arrays import Batch
-from crnr_cli.gallery.answer import batch_size
-from crnr_cli.methods import Method, Samples, make_method
+from crnr_cli.methods import Method, Samples, batch_size, make_method
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.pca import Pca

@@ -18,17 +18,17 @@ except ImportError as e:
 
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import CrnrError
-from crnr_cli.gallery.answer import batch_size
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import make_gallery, write_gallery
 from crnr_cli.gallery.samples import LabelledVectors
-from crnr_cli.methods import make_method
+from crnr_cli.methods import batch_size, make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Procrc
 from crnr_cli.methods.sparse import Src
 from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.tables import label_text, row_hash
+from crnr_cli.sources.labels import label_text
+from crnr_cli.sources.tables import row_hash
 
 
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -207,3 +207,9 @@ def test_a_row_of_one_colour_is_refused_by_a_gallery_of_pictures(crnr: Runner) -
     estimator = crnr_cli.CRNRClassifier.from_gallery("gallery.h5")
     with pytest.raises(ValueError, match=r"1 rows cannot be used; the first is row 1: .* all of one colour"):
         estimator.predict(np.vstack([np.arange(64), np.full(64, 7)]))
+
+
+def test_labels_may_differ_in_case() -> None:
+    letters = np.array(["a", "A"] * 5)
+    X = np.eye(2)[[0, 1] * 5] + 0.1
+    assert crnr_cli.CRNRClassifier().fit(X, letters).predict(X).tolist() == letters.tolist()

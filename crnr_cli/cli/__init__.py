@@ -65,6 +65,7 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def main() -> None:
+    _use_utf8()
     _set_up_streams()
     # `crnr --help | head` should die of SIGPIPE like any program; commands handle SIGPIPE in boundary().
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -77,6 +78,17 @@ def main() -> None:
         app()
     finally:
         gc.freeze()  # no collection at exit either
+
+
+def _use_utf8() -> None:
+    """Start again if the locale is not UTF-8, as Python decodes arguments and file names by it.
+
+    Names would otherwise not be the same text, and not give the same bytes, as in another locale. Python
+    cannot change that once it runs. The environment tells the processes that we start.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode and sys.executable:
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def _set_up_streams() -> None:

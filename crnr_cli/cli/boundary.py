@@ -26,6 +26,8 @@ GATE_MISSED = 4
 _READER_GONE = 128 + signal.SIGPIPE
 _GRACE = 1.5  # seconds that the current batch has to finish after a signal
 
+_STDOUT_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF)
+
 _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
@@ -50,15 +52,31 @@ def boundary(*, quiet: bool = False) -> Iterator[None]:
     except BrokenPipeError as e:
         _abandon_stdout()
         raise typer.Exit(_READER_GONE) from e
-    except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF) or e.filename is not None:
-            raise
-        _abandon_stdout()
-        say(f"error: cannot write to stdout ({os.strerror(e.errno)})", style="red")
+    except (OSError, MemoryError, RuntimeError) as e:
+        if (reason := _limit_reached(e)) is None:
+            if not isinstance(e, OSError) or e.errno not in _STDOUT_ERRORS or e.filename is not None:
+                raise
+            _abandon_stdout()
+            reason = f"cannot write to stdout ({os.strerror(e.errno)})"
+        say(f"error: {reason}", style="red")
         raise typer.Exit(1) from e
     except _Stopped as e:
         say(e.message)
         raise typer.Exit(e.exit_code) from e
+
+
+def _limit_reached(error: OSError | MemoryError | RuntimeError) -> str | None:
+    """Which limit of the machine was reached, and the remedy; None if the error has another reason."""
+    code = getattr(error, "errno", None)
+    if code in (errno.EMFILE, errno.ENFILE):
+        return "too many open files; allow more with `ulimit -n`, or use fewer cores with --jobs"
+    if isinstance(error, MemoryError) or code == errno.ENOMEM:
+        return "not enough memory; use fewer or smaller samples, or a machine with more memory"
+    # A stream that is not ready is another matter: in that case, the bytes written so far are known.
+    no_process = code == errno.EAGAIN and not hasattr(error, "characters_written")
+    if no_process or str(error) == "can't start new thread":  # as Python says it
+        return "too many processes; allow more with `ulimit -u`, or use fewer cores with --jobs"
+    return None
 
 
 @contextmanager

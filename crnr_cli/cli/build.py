@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.command import command, given, names_of
+from crnr_cli.cli.command import Written, command, given, names_of
 from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.method_options import MethodOptions
@@ -28,7 +28,9 @@ def build(
     context: typer.Context,
     sources: Sources,
     path: Annotated[
-        Path, typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write.")
+        Path,
+        typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write."),
+        Written(is_gallery=True),
     ] = options.GALLERY,
     update: Annotated[
         bool,
@@ -52,9 +54,10 @@ def build(
     from crnr_cli.jobs.build import BuildOptions
     from crnr_cli.jobs.build import build as run_build
     from crnr_cli.jobs.update import update as run_update
+    from crnr_cli.system.names import existing
 
     with shown_progress(output.quiet) as progress:
-        if update and path.exists():  # the first time, there is nothing to update
+        if update and existing(path):  # the first time, there is nothing to update
             if fixed := given(context, _FIXED):
                 raise UsageError(
                     f"--update keeps the gallery's settings; leave out {', '.join(fixed)} or --update"

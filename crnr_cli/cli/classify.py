@@ -11,7 +11,7 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import joined
-from crnr_cli.cli.command import command
+from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import say, shown_progress
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Quiet, Sources, Strictness
@@ -29,7 +29,7 @@ def classify(
     sources: Sources,
     gallery: options.GalleryPath = options.GALLERY,
     path: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout."), Written()
     ] = "-",
     reject: options.Reject = None,
     top: Annotated[
@@ -66,7 +66,7 @@ def classify(
             decoders.start_early()
         from crnr_cli.gallery.answer import QueryOptions
         from crnr_cli.jobs.classify import classify as run
-        from crnr_cli.system.files import is_stdout
+        from crnr_cli.system.outputs import is_stdout
 
         query_options = QueryOptions(
             **input.values(),
@@ -117,7 +117,7 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
         say(f"note: {ignored_note(report.ignored)}")
     if report.rejection:
         rejected = report.statuses["rejected"]
-        say(f"{rejected} of {report.n_queries} inputs are unknown: {report.rejection}")
+        say(f"{rejected} of {report.n_queries} inputs labelled 'unknown': {report.rejection}")
     say(f"{report.statuses['ok']} of {report.n_queries} inputs labelled" + (f": {path}" if path else ""))
     for name, why in report.failures:
         say(f"no answer: {name}: {why}", style="yellow")

@@ -28,9 +28,10 @@ def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
 
 
 @contextmanager
-def spreading(where: str | None, quiet: bool) -> Iterator[Spread]:
-    """Spread work over the workers of the cluster, or do it in this process if there is no --dask."""
-    from crnr_cli.system.spread import here
+def spreading(where: str | None, quiet: bool, jobs: int) -> Iterator[Spread]:
+    """Spread work over the workers of the cluster or, if there is no --dask, over threads of this process."""
+    from crnr_cli.system.cores import pieces_at_once
+    from crnr_cli.system.spread import in_threads
 
     with joined(where, quiet) as cluster:
-        yield cluster.spread if cluster else here
+        yield cluster.spread if cluster else in_threads(pieces_at_once(jobs))

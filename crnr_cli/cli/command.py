@@ -4,35 +4,57 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import typer
 
 from crnr_cli.cli.boundary import boundary
 from crnr_cli.system.cores import use_cores
+from crnr_cli.system.outputs import Output, is_stdout, planned
+
+
+@dataclass(frozen=True)
+class Written:
+    """Marks a parameter as the name of a file that the command writes: it is checked before any work.
+
+    A file that is written without this mark is a bug, and ends the command.
+    """
+
+    is_gallery: bool = False
 
 
 def command(function: Callable[..., None] | None = None, *, side_by_side: bool = False) -> Callable[..., Any]:
     """Make a command of a function: a parameter whose type is a group becomes the options of that group.
 
-    The command also turns errors into one line, and divides the cores before NumPy is loaded: one for each of
-    several batches `side_by_side`, or all of them for each matrix product.
+    The command also turns errors into one line, checks its outputs, and divides the cores before NumPy is
+    loaded: one for each of several batches `side_by_side`, or all of them for each matrix product.
     """
     if function is None:
         return functools.partial(command, side_by_side=side_by_side)
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    written = {
+        name: mark for name, hint in hints.items() for mark in get_args(hint)[1:] if isinstance(mark, Written)
+    }
 
     def run(**given: Any) -> None:
         with boundary(quiet=given.get("quiet", False)):
             use_cores(given.get("jobs"), side_by_side=side_by_side)
-            parts = {
-                name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
-                for name, kind in groups.items()
-            }
-            function(**given, **parts)
+            outputs = [
+                Output(Path(given[name]), mark.is_gallery)
+                for name, mark in written.items()
+                if given[name] is not None and not _means_stdout(given[name])
+            ]
+            inputs = [name for name in given if name not in written and isinstance(given[name], Path)]
+            with planned(outputs, [given[name] for name in inputs]):
+                parts = {
+                    name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
+                    for name, kind in groups.items()
+                }
+                function(**given, **parts)
 
     plain = [
         parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
@@ -43,6 +65,11 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
     run.__signature__ = Signature([*plain, *options])  # type: ignore[attr-defined]
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     return run
+
+
+def _means_stdout(name: str | Path) -> bool:
+    """Whether the command prints this output. That is for names as text: Path("-") is a file."""
+    return isinstance(name, str) and (name == "-" or is_stdout(Path(name)))
 
 
 def names_of(*groups: type) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import spreading
-from crnr_cli.cli.command import command
+from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import (
     print_full_width,
     print_json,
@@ -85,7 +85,7 @@ class Testing:
         return {"test": self.test or None, "test_keys": test_keys, **drawn}
 
 
-@command
+@command(side_by_side=True)
 def compare(
     sources: Sources,
     methods: Annotated[
@@ -97,7 +97,9 @@ def compare(
             "--set", metavar="METHOD.PARAM=VALUE", help="Set a parameter of a method; can be repeated."
         ),
     ] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table to this CSV.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the table to this CSV."), Written()
+    ] = None,
     dask: options.Dask = None,
     *,
     testing: Testing,
@@ -117,14 +119,11 @@ def compare(
     tested = testing.values(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
     from crnr_cli.jobs.compare import compare as run
-    from crnr_cli.system.files import check_output
 
-    if csv:
-        check_output(csv, [*sources, *(testing.test or [])])
     compare_options = CompareOptions(
         reading=reading, methods=names, settings=_parse_settings(settings or []), **tested
     )
-    with spreading(dask, output.quiet) as spread, shown_progress(output.quiet) as progress:
+    with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
         report = run(sources, compare_options, progress, spread)
     if csv:
         _write(csv, report)

@@ -101,8 +101,38 @@ def print_table(console: Console, table: Table) -> None:
         print_full_width(console, table)
 
 
+def print_facts(console: Console, facts: Iterable[tuple[str, str, str]]) -> None:
+    """Print names, values and remarks in columns; on a narrow terminal, remarks go below the values."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    narrow = Table(show_header=False, box=None, pad_edge=False)
+    for name, value, remark in facts:
+        table.add_row(name, value, plain(remark))
+        narrow.add_row(name, plain(f"{value}\n{remark}"))
+    fits = not console.is_terminal or natural_width(console, table) <= console.width
+    print_table(console, table if fits else narrow)
+
+
 def print_json(record: Any) -> None:
-    sys.stdout.write(json.dumps(record, indent=2) + "\n")
+    sys.stdout.writelines(_json_parts(record, "\n"))
+    sys.stdout.write("\n")
+
+
+def _json_parts(value: Any, line: str) -> Iterator[str]:
+    """JSON with one line per entry, but one line for a list of numbers, as a matrix has many."""
+    if isinstance(value, dict) and value:
+        opening, closing, entries = "{", "}", ((json.dumps(str(k)) + ": ", v) for k, v in value.items())
+    elif isinstance(value, (list, tuple)) and any(isinstance(v, (dict, list, tuple, str)) for v in value):
+        opening, closing, entries = "[", "]", (("", v) for v in value)
+    else:
+        yield json.dumps(value)
+        return
+    yield opening
+    for i, (name, entry) in enumerate(entries):
+        yield f"{',' if i else ''}{line}  {name}"
+        yield from _json_parts(entry, f"{line}  ")
+    yield line + closing
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.command import command
+from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output
@@ -36,6 +36,7 @@ def explain(
     path: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Draw it: .png, .svg, .pdf or .html."),
+        Written(),
     ] = None,
     *,
     input: Input,
@@ -52,7 +53,7 @@ def explain(
         require("report", "--output", "matplotlib", "jinja2")
         from crnr_cli.report.explanation import check_explanation, write_explanation
 
-        check_explanation(path, [query, query.rpartition("#")[0], gallery])
+        check_explanation(path)
     report = run(query, gallery, QueryOptions(**input.values(), model=model.extractor), against)
     if path:
         write_explanation(report, path, input.max_pixels)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli.boundary import SKIPPED
+from crnr_cli.cli.command import Written
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.sources.readers import READERS
 
@@ -55,7 +56,9 @@ GalleryArgument = Annotated[
     Path, typer.Argument(envvar="CRNR_GALLERY", help="Gallery written by `crnr build`.")
 ]
 # Without the environment variable: a gallery that is changed has to be named.
-ChangedGallery = Annotated[Path, typer.Argument(help="Gallery written by `crnr build`.")]
+ChangedGallery = Annotated[
+    Path, typer.Argument(help="Gallery written by `crnr build`."), Written(is_gallery=True)
+]
 Reject = Annotated[
     float | None,
     typer.Option(

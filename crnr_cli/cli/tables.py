@@ -5,19 +5,26 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from crnr_cli.system.files import replacing
 
-    with (
-        replacing(path) as part,
-        part.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
+    with replacing(path) as file:
+        writer = csv.writer(_Encoded(file), lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
+
+
+class _Encoded:
+    """Text is written as UTF-8; names that are not UTF-8 are written as the bytes that were read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        return self._file.write(text.encode("utf-8", "surrogateescape"))
 
 
 def share(value: float | None, interval: tuple[float, float] | None) -> str:

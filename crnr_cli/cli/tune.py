@@ -10,7 +10,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import spreading
-from crnr_cli.cli.command import command, given, names_of
+from crnr_cli.cli.command import Written, command, given, names_of
 from crnr_cli.cli.console import (
     print_full_width,
     print_json,
@@ -33,12 +33,14 @@ _SHOWN = 10  # settings in the table
 _READING = [name for name in names_of(Vectors, Network, Input) if name != "jobs"]
 
 
-@command
+@command(side_by_side=True)
 def tune(
     context: typer.Context,
     sources: Sources,
     path: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Build a gallery with the chosen settings.")
+        Path | None,
+        typer.Option("--output", "-o", help="Build a gallery with the chosen settings."),
+        Written(is_gallery=True),
     ] = None,
     methods: Annotated[
         str | None,
@@ -56,7 +58,9 @@ def tune(
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw accuracy over lam: .png, .svg or .pdf.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw accuracy over lam: .png, .svg or .pdf."),
+        Written(),
     ] = None,
     dask: options.Dask = None,
     *,
@@ -81,8 +85,8 @@ def tune(
         require("report", "--plot", "matplotlib")
         from crnr_cli.report.plots import check_plot
 
-        check_plot(plot, sources)
-    with spreading(dask, output.quiet) as spread, shown_progress(output.quiet) as progress:
+        check_plot(plot)
+    with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
         report = run(sources, tune_options, path, progress, spread)
     if plot:
         _draw(report, plot)
@@ -129,11 +133,12 @@ def _show(report: TuneReport) -> None:
             shown.append(trial)
     rows = [trial.setting.parameters() for trial in shown]
     names = list({name: None for row in rows for name in row})
-    # Hide columns with one value, except lam, mu and iterations.
+    # Hide columns of which only one value was tried, except lam, mu and iterations.
+    tried = [trial.setting.parameters() for trial in report.trials]
     columns = [
         name
         for name in names
-        if name in ("lam", "mu", "iterations") or len({row.get(name) for row in rows}) > 1
+        if name in ("lam", "mu", "iterations") or len({settings.get(name) for settings in tried}) > 1
     ]
     table = Table(
         box=box.SIMPLE_HEAD,

@@ -26,7 +26,7 @@ def verify(
 ) -> None:
     """Check that a gallery is intact and, with --against, that its sources have not changed."""
     from crnr_cli.errors import DataError
-    from crnr_cli.jobs.update import verify as run
+    from crnr_cli.jobs.verify import verify as run
     from crnr_cli.sources.base import InputOptions
 
     report = run(gallery, against or [], InputOptions(**input.values()))

@@ -26,6 +26,7 @@ from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.progress import Progress
 from crnr_cli.results.decision import Answers
 from crnr_cli.sources.base import Part, Source, Span
+from crnr_cli.system.names import existing
 
 MAX_BATCHES = 8  # per task. With more, decoders are started less often; with fewer, a dead worker costs less.
 
@@ -99,7 +100,7 @@ def _gallery(path: Path, sha256: str, model: Path | None) -> Gallery:
 
 def _refuse_missing(paths: Sequence[Path]) -> None:
     for path in paths:
-        if not path.exists():
+        if existing(path) is None:
             raise DataError(
                 f"cannot find {path}; the gallery and the queries must have the same paths on all workers"
             )

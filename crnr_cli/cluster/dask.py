@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import Any
 
 from crnr_cli import __version__
 from crnr_cli.errors import CrnrError, DataError, UsageError, first_line
+from crnr_cli.system.child import safe_path
 from crnr_cli.system.optional import require
 from crnr_cli.system.spread import Item, Result, Shared
 
@@ -83,6 +85,7 @@ def connected(where: str) -> Iterator[Cluster]:
             count = where.removeprefix("local:")
             if not count.isdecimal() or int(count) < 1:
                 raise UsageError(f"--dask {where}: write local:N for N processes, as in local:4")
+            stack.enter_context(safe_path())  # also for workers that replace dead ones
             address = stack.enter_context(
                 LocalCluster(
                     n_workers=int(count),
@@ -159,6 +162,10 @@ def _run(version: str, work: Callable[[Shared, Item], Result], shared: Shared, i
 
     machine = f"worker {get_worker().address}"
     _refuse_other_version(machine, __version__, version)  # it may have joined after the check
+    if sys.getfilesystemencoding() != "utf-8":
+        raise DataError(
+            f"{machine}: its locale is not UTF-8, so that it may not find files; start it with PYTHONUTF8=1"
+        )
     try:
         return work(shared, item)
     except UsageError:  # wrong on every machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,17 +13,19 @@ import numpy as np
 
 from crnr_cli.arrays import Batch
 from crnr_cli.errors import GalleryError, UsageError
-from crnr_cli.gallery.calibration import calibrate
+from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.samples import refuse_mismatch
+from crnr_cli.methods import batch_size
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Answers
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.listing import open_source
-from crnr_cli.system.cores import side_by_side, threads_per_product
-from crnr_cli.system.memory import free_bytes
+from crnr_cli.system.cores import pieces_at_once, side_by_side
+from crnr_cli.system.memory import room_for
+from crnr_cli.system.outputs import refuse_mentioned
 
 _ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
 
@@ -33,6 +35,7 @@ class QueryOptions(InputOptions):
     reject: float | None = None  # reject queries at this rate of false rejections
     top: int | None = None  # write only this many of the best classes, not the residuals of all
     model: Path | None = None  # the path of the gallery's network, if it has moved
+    find_copies: bool = False  # look for queries that are in the gallery too
 
 
 # Classifies all queries of a source, in order, starting with the batch of the given number.
@@ -42,11 +45,12 @@ Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[An
 def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
     """Load the gallery, and calibrate it if queries are to be rejected and its file has no calibration."""
     gallery = load_gallery(gallery_path)
+    refuse_mentioned(gallery.names)
     if options.model is not None:
         gallery = with_model_at(options.model, gallery, gallery_path)
     if options.reject is None or gallery.calibration:
         return gallery
-    return replace(gallery, calibration=calibrate(gallery.samples, gallery.method))
+    return gallery.calibrated(options.n_jobs)
 
 
 def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
@@ -92,11 +96,15 @@ def answer(
     truth_of = truths_by(gallery, source)
     standout = min_standout(gallery, options)
     n_queries = len(source)
+    known = (
+        KnownSamples.of(recipe.kind, gallery.hashes, gallery.samples.vectors) if options.find_copies else None
+    )
 
     def answered(raw: Batch) -> Answers:
         vectors = recipe.applied(raw, gallery.dtype)
         residuals = Batch(vectors.names, vectors.errors, gallery.residuals(vectors.values), vectors.end)
-        return Answers(residuals, truth_of(raw), standout, gallery.method.signed)
+        copies = known.in_batch(raw, vectors) if known else []
+        return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies)
 
     progress("classifying", 0, n_queries)
     size = queries_per_batch(gallery, options)
@@ -113,42 +121,34 @@ def answer(
 
 
 def truths_by(gallery: Gallery, source: Source) -> Callable[[Batch], list[str | None]]:
-    """A function that returns the true class of each sample of a batch, or None if it is not known.
+    """A function that returns the true class of each sample of a batch, or None if it is not known."""
+    truth = truth_in(gallery.classes, is_labelled=source.n_features is not None)
+    return lambda batch: list(map(truth, batch.candidates))
+
+
+def truth_in(classes: Iterable[str], *, is_labelled: bool) -> Callable[[tuple[str, ...]], str | None]:
+    """A function from the possible classes of a sample to its true one.
 
     The class of a picture is the first of its folders that is named after a class; a label in a file is taken
     as it is. Both are returned in the gallery's spelling, as a name can have two Unicode forms.
     """
-    named = {unicodedata.normalize("NFC", name): name for name in gallery.classes}
-    is_labelled = source.n_features is not None
+    named = {unicodedata.normalize("NFC", name): name for name in classes}
 
     @functools.lru_cache(maxsize=4096)  # there are usually few different folders or labels, but many samples
     def truth(candidates: tuple[str, ...]) -> str | None:
-        return _truth(candidates, named, is_labelled)
+        for candidate in candidates:
+            name = named.get(unicodedata.normalize("NFC", candidate))
+            if name is not None or is_labelled:
+                return candidate if name is None else name
+        return None
 
-    return lambda batch: list(map(truth, batch.candidates))
-
-
-def _truth(candidates: Sequence[str], named: Mapping[str, str], is_labelled: bool) -> str | None:
-    for candidate in candidates:
-        name = named.get(unicodedata.normalize("NFC", candidate))
-        if name is not None or is_labelled:
-            return candidate if name is None else name
-    return None
+    return truth
 
 
 def min_standout(gallery: Gallery, options: QueryOptions) -> float:
     if options.reject is None or gallery.calibration is None:
         return 0.0
     return gallery.calibration.min_standout(options.reject)
-
-
-def batch_size(n_samples: int) -> int:
-    """Queries per batch: at most about 16 MB per n x m array, and matrix products large enough to be fast.
-
-    Products are fastest in multiples of the tiles that BLAS cuts them into. The size must not depend on the
-    number of cores, as the last bits of a residual may depend on the batch.
-    """
-    return max(128, min(256, 2**22 // n_samples // 32 * 32))
 
 
 def queries_per_batch(gallery: Gallery, options: QueryOptions) -> int:
@@ -158,6 +158,4 @@ def queries_per_batch(gallery: Gallery, options: QueryOptions) -> int:
 def _batches_at_once(gallery: Gallery, size: int, jobs: int) -> int:
     """One batch per core, but fewer if their codes would fill half of the free memory."""
     codes = size * len(gallery.names) * np.dtype(gallery.dtype).itemsize
-    free = free_bytes()
-    room = jobs if free is None else free // (2 * _ARRAYS_PER_BATCH * codes)
-    return max(1, min(jobs // threads_per_product(), room))
+    return min(pieces_at_once(jobs), room_for(_ARRAYS_PER_BATCH * codes))

@@ -8,15 +8,19 @@ the best class with the second best only: it separates two similar classes, but 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.methods import Method, Samples
-from crnr_cli.methods.folds import Fold, stratified_folds
+from crnr_cli.methods import Method, Samples, fitted
+from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
 from crnr_cli.results.decision import standout
+from crnr_cli.results.table import number_format
+from crnr_cli.system import memory
+from crnr_cli.system.cores import pieces_at_once, side_by_side
 
 _FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
 _ENOUGH = 1000  # held-out samples, to know the rate to about one percent
@@ -39,26 +43,43 @@ class Calibration:
         k = min(n, math.floor(rate * (n + 1) + 1e-9))
         return float(self.standouts[k - 1]) if k else 0.0
 
-    def rule(self, rate: float) -> str:
-        limit = self.min_standout(rate)
-        return f"the best class stands out by less than {limit:.4g}, as for {100 * rate:g} % of {self.origin}"
+    def rule(self, rate: float, dtype: str) -> str:
+        """When a query is rejected; the threshold has all digits of the column `separation`."""
+        limit = number_format(dtype) % float(np.dtype(dtype).type(self.min_standout(rate)))
+        return (
+            f"separation below {limit}. At this threshold, about {100 * rate:g} % of known samples are "
+            f"rejected (measured on {self.origin})"
+        )
 
 
-def calibrate(samples: Samples, method: Method) -> Calibration:
-    """Hold out a part of every class and classify it by the rest, until there are enough values."""
+def calibrate(samples: Samples, method: Method, hashes: Sequence[str], jobs: int = 1) -> Calibration:
+    """Hold out a part of every class and classify it by the rest, until there are enough values.
+
+    Up to `jobs` parts are classified at the same time, if there is enough memory.
+    """
     class_index = samples.class_index
-    count = max(_FOLDS, -(-len(class_index) // _ENOUGH))
-    fold_of = stratified_folds(class_index, count)
-    found: list[Array] = []
-    for fold in range(count):
-        held_out = fold_of == fold
-        if held_out.any():
-            residuals = Fold.of(samples.vectors, class_index, held_out).residuals(method)
-            found.append(standout(residuals, method.signed))
-        if sum(map(len, found)) >= _ENOUGH:
-            break
-    if not found:
-        raise DataError("every class has only one sample: rejecting queries needs at least two in some class")
+    copies = copies_of(samples.vectors, hashes)
+    is_asked = one_per_copies(class_index, copies)
+    count = max(_FOLDS, -(-int(is_asked.sum()) // _ENOUGH))
+    fold_of = stratified_folds(class_index, count, copies=copies)
+    asked = np.bincount(fold_of[is_asked & (fold_of >= 0)], minlength=count)
+    if not asked.any():
+        raise DataError(
+            "every class has only one sample, apart from copies: "
+            "rejecting queries needs at least two in some class"
+        )
+    enough = 1 + int(np.searchsorted(np.cumsum(asked), min(_ENOUGH, asked.sum())))
+
+    def standouts_of(number: int) -> list[Array]:
+        fold = Fold.of(samples.vectors, class_index, fold_of == number, is_asked)
+        state = fitted(method, fold.samples)
+        return [standout(residuals, method.signed) for residuals in fold.residuals(method, state)]
+
+    needed = method.fit_bytes(samples) + 2 * samples.vectors.nbytes
+    memory.require(needed, "holding samples out of the gallery", "use --pca or fewer samples")
+    threads = min(pieces_at_once(jobs), memory.room_for(needed))
+    parts = side_by_side(standouts_of, np.flatnonzero(asked[:enough]).tolist(), threads)
+    found = [values for part in parts for values in part]
     standouts = np.sort(np.concatenate(found))
     origin = f"{len(standouts)} gallery samples, classified with 1/{count} of the gallery left out at a time"
     return Calibration(standouts, origin)

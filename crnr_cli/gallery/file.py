@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
+import stat
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -21,22 +21,24 @@ from crnr_cli.errors import (
     DataError,
     GalleryError,
     NotConverged,
-    OutputError,
     UsageError,
 )
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.hdf5_output import written_hdf5
-from crnr_cli.methods import METHODS, Samples, make_method
+from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import NEWEST_VERSION
+from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
+from crnr_cli.system.names import existing
 
 _FORMAT = "crnr-gallery"
 
 _MAX_DEPTH = 2
+_TRIED_ITERATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,8 @@ def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
     update(np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b"")
 
 
-def save_gallery(gallery: Gallery, path: Path) -> None:
-    """Write a gallery to this path. To replace an existing file safely, use `files.replacing`."""
-    if path.exists() and not path.is_file():
-        raise OutputError(f"{path}: not a regular file; a gallery can only be written to one")
+def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
+    """Write a gallery to a new file or an open one. To replace a file safely, use `files.replacing`."""
     if not _gives_residuals(gallery):  # it could not be loaded, and might replace one that can
         given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
@@ -74,7 +74,7 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
         )
     content = _to_content(gallery)
     content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
-    with written_hdf5(path) as file:
+    with written_hdf5(place) as file:
         for name, array in content.arrays.items():
             file.create_dataset(name, data=array)
         for group, values in content.attributes.items():
@@ -83,9 +83,13 @@ def save_gallery(gallery: Gallery, path: Path) -> None:
 
 def load_gallery(path: Path) -> Gallery:
     """Read and check a gallery; anything wrong with it is raised as a GalleryError that names the file."""
-    if not os.path.exists(path):  # noqa: PTH110, which raises if access is denied
+    try:
+        found = existing(path)
+    except DataError as e:
+        raise GalleryError(str(e)) from e
+    if found is None:
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
-    if not path.is_file():
+    if not stat.S_ISREG(found.st_mode):
         raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
     content = _read(path)
     root = content.attributes["/"]
@@ -105,8 +109,15 @@ def _gives_residuals(gallery: Gallery) -> bool:
     """Classify one sample, to find out whether the state matches the samples, whatever the method."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
-        residuals = gallery.residuals(gallery.samples.vectors[:1])
+        residuals = _tried(gallery).residuals(gallery.samples, gallery.state, gallery.samples.vectors[:1])
     return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
+
+
+def _tried(gallery: Gallery) -> Method:
+    """The method with few iterations: an untrusted gallery may ask for more than anybody would wait for."""
+    iterations = gallery.parameters.get("iterations", 0)
+    few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
+    return replace(gallery.method, **few)  # type: ignore[type-var]
 
 
 def _to_content(gallery: Gallery) -> _Content:
@@ -149,6 +160,8 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
     class_index = arrays["samples/class"]
     if len(set(classes)) < len(classes):
         raise ValueError("two classes have the same name")
+    if not all(classes) or UNKNOWN in classes or classes != sorted(classes):
+        raise ValueError("its classes are not names in ascending order")
     if sorted(set(class_index.tolist())) != list(range(len(classes))):
         raise ValueError("samples and classes do not match")
     gallery = Gallery(
@@ -283,8 +296,9 @@ def _plain(value: Any) -> Any:
 
 
 def _to_bytes(texts: list[str]) -> Array:
-    return np.array([os.fsencode(text) for text in texts], dtype=bytes)
+    """UTF-8 whatever the locale; names that are not UTF-8 are stored as the bytes that were read."""
+    return np.array([text.encode("utf-8", "surrogateescape") for text in texts], dtype=bytes)
 
 
 def _to_texts(array: Array) -> list[str]:
-    return [os.fsdecode(value) for value in array.tolist()]
+    return [value.decode("utf-8", "surrogateescape") for value in array.tolist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.samples import LabelledVectors, LeftOut, Note, count_skipped
-from crnr_cli.methods import Method, Samples
+from crnr_cli.methods import Method, Samples, fitted
+from crnr_cli.methods.folds import copies_of
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.system import memory
 from crnr_cli.system.files import replacing
 
 
@@ -38,15 +40,12 @@ class BuildReport:
 
 def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     """Sort the samples by class, in name order, and fit the method to them."""
-    classes, order, class_index = sort_by_class(labelled.labels)
+    classes, order, class_index = sort_by_class(labelled.labels, labelled.recipe.kind)
     samples = Samples.of(labelled.vectors[order], class_index)
-    refuse_unfittable(method, samples)
     if len(classes) == 1:
         text = f"only one class, {classes[0]}: classify will refuse this gallery"
         labelled.notes.append(Note("one class", text))
-    labelled.notes += _in_two_classes(labelled)
-    with np.errstate(over="ignore"):  # an overflow is found when the gallery is saved
-        state = method.fit(samples)
+    labelled.notes += copy_notes(labelled, copies_of(labelled.vectors, labelled.hashes))
     return Gallery(
         samples=samples,
         names=[labelled.names[i] for i in order],
@@ -55,21 +54,21 @@ def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
         classes=classes,
         recipe=labelled.recipe,
         method=method,
-        state=state,
+        state=fitted(method, samples),
     )
 
 
 def write_gallery(gallery: Gallery, output: Path) -> int:
     """Write the complete file or, if that fails, nothing; returns its size."""
-    with replacing(output) as part:
-        save_gallery(gallery, part)
-        return part.stat().st_size
+    with replacing(output) as file:
+        save_gallery(gallery, file)
+        return os.fstat(file.fileno()).st_size
 
 
-def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
+def sort_by_class(labels: Sequence[str], kind: str = "pictures") -> tuple[list[str], Array, Array]:
     """The classes in name order, the order that sorts the samples by class, and the sorted class index."""
     classes = sorted(set(labels))
-    _refuse_lookalikes(classes)
+    _refuse_lookalikes(classes, are_folders=kind == "pictures")
     _refuse_reserved(classes)
     position = {name: i for i, name in enumerate(classes)}
     class_index = np.array([position[label] for label in labels])
@@ -77,38 +76,16 @@ def sort_by_class(labels: Sequence[str]) -> tuple[list[str], Array, Array]:
     return classes, order, class_index[order]
 
 
-def refuse_unfittable(method: Method, samples: Samples) -> None:
-    n, d = samples.vectors.shape
-    memory.require(
-        method.fit_bytes(samples),
-        f"fitting {method.name} to {n} samples of dimension {d}",
-        "use --pca or fewer samples",
-    )
-
-
-def _in_two_classes(labelled: LabelledVectors) -> list[Note]:
-    """Notes on samples with the same content in two classes: at most one of these can be right."""
-    seen: dict[str, int] = {}
-    notes = []
-    for i, content in enumerate(labelled.hashes):
-        first = seen.setdefault(content, i)
-        if labelled.labels[first] != labelled.labels[i]:
-            text = (
-                f"the same content in two classes: {labelled.names[first]} ({labelled.labels[first]}) and "
-                f"{labelled.names[i]} ({labelled.labels[i]})"
-            )
-            notes.append(Note("in two classes", text))
-    return notes
-
-
-def _refuse_lookalikes(classes: Sequence[str]) -> None:
-    """Refuse two names that a file system or a person may take for the same."""
+def _refuse_lookalikes(classes: Sequence[str], are_folders: bool) -> None:
+    """Refuse two names that look the same or, as folders, are the same for some file systems."""
     seen: dict[str, str] = {}
     for name in classes:
-        other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        form = unicodedata.normalize("NFC", name)
+        other = seen.setdefault(form.casefold() if are_folders else form, name)
         if other != name:
+            how = "case or Unicode form" if are_folders else "their Unicode form"
             # As ASCII, because two Unicode forms of one name look the same.
-            raise DataError(f"classes {other!a} and {name!a} differ only in case or Unicode form; rename one")
+            raise DataError(f"classes {other!a} and {name!a} differ only in {how}; rename one")
 
 
 def _refuse_reserved(classes: Sequence[str]) -> None:

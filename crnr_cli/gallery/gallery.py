@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
-from crnr_cli.gallery.calibration import Calibration
+from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.methods import Method, Samples, State
 from crnr_cli.recipe.recipe import Recipe
 
@@ -49,6 +49,10 @@ class Gallery:
     def residuals(self, vectors: Array) -> Array:
         """(m, K), for m unit vectors as rows."""
         return self.method.residuals(self.samples, self.state, vectors)
+
+    def calibrated(self, jobs: int) -> Gallery:
+        """The gallery with a calibration, for which up to `jobs` parts of it are classified at once."""
+        return replace(self, calibration=calibrate(self.samples, self.method, self.hashes, jobs))
 
 
 def describe(gallery: Gallery) -> dict[str, Any]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from io import RawIOBase
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 
 
 @contextmanager
-def written_hdf5(path: Path) -> Iterator[Any]:
-    """Open a new HDF5 file for writing. A full or failing disk raises OSError, and has no other effect.
+def written_hdf5(place: Path | BinaryIO) -> Iterator[Any]:
+    """Write HDF5 to a new file, or to an open one that is empty.
+
+    A full or failing disk raises OSError, and has no other effect.
 
     HDF5 cannot recover from a failed write: it tries again at every close, until the process ends. Therefore
     every write seems to succeed, and the error is raised when HDF5 has finished.
     """
     # Unbuffered, because with a buffer a seek would write, and could fail.
-    with path.open("wb+", buffering=0) as file:
+    with _unbuffered(place) as file:
         forgiving = _ForgivingFile(file)
         try:
             with h5py.File(forgiving, "w") as content:
@@ -30,10 +31,18 @@ def written_hdf5(path: Path) -> Iterator[Any]:
         raise forgiving.error
 
 
+def _unbuffered(place: Path | BinaryIO) -> AbstractContextManager[Any]:
+    return place.open("wb+", buffering=0) if isinstance(place, Path) else nullcontext(_raw(place))
+
+
+def _raw(file: BinaryIO) -> Any:
+    return getattr(file, "raw", file)
+
+
 class _ForgivingFile:
     """A file whose writes never raise; the first error is kept for the caller."""
 
-    def __init__(self, file: RawIOBase) -> None:
+    def __init__(self, file: Any) -> None:
         self._file = file
         self.error: OSError | None = None
         self.seek, self.tell, self.read, self.readinto = file.seek, file.tell, file.read, file.readinto

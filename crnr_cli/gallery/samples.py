@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -107,6 +107,13 @@ class RawSamples(Labelled):
         return LabelledVectors(recipe=recipe, vectors=self.vectors_by(recipe, dtype), **shared)
 
 
+LabelOf = Callable[[tuple[str, ...]], str]  # the class of a sample, of its folders or its label
+
+
+def _first(candidates: tuple[str, ...]) -> str:
+    return candidates[0]
+
+
 def read_samples(source: Source, reading: Reading, progress: Progress = silent) -> LabelledVectors:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
     decoders = DecoderPool(reading.jobs)
@@ -127,11 +134,21 @@ def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> R
 
 
 def read_by_recipe(
-    recipe: Recipe, source: Source, reading: Reading, progress: Progress = silent
+    recipe: Recipe,
+    source: Source,
+    reading: Reading,
+    progress: Progress = silent,
+    label_of: LabelOf = _first,
+    total: int | None = None,
 ) -> LabelledVectors:
-    """Read all usable samples of a source with the fitted recipe of a gallery; there may be none."""
+    """Read all usable samples of a source with the fitted recipe of a gallery; there may be none.
+
+    The share of failures is of `total`, if only a part of a source is read.
+    """
     found = Labelled(recipe=recipe, notes=_source_notes(source))
-    vectors = _read(found, source, reading, progress, DecoderPool(reading.jobs))
+    vectors = _read(
+        found, source, reading, progress, DecoderPool(reading.jobs), label_of=label_of, total=total
+    )
     return LabelledVectors(vectors=vectors, **vars(found))
 
 
@@ -245,6 +262,8 @@ def _read(
     decoders: DecoderPool,
     *,
     raw: bool = False,
+    label_of: LabelOf = _first,
+    total: int | None = None,
 ) -> Array:
     """The unit vectors, or raw values, of all usable samples; their names and labels go into `found`."""
     recipe = found.recipe
@@ -252,11 +271,14 @@ def _read(
     spans = source.spans(recipe.batch_size(reading.batch_size or BATCH))
     extract = recipe.opened(reading.n_jobs)
     request = recipe.request(reading.max_pixels, with_hash=True)
+    skipped: list[LeftOut] = []
     for batch in map(extract, source.batches(spans, request, decoders)):
+        left_out_before = len(found.left_out)
         hashes = _hashes(batch)
         usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
-        kept.append(_collect(usable, hashes, found))
-        _refuse_too_many(found, len(source), reading.max_failure_rate)
+        kept.append(_collect(usable, hashes, found, label_of))
+        skipped += [left for left in found.left_out[left_out_before:] if left.is_skipped]
+        _refuse_too_many(skipped, total or len(source), reading.max_failure_rate)
         progress("reading", batch.end, len(source))
     if source.n_features is not None:  # NaN in a table means that something is wrong with the table
         _refuse_non_finite(found)
@@ -271,7 +293,7 @@ def _hashes(batch: Batch) -> list[str]:
     return hashes
 
 
-def _collect(batch: Batch, hashes: Sequence[str], found: Labelled) -> Array:
+def _collect(batch: Batch, hashes: Sequence[str], found: Labelled, label_of: LabelOf) -> Array:
     """Add the samples of a batch to `found`, as usable or left out; returns the values of the usable ones."""
     row_of = {sample: row for row, sample in enumerate(batch.rows.tolist())}
     rows: list[int] = []
@@ -286,16 +308,13 @@ def _collect(batch: Batch, hashes: Sequence[str], found: Labelled) -> Array:
             raise DataError(f"{name}: its label is empty")
         rows.append(row_of[sample])
         found.names.append(name)
-        found.labels.append(candidates[0])
+        found.labels.append(label_of(candidates))
         found.hashes.append(hashes[sample])
         found.stamps.append(batch.stamps[sample])
     return batch.values[rows]
 
 
-def _refuse_too_many(found: Labelled, total: int, rate: float) -> None:
-    if rate >= 1:  # the default, for which nothing need be counted
-        return
-    skipped = [left for left in found.left_out if left.is_skipped]
+def _refuse_too_many(skipped: Sequence[LeftOut], total: int, rate: float) -> None:
     if len(skipped) > rate * total:
         culprit = skipped[int(rate * total)]
         raise DataError(

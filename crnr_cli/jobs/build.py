@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.methods import make_method
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.listing import open_source
-from crnr_cli.system.files import check_output, replacing
+from crnr_cli.system.files import replacing
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,19 @@ def build(
 ) -> BuildReport:
     """Read the source, fit the method, and write the gallery."""
     started = time.perf_counter()
-    check_output(output, names)
     method = make_method(options.method, options.parameters)
     if reason := method.unavailable():
         raise UsageError(reason)
     source = open_source(names, options.reading)
-    with replacing(output) as part:
+    with replacing(output) as file:
         labelled = read_samples(source, options.reading, progress)
         progress("fitting", 0, 1)
         gallery = make_gallery(labelled, method)
         if options.calibrate:
-            gallery = replace(gallery, calibration=calibrate(gallery.samples, method))
+            gallery = gallery.calibrated(options.reading.n_jobs)
         progress("fitting", 1, 1)
-        save_gallery(gallery, part)
-        file_bytes = part.stat().st_size
+        save_gallery(gallery, file)
+        file_bytes = os.fstat(file.fileno()).st_size
     return BuildReport(
         gallery=gallery,
         file_bytes=file_bytes,

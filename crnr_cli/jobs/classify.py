@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crnr_cli import __version__
-from crnr_cli.errors import DataError, OutputError, UsageError
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import (
     Answering,
     QueryOptions,
@@ -27,7 +27,8 @@ from crnr_cli.results.table import CsvWriter
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.listing import fingerprint
-from crnr_cli.system.files import check_output, is_replaceable
+from crnr_cli.system.files import replacing
+from crnr_cli.system.outputs import is_replaceable
 
 _MAX_FAILURES = 10  # kept for the report; the CSV has all of them
 
@@ -59,8 +60,6 @@ def classify(
     `answered_by` classifies the queries; by default, this process does.
     """
     answered_by = answered_by or answering(DecoderPool(options.jobs))
-    if isinstance(output, Path):
-        _check_place(output, names, gallery_path)
     if resume and not (isinstance(output, Path) and is_replaceable(output)):
         raise UsageError("--resume needs an output file; name it with --output")
     gallery = load_for(options, gallery_path)
@@ -68,7 +67,7 @@ def classify(
     if not isinstance(output, Path):
         return _write(gallery, source, _Direct(output), options, progress, answered_by)
     if not is_replaceable(output):
-        with output.open("wb") as stream:
+        with replacing(output) as stream:
             return _write(gallery, source, _Direct(stream), options, progress, answered_by)
     with resumable(output, _identity(gallery, source, options), resume=resume) as partial:
         return _write(gallery, source, partial, options, progress, answered_by)
@@ -124,7 +123,7 @@ def _write(
 def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
     if options.reject is None or gallery.calibration is None:
         return None
-    return gallery.calibration.rule(options.reject)
+    return gallery.calibration.rule(options.reject, gallery.dtype)
 
 
 def _refuse_too_many(
@@ -160,11 +159,3 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "list of inputs": fingerprint(source),
         "batch": queries_per_batch(gallery, options),
     }
-
-
-def _check_place(output: Path, names: Sequence[str], gallery_path: Path) -> None:
-    check_output(output, [gallery_path, *names])
-    place = output.resolve()
-    for name in names:
-        if name != "-" and Path(name).is_dir() and place.is_relative_to(Path(name).resolve()):
-            raise OutputError(f"{output}: is inside {name}, the folder of the queries; write it elsewhere")

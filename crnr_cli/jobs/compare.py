@@ -10,8 +10,9 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.answer import batch_size
-from crnr_cli.gallery.fit import refuse_unfittable, sort_by_class
+from crnr_cli.gallery.answer import truth_in
+from crnr_cli.gallery.copies import KnownSamples, copies_note, copy_notes
+from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.samples import (
     Labelled,
     LabelledVectors,
@@ -25,7 +26,8 @@ from crnr_cli.gallery.samples import (
     read_samples,
     refuse_mismatch,
 )
-from crnr_cli.methods import METHODS, Method, Samples, Split, State, make_method
+from crnr_cli.methods import METHODS, Method, Samples, Split, State, fitted, make_method
+from crnr_cli.methods.folds import copies_of, held_out, one_per_copies
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.scores import Scores, mcnemar, score, wilson
 from crnr_cli.sources.base import Keys
@@ -87,8 +89,14 @@ class _Drawn:
     gallery: RawSamples
     class_index: Array
     held: list[Array]  # for every draw, a mask of the samples that are held out
+    is_asked: Array  # a mask without further copies of a sample
     dtype: str
     _kept: tuple[int, Split] | None = None
+
+    @property
+    def n_held(self) -> int:
+        """In the first draw; the others hold out about as many."""
+        return int(self.held[0].sum())
 
     def split(self, draw: int) -> Split:
         """Cached until another one is needed. Test samples are never used to fit the recipe."""
@@ -100,7 +108,7 @@ class _Drawn:
     def _made(self, held: Array) -> Split:
         recipe = self.gallery.recipe.fitted(self.gallery.values[~held])
         vectors = self.gallery.vectors_by(recipe, self.dtype)
-        return Split(Samples.of(vectors[~held], self.class_index[~held]), vectors[held])
+        return Split(Samples.of(vectors[~held], self.class_index[~held]), vectors[held & self.is_asked])
 
 
 @dataclass(frozen=True)
@@ -135,14 +143,17 @@ def compare(
     """Fit and score every method, on a test source or on parts of the gallery that are held out."""
     methods, notes = _chosen_methods(options)
     gallery, test = _read(names, options, progress)
-    classes, order, class_index = sort_by_class(gallery.labels)
+    classes, order, class_index = sort_by_class(gallery.labels, gallery.recipe.kind)
     splits: _Given | _Drawn
     if isinstance(gallery, RawSamples):
         splits = _drawn(gallery, order, class_index, options)
-        tested = [np.flatnonzero(held) for held in splits.held]  # which sample each query is, per draw
+        tested = [
+            np.flatnonzero(held & splits.is_asked) for held in splits.held
+        ]  # which sample each query is, per draw
         truths = [classes[i] for i in class_index]
     else:
         assert test is not None
+        notes += _copies(gallery, test)
         tested = [np.arange(len(test.labels))]
         truths = test.labels
         samples = Samples.of(gallery.vectors[order], class_index)
@@ -172,7 +183,7 @@ def compare(
     numbers = np.concatenate(tested)
     return CompareReport(
         results=_results([m for m in methods if m.name in tallies], tallies, numbers, len(tested)),
-        n_gallery=len(gallery.labels) - (0 if test else len(tested[0])),
+        n_gallery=len(gallery.labels) - (splits.n_held if isinstance(splits, _Drawn) else 0),
         n_tested=len(np.unique(numbers)),
         dimension=gallery.recipe.n_outputs,
         n_classes=len(classes),
@@ -213,7 +224,10 @@ def _read(
     gallery = read_samples(source, reading, progress)
     _refuse_one_class(gallery)
     refuse_mismatch(test_source, gallery.recipe)
-    test = read_by_recipe(gallery.recipe, test_source, reading, progress)
+    truth = truth_in(set(gallery.labels), is_labelled=test_source.n_features is not None)
+    test = read_by_recipe(
+        gallery.recipe, test_source, reading, progress, lambda found: truth(found) or found[0]
+    )
     if not test.labels:
         raise DataError(f"{', '.join(options.test)}: no usable test sample has a true class")
     if not set(test.labels) & set(gallery.labels):
@@ -224,31 +238,30 @@ def _read(
     return gallery, test
 
 
+def _copies(gallery: LabelledVectors, test: LabelledVectors) -> list[Note]:
+    known = KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.vectors)
+    mask = known.among(test.hashes, test.vectors)
+    copies = [test.names[i] for i in np.flatnonzero(mask)]
+    return [Note("copies", copies_note(copies, len(test.names)))] if copies else []
+
+
 def _refuse_one_class(gallery: Labelled) -> None:
     if len(set(gallery.labels)) < 2:
         raise DataError(f"only one class, {gallery.labels[0]}: there is nothing to compare")
 
 
 def _drawn(gallery: RawSamples, order: Array, class_index: Array, options: CompareOptions) -> _Drawn:
+    in_order_of_source = copies_of(gallery.values, gallery.hashes)
+    gallery.notes += copy_notes(gallery, in_order_of_source)
+    copies = in_order_of_source[order]
     held = [
-        held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]))
+        held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]), copies)
         for draw in range(options.draws)
     ]
     # Without labels and hashes, which a split does not need: this may be sent to the workers of a cluster.
     names = [gallery.names[i] for i in order]
     raw = RawSamples(recipe=gallery.recipe, names=names, values=gallery.values[order])
-    return _Drawn(raw, class_index, held, options.reading.dtype)
-
-
-def held_out(class_index: Array, share: float, rng: np.random.Generator) -> Array:
-    """A random mask with this share of every class; at least one sample of each class is not held out."""
-    held = np.zeros(len(class_index), dtype=bool)
-    for i in np.unique(class_index):
-        rows = rng.permutation(np.flatnonzero(class_index == i))
-        held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
-    if not held.any():
-        raise UsageError(f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test")
-    return held
+    return _Drawn(raw, class_index, held, one_per_copies(class_index, copies), options.reading.dtype)
 
 
 def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Iterator[_Turn]:
@@ -263,24 +276,18 @@ def _run(splits: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
     """The outcome, or the error if the method cannot be used on this data."""
     split, method = splits.split(turn.draw), turn.method
     try:
-        refuse_unfittable(method, split.samples)
-        started = time.perf_counter()
-        state = method.fit(split.samples)
-        fitted = time.perf_counter()
+        # The processor time of this thread: unlike the time on the clock, it does not grow with the load.
+        started = time.thread_time()
+        state = fitted(method, split.samples)
+        built = time.thread_time()
         winners = _winners(method, state, split)
-        return _Outcome(winners, fitted - started, time.perf_counter() - fitted)
+        return _Outcome(winners, built - started, time.thread_time() - built)
     except DataError as e:
         return e
 
 
 def _winners(method: Method, state: State, split: Split) -> Array:
-    step = batch_size(len(split.samples.vectors))
-    return np.concatenate(
-        [
-            method.residuals(split.samples, state, split.queries[start : start + step]).argmin(axis=1)
-            for start in range(0, len(split.queries), step)
-        ]
-    )
+    return np.concatenate([residuals.argmin(axis=1) for residuals in split.residuals(method, state)])
 
 
 def _results(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crnr_cli.errors import DataError, UsageError
@@ -13,20 +13,23 @@ from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
-from crnr_cli.results.scores import Scores, score, wilson
+from crnr_cli.results.scores import Scores, score
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
-from crnr_cli.system import memory
+from crnr_cli.system.names import existing
+from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 
 
 @dataclass(frozen=True)
 class EvaluateReport:
-    scores: Scores  # of the rows with truth and label
+    scores: Scores  # of the rows with a true class and an answer
+    over_all: Scores  # of all rows with a true class; those without an answer count as wrong
     rows: list[Prediction]
     without_truth: int
-    failed: Counter[str]  # rows without an answer, by status
+    failed: Counter[str]  # rows without a label, by status
     passed_over: int  # rows of unrelated files, which are ignored
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
+    copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
 
     @property
     def skipped(self) -> int:
@@ -34,9 +37,23 @@ class EvaluateReport:
         return sum(self.failed.values()) if self.gallery else 0
 
     @property
+    def answered(self) -> int:
+        """Rows with an answer, whether their true class is known or not."""
+        return sum(map(has_answer, self.rows))
+
+    @property
+    def coverage(self) -> float:
+        """The share of all rows that have an answer."""
+        return self.answered / len(self.rows)
+
+    @property
     def rejected(self) -> list[Prediction]:
-        """Rows labelled as unknown; they are neither right nor wrong, and are counted separately."""
-        return [row for row in self.rows if row.label == UNKNOWN]
+        """Rows labelled as unknown, except queries that are known to be of no class."""
+        return [row for row in self.rows if row.label == UNKNOWN and not has_answer(row)]
+
+    @property
+    def rejected_with_truth(self) -> int:
+        return sum(1 for row in self.rejected if row.truth)
 
     @property
     def rejected_guess_right(self) -> int:
@@ -44,24 +61,17 @@ class EvaluateReport:
         return sum(1 for row in self.rejected if row.truth and row.runner_up == row.truth)
 
     @property
+    def rejection_note(self) -> str:
+        note = f"the best guess was right for {self.rejected_guess_right}"
+        if self.rejected_with_truth < len(self.rejected):
+            note += f" of the {self.rejected_with_truth} that have a true class"
+        return note
+
+    @property
     def mistakes(self) -> list[Prediction]:
         """Wrong answers, the most confident first."""
-        wrong = [row for row in self.rows if row.truth and _has_answer(row) and row.truth != row.label]
+        wrong = [row for row in self.rows if row.truth and has_answer(row) and row.truth != row.label]
         return sorted(wrong, key=lambda row: -(row.margin or 0.0))
-
-    @property
-    def n_with_failures(self) -> int:
-        """Rows with a true class that were not rejected, with or without an answer."""
-        return self.scores.n + sum(1 for row in self.rows if row.truth and not row.label)
-
-    @property
-    def accuracy_with_failures(self) -> float | None:
-        """The accuracy if rows without an answer count as wrong."""
-        return self.scores.correct / self.n_with_failures if self.n_with_failures else None
-
-    @property
-    def interval_with_failures(self) -> tuple[float, float] | None:
-        return wilson(self.scores.correct, self.n_with_failures) if self.n_with_failures else None
 
 
 def evaluate(
@@ -73,17 +83,22 @@ def evaluate(
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
     if tables:
         _refuse_query_options(options, tables[0])
-        return evaluate_rows([row for name in tables for row in _read(name)], ", ".join(names))
+        refuse_inputs(name for name in tables if name != "-")
+        rows = [row for name in tables for row in _read(name)]
+        refuse_mentioned(row.path for row in rows)
+        return evaluate_rows(rows, ", ".join(names))
     gallery = load_for(options, gallery_path)
     source = open_queries(names, gallery, options)
-    rows: list[Prediction] = []
+    rows = []
     failed: list[Prediction] = []
-    for answers in answer(gallery, source, options, progress):
+    copies: list[str] = []
+    for answers in answer(gallery, source, replace(options, find_copies=True), progress):
+        copies += answers.copies
         batch = predictions(answers, gallery.classes)
         rows += batch
         failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
         _refuse_too_many(failed, len(source), options)
-    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery)
+    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies)
 
 
 def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOptions) -> None:
@@ -119,28 +134,30 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
             f"{name}: no row has a true class to compare with; put the queries into folders "
             "named after the gallery's classes"
         )
-    known = [(row.truth, row.label or "") for row in rows if row.truth and _has_answer(row)]
-    k = len({name for pair in known for name in pair})
-    memory.require(
-        3 * 8 * k * k,
-        f"{name}: the confusion matrix of {k} classes",
-        "check that truth and label are names of classes",
-    )
+    known = [(row.truth, row.label if has_answer(row) else None) for row in rows if row.truth]
+    answered = [(truth, label) for truth, label in known if label is not None]
     return EvaluateReport(
-        scores=score([truth for truth, _ in known], [label for _, label in known]),
+        scores=score([truth for truth, _ in answered], [label for _, label in answered]),
+        over_all=score([truth for truth, _ in known], [label for _, label in known]),
         rows=rows,
         without_truth=sum(1 for row in rows if not row.truth),
-        failed=Counter(row.status for row in rows if row.status != OK and row.label != UNKNOWN),
+        failed=Counter("no_label" if row.status == OK else row.status for row in rows if not row.label),
         passed_over=n_inputs - len(rows),
     )
 
 
-def _has_answer(row: Prediction) -> bool:
-    return row.label is not None and row.label != UNKNOWN
+def has_answer(row: Prediction) -> bool:
+    """Whether the row has a label that can be right or wrong.
+
+    A rejected row has none, unless its truth is `unknown` too: then it is known to be of no class of the
+    gallery, and rejecting it is right.
+    """
+    return row.label is not None and (row.label != UNKNOWN or row.truth == UNKNOWN)
 
 
 def _read(name: str) -> list[Prediction]:
     if name != "-":
+        existing(name)  # reports a closed folder or a name that is too long
         return read_predictions(Path(name))
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a predictions CSV")

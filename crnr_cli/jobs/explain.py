@@ -12,10 +12,11 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.methods import CodingMethod, Method, NonNegative, make_method
+from crnr_cli.methods import CodingMethod, Method, NonNegative, fitted, make_method
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.results.decision import margins
 from crnr_cli.sources.readers import is_table
+from crnr_cli.system.names import existing
 
 _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
@@ -98,7 +99,7 @@ def explain(
     vector, truth = _read_query(query, gallery, options)
     explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
     if other:
-        explanations.append(_explanation(gallery, other, vector, other.fit(gallery.samples)))
+        explanations.append(_explanation(gallery, other, vector, fitted(other, gallery.samples)))
     return ExplainReport(query, truth, gallery, explanations)
 
 
@@ -115,7 +116,7 @@ def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Ar
     """The unit vector, (1, d), and the true class if it is known."""
     named = _ROW.fullmatch(query)
     row = None
-    if named and not Path(query).exists() and is_table(named["path"]):
+    if named and existing(query) is None and is_table(named["path"]):
         query, row = named["path"], int(named["row"])
     source = open_queries([query], gallery, options)
     if row is None and len(source) > 1:

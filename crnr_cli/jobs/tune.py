@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -13,10 +15,11 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
-from crnr_cli.gallery.samples import LeftOut, Note, RawSamples, Reading, count_skipped, read_raw
+from crnr_cli.gallery.samples import BATCH, LeftOut, Note, RawSamples, Reading, count_skipped, read_raw
 from crnr_cli.methods import Method, make_method
-from crnr_cli.methods.folds import Fold, stratified_folds
+from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
@@ -24,12 +27,13 @@ from crnr_cli.recipe.registry import STEPS, make_steps
 from crnr_cli.results.scores import wilson
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system import memory
-from crnr_cli.system.files import check_output
+from crnr_cli.system.cores import pieces_at_once
 from crnr_cli.system.spread import Spread, here
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
 _ITERATIONS = (2, 3, 5, 8, 12, 20)
+_CODES = 2**27  # about how many bytes the codes of a batch take while methods are tried
 PAPER = Crnr()  # lam 0.01, mu 0.1, 5 iterations
 StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name
 
@@ -116,6 +120,7 @@ class FoldedSamples:
     raw: Array
     class_index: Array
     fold_of: Array
+    is_asked: Array  # a mask without further copies of a sample
     recipe: Recipe
     dtype: str
     _kept: tuple[StepSettings, dict[int, Fold]] | None = None  # the folds made by one recipe
@@ -127,8 +132,6 @@ class FoldedSamples:
     def fold(self, steps: StepSettings, number: int) -> Fold:
         """A fold as unit vectors, cached until another recipe is needed: all methods share its products."""
         kept = self._kept  # read once, as the threads of a worker share this object
-        if kept is None:
-            _refuse_too_large(self.raw, self.count)
         if kept is None or kept[0] != steps:
             kept = self._kept = (steps, {})
         folds = kept[1]
@@ -139,15 +142,16 @@ class FoldedSamples:
     def _made(self, steps: StepSettings, number: int) -> Fold:
         held_out = self.fold_of == number
         recipe = replace(self.recipe, steps=make_steps(dict(steps))).fitted(self.raw[~held_out])
-        vectors, _ = recipe.unit_vectors(self.raw, self.dtype)
-        return Fold.of(vectors, self.class_index, held_out)
+        batches = [self.raw[start : start + BATCH] for start in range(0, len(self.raw), BATCH)]
+        vectors = np.concatenate([recipe.unit_vectors(batch, self.dtype)[0] for batch in batches])
+        return Fold.of(vectors, self.class_index, held_out, self.is_asked)
 
 
 @dataclass(frozen=True)
 class Pass:
     """One piece of work: a method on one fold of one recipe."""
 
-    number: int  # of the method and the recipe, among all
+    number: int  # of the method and the recipe, in the order in which they are tried
     method: Method
     steps: StepSettings
     fold: int
@@ -162,8 +166,6 @@ def tune(
 ) -> TuneReport:
     """Try all settings on the source alone; if an output is given, build a gallery with the chosen one."""
     started = time.perf_counter()
-    if output:
-        check_output(output, names)
     _methods(options.methods)  # refuse unknown names before anything is read
     source = open_source(names, options.reading)
     raw = read_raw(source, options.reading, progress)
@@ -177,14 +179,21 @@ def tune_samples(
     """Try all settings on samples that have been read already."""
     started = time.perf_counter()
     # Refuse invalid class names now, not when the tuned gallery is built.
-    _, order, class_index = sort_by_class(raw.labels)
-    fold_of = stratified_folds(class_index, _fold_count(class_index, options.folds))
-    samples = FoldedSamples(raw.values[order], class_index, fold_of, raw.recipe, options.reading.dtype)
+    _, order, class_index = sort_by_class(raw.labels, raw.recipe.kind)
+    values = raw.values[order]
+    in_order_of_source = copies_of(raw.values, raw.hashes)
+    copies = in_order_of_source[order]
+    is_asked = one_per_copies(class_index, copies)
+    count = _fold_count(class_index[is_asked], options.folds)
+    fold_of = stratified_folds(class_index, count, copies=copies)
+    samples = FoldedSamples(values, class_index, fold_of, is_asked, raw.recipe, options.reading.dtype)
+    _refuse_too_large(samples, min(count, pieces_at_once(options.reading.n_jobs)))
     recipes = options.recipes()
     methods = _methods(options.methods)
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
-    for done, found in spread(_right, samples, _passes(recipes, methods, samples.count, options, started)):
+    passes = _passes(recipes, methods, samples.count, options.budget)
+    for done, found in spread(_right, samples, passes):
         right.append(found)
         if len(right) == samples.count:
             trials += _trials(done, right)
@@ -200,7 +209,7 @@ def tune_samples(
         untried=settings - len(trials),
         seconds=time.perf_counter() - started,
         left_out=raw.left_out,
-        notes=raw.notes,
+        notes=raw.notes + copy_notes(raw, in_order_of_source),
     )
 
 
@@ -251,21 +260,33 @@ def _distance(method: Crnr) -> tuple[int, int]:
 
 
 def _passes(
-    recipes: Sequence[StepSettings],
-    methods: Sequence[Method],
-    folds: int,
-    options: TuneOptions,
-    started: float,
+    recipes: Sequence[StepSettings], methods: Sequence[Method], folds: int, budget: float | None
 ) -> Iterator[Pass]:
-    """All passes, as long as there is time; a method that was started is run on all folds."""
-    for turn, steps in enumerate(recipes):
-        for index, method in enumerate(methods):
-            # Every recipe gets an equal share of the time, and the paper's setting is always tried.
-            share = None if options.budget is None else options.budget * (turn + 1) / len(recipes)
-            if index and share is not None and time.perf_counter() - started > share:
+    """All passes, as long as there is time; a method that was started is run on all folds.
+
+    The recipes take turns, and each turn gets an equal share of the time that is left. The paper's setting is
+    always tried; any other is not begun if it would probably end after the budget.
+    """
+    started = time.perf_counter()
+    number = 0
+    waiting = deque((steps, deque(methods)) for steps in recipes)
+    while waiting:
+        steps, untried = waiting.popleft()
+        begun = time.perf_counter()
+        left = math.inf if budget is None else started + budget - begun
+        share, used = left / (1 + len(waiting)), 0.0
+        for done in range(len(untried)):
+            expected = used + ((begun + used - started) / number if number else 0.0)
+            if number and expected > left:
+                return
+            if done and expected > share:
+                waiting.append((steps, untried))
                 break
+            method = untried.popleft()
             for fold in range(folds):
-                yield Pass(turn * len(methods) + index, method, steps, fold)
+                yield Pass(number, method, steps, fold)
+            number += 1
+            used = time.perf_counter() - begun
 
 
 def _right(samples: FoldedSamples, this: Pass) -> Array:
@@ -286,16 +307,23 @@ def _fold_count(class_index: Array, wanted: int) -> int:
     if len(np.unique(class_index)) < 2:
         raise DataError("only one class: there is nothing to tune; add samples of other classes")
     if largest < 2:
-        raise DataError("every class has only one sample: tune holds samples out, and needs two per class")
+        raise DataError(
+            "every class has only one sample, apart from copies: tune holds samples out, so that "
+            "it needs two per class"
+        )
     return min(wanted, largest)
 
 
-def _refuse_too_large(raw: Array, folds: int) -> None:
-    """Memory is needed for the unit vectors and, in every fold, for the products of all pairs of samples."""
-    n, d = raw.shape
+def _refuse_too_large(samples: FoldedSamples, at_once: int) -> None:
+    """Every fold keeps its unit vectors and, if samples are few, the products of all pairs of them.
+
+    Each of the passes that run at once also needs a factor and the codes of a batch.
+    """
+    (n, d), folds, itemsize = samples.raw.shape, samples.count, np.dtype(samples.dtype).itemsize
     n_kept = n - n // folds
-    products = 8 * n_kept * n_kept * (folds + 3) if n_kept <= 2 * d else 0
-    needed = 8 * n * d + products
+    vectors = n * d * itemsize
+    products, factor = (8 * n_kept**2, 4 * 8 * n_kept**2) if n_kept <= 2 * d else (0, 3 * 8 * n_kept * d)
+    needed = folds * (vectors + products) + at_once * (2 * vectors + factor + _CODES)
     memory.require(needed, f"tuning on {n} samples of {d} numbers", "use a smaller --size or fewer samples")
 
 

@@ -1,10 +1,11 @@
-"""Update: add to a gallery, remove from it, bring it up to date with its sources, verify it.
+"""Update: add to a gallery, remove from it, bring it up to date with its sources.
 
 The gallery keeps its recipe and its method. The old pictures are not needed, as their vectors are stored.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,6 @@ import numpy as np
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.answer import with_model_at
-from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
@@ -31,12 +31,14 @@ from crnr_cli.gallery.samples import (
     unusable_classes,
 )
 from crnr_cli.progress import Progress, silent
-from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.sources.base import Source
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
 
 _MAX_NAMES = 10  # listed in an error
 _NEAREST = 3  # names suggested for an unknown one
+# A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
+_REMOVING = {"vanished", "not_regular", "no_class", "zero_norm"}
 
 
 @dataclass(frozen=True)
@@ -82,18 +84,22 @@ def add(
     progress: Progress = silent,
     model: Path | None = None,
 ) -> UpdateReport:
-    """Add the samples of a source; a sample with the name of an old one replaces it."""
+    """Add the samples of a source; a sample with the name of an old one replaces it.
+
+    Files that have not changed since they were added are not read again.
+    """
 
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
         source = open_source(names, reading)
-        read = _read(gallery, source, reading, progress)
-        require_samples(read.samples, read.left_out)
-        _by_name(old)
+        known = _by_name(old)
+        read = _read_changed(known, gallery, source, reading, progress)
         fresh = _by_name(read.samples)
+        listed = [*(known[name] for name in set(source.names()) & known.keys()), *read.samples]
+        require_samples(listed, read.left_out)
         kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
         kept_names = {sample.name for sample in kept}
         added = [sample for sample in fresh.values() if sample.name not in kept_names]
-        notes = unusable_classes(source, [sample.label for sample in read.samples]) + _twice(kept, added)
+        notes = unusable_classes(source, [sample.label for sample in listed]) + _twice(kept, added)
         return replace(read, samples=kept + added, notes=read.notes + notes)
 
     return _rewrite(path, change, model)
@@ -120,25 +126,36 @@ def update(
     progress: Progress = silent,
     model: Path | None = None,
 ) -> UpdateReport:
-    """Make the gallery match its sources as they are now; only files that may have changed are read."""
+    """Make the gallery match its sources as they are now; only files that may have changed are read.
+
+    A sample whose file is still there but cannot be read is kept as it was: a disk that is away for a moment
+    must not cost the gallery a class.
+    """
 
     def change(gallery: Gallery, old: list[_Sample]) -> _New:
         source = open_source(names, reading)
         known = _by_name(old)
         refuse_mismatch(source, gallery.recipe)
-        if known.keys().isdisjoint(source.names()):  # none of the old samples would remain
-            raise DataError(
-                f"{path}: none of its {len(old)} samples, such as {old[0].name}, is in {', '.join(names)}; "
-                "name its sources as when it was built, or build without --update to replace it"
-            )
-        suspects = source.only(_may_have_changed(known))
-        read = _read(gallery, suspects, reading, progress) if len(suspects) else _New([])
+        if known.keys().isdisjoint(source.names()):  # renamed, or a mistake
+            _refuse_another_source(path, old, source)
+        read = _read_changed(known, gallery, source, reading, progress)
         now = known | _by_name(read.samples)
-        lost = {left.name for left in read.left_out}
-        listed = [now[name] for name in dict.fromkeys(source.names()) if name in now and name not in lost]
+        errors = {left.name: left.error for left in read.left_out}
+        listed: list[_Sample] = []
+        kept = 0
+        for name in dict.fromkeys(source.names()):
+            if name not in errors:
+                listed += [now[name]]
+            elif errors[name].status not in _REMOVING:
+                unreadable = _at_or_below(name, known)
+                listed += unreadable
+                kept += len(unreadable)
         require_samples(listed, read.left_out)
         emptied = sorted(set(gallery.classes) - {sample.label for sample in listed})
         notes = [Note("emptied class", f"class {name}: no samples remain, removed") for name in emptied]
+        if kept:
+            samples = "1 sample" if kept == 1 else f"{kept} samples"
+            notes.append(Note("kept", f"{samples} kept as before, as the files cannot be read now"))
         return replace(read, samples=listed, notes=read.notes + notes)
 
     return _rewrite(path, change, model)
@@ -149,7 +166,7 @@ def _rewrite(
 ) -> UpdateReport:
     """Load, change, fit and save while holding the lock, so that no other process writes the gallery."""
     started = time.perf_counter()
-    with replacing(path) as part:
+    with replacing(path) as file:
         gallery = load_gallery(path)
         if model:
             gallery = with_model_at(model, gallery, path)
@@ -175,9 +192,9 @@ def _rewrite(
         calibrated = gallery.calibration is not None
         gallery = make_gallery(labelled, gallery.method)
         if calibrated:
-            gallery = replace(gallery, calibration=calibrate(gallery.samples, gallery.method))
-        save_gallery(gallery, part)
-        file_bytes = part.stat().st_size
+            gallery = _calibrated(gallery, labelled.notes)
+        save_gallery(gallery, file)
+        file_bytes = os.fstat(file.fileno()).st_size
     return UpdateReport(
         gallery=gallery,
         seconds=time.perf_counter() - started,
@@ -186,6 +203,14 @@ def _rewrite(
         notes=labelled.notes,
         changes=changes,
     )
+
+
+def _calibrated(gallery: Gallery, notes: list[Note]) -> Gallery:
+    try:
+        return gallery.calibrated(jobs=1)
+    except DataError as e:  # a calibration of other samples would be wrong
+        notes.append(Note("calibration", f"the calibration is removed: {e}"))
+        return gallery
 
 
 def _by_name(samples: Iterable[_Sample]) -> dict[str, _Sample]:
@@ -223,9 +248,34 @@ def _samples(gallery: Gallery) -> Iterator[_Sample]:
     return (_Sample(*column) for column in columns)
 
 
-def _read(gallery: Gallery, source: Source, reading: Reading, progress: Progress) -> _New:
+def _refuse_another_source(path: Path, old: Sequence[_Sample], source: Source) -> None:
+    """Refuse to replace all samples by others, unless their contents show that a folder was renamed."""
+    contents = {(label, sha256) for _, label, sha256 in source.contents()}
+    if not any((sample.label, sample.sha256) in contents for sample in old):
+        raise DataError(
+            f"{path}: none of its {len(old)} samples, such as {old[0].name}, is in the source; "
+            "name its sources as when it was built, or build without --update to replace it"
+        )
+
+
+def _at_or_below(name: str, known: Mapping[str, _Sample]) -> list[_Sample]:
+    """The sample of a file that cannot be read, or those of all files in such a folder."""
+    if name in known:
+        return [known[name]]
+    folder = os.path.join(name, "")  # noqa: PTH118
+    return [sample for sample in known.values() if sample.name.startswith(folder)]
+
+
+def _read_changed(
+    known: Mapping[str, _Sample], gallery: Gallery, source: Source, reading: Reading, progress: Progress
+) -> _New:
+    """Read the samples that are new, or whose files may have changed."""
     refuse_mismatch(source, gallery.recipe)
-    read = read_by_recipe(gallery.recipe, source, replace(reading, dtype=gallery.dtype), progress)
+    suspects = source.only(_may_have_changed(known))
+    if not len(suspects):
+        return _New([])
+    reading = replace(reading, dtype=gallery.dtype)
+    read = read_by_recipe(gallery.recipe, suspects, reading, progress, total=len(source))
     columns = zip(read.names, read.labels, read.hashes, read.stamps, read.vectors, strict=True)
     return _New([_Sample(*column) for column in columns], read.left_out, read.notes)
 
@@ -264,39 +314,3 @@ def _hint(name: str, known: Sequence[str]) -> str:
     if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
         return f"the closest are {', '.join(near)}"
     return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")
-
-
-@dataclass(frozen=True)
-class VerifyReport:
-    """How a gallery differs from its sources, by the names of the samples."""
-
-    n_samples: int
-    changed: list[str] = field(default_factory=list)  # in content or class
-    missing: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)  # in the sources, but not in the gallery
-
-    @property
-    def holds(self) -> bool:
-        return not self.changed and not self.missing
-
-
-def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyReport:
-    """Check a gallery's checksum and, if sources are given, compare every sample with their content.
-
-    A file that was moved without a change of content or class does not count as a difference.
-    """
-    gallery = load_gallery(path)
-    report = VerifyReport(len(gallery.names))
-    if not against:
-        return report
-    source = open_source(against, options)
-    refuse_mismatch(source, gallery.recipe)
-    found = list(source.contents())
-    contents = {(label, sha256) for _, label, sha256 in found}
-    names = {name for name, _, _ in found}
-    for sample in _samples(gallery):
-        if (sample.label, sample.sha256) not in contents:
-            (report.changed if sample.name in names else report.missing).append(sample.name)
-    known = {*gallery.hashes, *report.changed}
-    report.unknown.extend(name for name, _, sha256 in found if not {name, sha256} & known)
-    return report

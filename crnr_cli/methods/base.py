@@ -7,7 +7,7 @@ and queries are rows here, as everywhere except in `solvers`; only methods trans
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Integral
@@ -17,11 +17,12 @@ import numpy as np
 
 from crnr_cli import solvers
 from crnr_cli.arrays import Array
-from crnr_cli.errors import UsageError
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.system import memory
 
 State = dict[str, Array]
 
-_MAX_ITERATIONS = 10**9  # more than anybody would wait for
+_MAX_ITERATIONS = 10**6  # far more than any method needs, and few enough to end
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,27 @@ class Samples:
         return np.repeat(np.arange(self.n_classes), np.diff(self.edges))
 
 
+def batch_size(n_samples: int) -> int:
+    """Queries per batch: at most about 16 MB per n x m array, and matrix products large enough to be fast.
+
+    Products are fastest in multiples of the tiles that BLAS cuts them into. The size must not depend on the
+    number of cores, as the last bits of a residual may depend on the batch.
+    """
+    return max(128, min(256, 2**22 // n_samples // 32 * 32))
+
+
 @dataclass(frozen=True)
 class Split:
     """Samples to fit a method to, and queries to test it with. All rows are unit vectors."""
 
     samples: Samples
     queries: Array
+
+    def residuals(self, method: Method, state: State) -> Iterator[Array]:
+        """Of all queries, batch by batch, so that memory does not grow with their number."""
+        step = batch_size(len(self.samples.vectors))
+        for start in range(0, len(self.queries), step):
+            yield method.residuals(self.samples, state, self.queries[start : start + step])
 
     @cached_property
     def gram(self) -> Array:
@@ -124,6 +140,25 @@ class Method(ABC):
             isinstance(iterations, Integral) and 1 <= iterations <= _MAX_ITERATIONS,
             f"iterations must be a whole number from 1 to {_MAX_ITERATIONS}, not {iterations}",
         )
+
+
+def fitted(method: Method, samples: Samples) -> State:
+    """The state of a method; DataError if there is too little memory, or the parameters are too extreme."""
+    n, d = samples.vectors.shape
+    memory.require(
+        method.fit_bytes(samples),
+        f"fitting {method.name} to {n} samples of dimension {d}",
+        "use --pca or fewer samples",
+    )
+    try:
+        with np.errstate(all="ignore"):  # what overflows gives no finite residuals, which is found later
+            return method.fit(samples)
+    except np.linalg.LinAlgError as e:
+        given = ", ".join(f"{name} {getattr(method, name)}" for name in method.parameter_names())
+        raise DataError(
+            f"{method.name} cannot be fitted to these samples with {given}: "
+            "the matrix to invert is singular; choose less extreme parameters"
+        ) from e
 
 
 class CodingMethod(Method):

@@ -10,10 +10,17 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import Method, Samples, State
 
+_ROUNDING = 1e-14  # more than the rounding error of a product of unit vectors
+_SAMPLES_AT_ONCE = 4096  # converted to float64 together
+
 
 @dataclass(frozen=True, kw_only=True)
 class Nn(Method):
-    """Nearest neighbour: the residual is 1 - cosine of the nearest sample of each class."""
+    """Nearest neighbour: the residual is ||y - x||^2 / 2 of the nearest sample of each class.
+
+    For unit vectors this is 1 - cosine, but that would be lost in rounding for vectors that differ by little.
+    The products are in float64, so that the difference of stored vectors is as good as exact.
+    """
 
     name: ClassVar[str] = "nn"
 
@@ -21,7 +28,20 @@ class Nn(Method):
         return {}
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
-        best = np.maximum.reduceat(queries @ samples.vectors.T, samples.edges[:-1], axis=1)
-        # Because of rounding, the cosine of two equal vectors can be above 1.
-        distances: Array = np.maximum(1 - best, 0)
-        return distances
+        n, Y = len(samples.vectors), queries.astype(np.float64)
+        distances = np.empty((len(Y), n))
+        for start in range(0, n, _SAMPLES_AT_ONCE):
+            X = samples.vectors[start : start + _SAMPLES_AT_ONCE].astype(np.float64)
+            part = distances[:, start : start + len(X)]
+            np.matmul(-Y, X.T, out=part)
+            part += _half_squares(X)
+        distances += _half_squares(Y)[:, np.newaxis]
+        nearest = np.minimum.reduceat(distances, samples.edges[:-1], axis=1)
+        nearest[nearest < _ROUNDING] = 0  # so that copies of a query are equally near, whatever their class
+        return nearest.astype(queries.dtype)
+
+
+def _half_squares(rows: Array) -> Array:
+    """||x||^2 / 2 of every row; not exactly 1/2, as unit vectors are rounded to the type of the gallery."""
+    halves: Array = np.einsum("nd,nd->n", rows, rows) / 2
+    return halves

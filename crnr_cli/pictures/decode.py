@@ -28,6 +28,7 @@ SMALL_FILE = 2**20  # bytes; up to this size a file is read at once, as Pillow r
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
+_ON_ITS_SIDE = (5, 6, 7, 8)
 _AS_SEEN = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -42,19 +43,21 @@ _AS_SEEN = {
 def read_pixels(path: str, request: PixelRequest) -> Pixels:
     """Decode completely, turn upright, put on white, and convert as requested."""
     with _opened(path, request) as image:
-        orientation = _orientation(image)
+        on_its_side = _orientation(image) in _ON_ITS_SIDE
         if request.header_only:
-            width, height = image.size[::-1] if orientation >= 5 else image.size
+            # Pillow exchanges the sides of a TIFF itself, if it is the TIFF's own tag that asks for it.
+            is_as_seen = _ORIENTATION_TAG in getattr(image, "tag_v2", ())
+            width, height = image.size[::-1] if on_its_side and not is_as_seen else image.size
             return Pixels(width, height, 0, False, "", b"")
         if request.size is not None:
             width, height = request.size
             if request.crop:
                 width, height = math.ceil(width / request.crop), math.ceil(height / request.crop)
             # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; draft() never goes below the given size.
-            image.draft(
-                "RGB" if request.color else "L", (height, width) if orientation >= 5 else (width, height)
-            )
+            image.draft("RGB" if request.color else "L", (height, width) if on_its_side else (width, height))
         image.load()
+        # Looked up again, as loading a TIFF turns it upright and removes its tag.
+        orientation = _orientation(image)
         seen = image.transpose(_AS_SEEN[orientation]) if orientation in _AS_SEEN else image
         if request.eight_bit:
             seen = _to_eight_bits(seen)

@@ -36,3 +36,12 @@ class Pixels(NamedTuple):
     is_float: bool
     sha256: str  # of the file; empty unless requested
     data: bytes
+
+
+def scale_to_bytes(largest: float) -> float:
+    """The factor that brings a picture of more than 8 bits to 0 to 255, by its largest value.
+
+    Files do not tell the range of their values: it is taken to end at 1, 255 or 65535, or at the largest.
+    """
+    full = next((end for end in (1.0, 255.0, 65535.0) if largest <= end), largest)
+    return 255.0 / full

@@ -83,7 +83,7 @@ class Network(Extractor):
         return OpenNetwork(self, jobs).vectors
 
     def moved_to(self, model: Path) -> Network:
-        return replace(self, model=str(model.resolve()), folder=None)
+        return replace(self, model=absolute_path(model), folder=None)
 
     def _settings(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "folder"}
@@ -128,3 +128,8 @@ class Network(Extractor):
             f"{self.n_outputs} features of {Path(self.model).name}, {self.size[0]}x{self.size[1]}, "
             f"{self.channels}"
         )
+
+
+def absolute_path(model: Path) -> str:
+    """A link keeps its name, as the weights of the model may be next to the link."""
+    return str(model.parent.resolve() / model.name)

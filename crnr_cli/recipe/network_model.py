@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import stat
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,8 +12,10 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError, first_line
-from crnr_cli.recipe.network import Network
+from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.recipe.onnx_weights import ModelHash, model_hash
+from crnr_cli.system.names import existing
 from crnr_cli.system.optional import require
 
 _PICTURES_PER_RUN = 32
@@ -23,23 +25,19 @@ _TYPES = {
     "tensor(double)": np.float64,
     "tensor(uint8)": np.uint8,
 }
-# A large model may have a file of weights next to it, with one of these endings.
-_COMPANIONS = (".data", "_data")
 
 
 class OpenNetwork:
     """A model in memory, and how pictures are passed to it."""
 
     def __init__(self, network: Network, jobs: int) -> None:
-        """Find and load the model, and refuse one that is not the same file."""
+        """Find and load the model, and refuse one that is not the same to the byte."""
         self._how = network
         path = _found(network)
-        if (actual := _sha256(path)) != network.sha256:
-            raise DataError(
-                f"{path}: not the network that the gallery was built with: SHA-256 is {actual[:12]}..., not "
-                f"{network.sha256[:12]}...; give the right one with --extractor, or build the gallery again"
-            )
-        self._session = _session(path, actual, jobs)
+        found = model_hash(path)
+        if found.sha256 != network.sha256:
+            raise _another_model(path, network.sha256, found)
+        self._session = _session(path, found.sha256, jobs)
         given = self._session.get_inputs()[0]
         self._dtype = _TYPES[given.type]
         self._n_at_once = given.shape[0] if isinstance(given.shape[0], int) else None
@@ -80,9 +78,9 @@ class OpenNetwork:
 def make_network(options: NetworkOptions, jobs: int) -> Network:
     """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
     path = options.model
-    if not path.is_file():
+    if not _is_file(path):
         raise DataError(f"{path}: no such file; --extractor takes an ONNX model")
-    sha256 = _sha256(path)
+    sha256 = model_hash(path).sha256
     session = _session(path, sha256, jobs)
     given = _picture_input(path, session)
     layout = options.layout or _layout(path, given)
@@ -105,7 +103,7 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
         }
     output = _output(path, session, options.output)
     network = Network(
-        model=str(path.resolve()),
+        model=absolute_path(path),
         sha256=sha256,
         input=given.name,
         output=output,
@@ -123,30 +121,33 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
     return _with_n_outputs(path, session, network)
 
 
+def _another_model(path: Path, recorded: str, found: ModelHash) -> DataError:
+    if found.early == recorded:
+        return DataError(
+            f"{path}: the gallery was built by a version of crnr that did not record the weights in "
+            f"{', '.join(found.others)}, which may have changed since; build the gallery again"
+        )
+    return DataError(
+        f"{path}: not the network that the gallery was built with: SHA-256 is {found.sha256[:12]}..., not "
+        f"{recorded[:12]}...; give the right one with --extractor, or build the gallery again"
+    )
+
+
 def _found(network: Network) -> Path:
     """The path of the model: where it was, or next to the gallery."""
     places = [Path(network.model)]
     if network.folder is not None:
         places.append(Path(network.folder) / places[0].name)
     for place in places:
-        if place.is_file():
+        if _is_file(place):
             return place
     other = "" if places[0].resolve() == places[-1].resolve() else f" nor at {places[-1]}"
     raise DataError(f"the gallery's network is not at {places[0]}{other}; give its path with --extractor")
 
 
-def _sha256(path: Path) -> str:
-    """The SHA-256 of the model, and of the file of weights next to it if there is one."""
-    digest = hashlib.sha256()
-    companions = [path.with_name(path.name + ending) for ending in _COMPANIONS]
-    try:
-        for file in (path, *(companion for companion in companions if companion.is_file())):
-            with file.open("rb") as opened:
-                while block := opened.read(2**20):
-                    digest.update(block)
-    except OSError as e:
-        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
-    return digest.hexdigest()
+def _is_file(path: Path) -> bool:
+    found = existing(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
 
 
 @lru_cache(maxsize=1)

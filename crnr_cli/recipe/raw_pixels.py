@@ -16,6 +16,10 @@ class RawPixels(Extractor):
     size: tuple[int, int]  # width and height that pictures are resized to
     color: bool = False
 
+    def __post_init__(self) -> None:
+        if min(self.size) < 1:  # in an untrusted gallery
+            raise ValueError(f"invalid picture size {self.size[0]}x{self.size[1]}")
+
     @property
     def n_values(self) -> int:
         return self.size[0] * self.size[1] * (3 if self.color else 1)

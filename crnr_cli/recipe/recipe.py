@@ -82,8 +82,14 @@ class Recipe:
         return needed + n_samples * n_inputs * itemsize
 
     def screened(self, batch: Batch) -> Batch:
-        """The raw values of the usable samples, for steps that are not fitted yet."""
+        """The raw values of the usable samples, for steps that are not fitted yet.
+
+        Pictures of any depth get the scale of 8-bit pictures, as a step may give large values more weight.
+        """
         _, faults = _magnitudes(batch.values)
+        if batch.scales:
+            scales = np.array(batch.scales, np.float32)[batch.rows, None]
+            batch = replace(batch, values=batch.values * scales, scales=[])
         return batch.with_values(batch.values, faults)
 
     def applied(self, batch: Batch, dtype: str) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import GalleryError
+from crnr_cli.gallery.copies import copies_note
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.evaluate import EvaluateReport
@@ -20,7 +22,8 @@ from crnr_cli.pictures.thumbnails import data_uri, thumbnails
 from crnr_cli.report.names import as_text, common_folder
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
-from crnr_cli.results.scores import Scores, macro_intervals, most_confused, wilson
+from crnr_cli.results.intervals import macro_intervals
+from crnr_cli.results.scores import Scores, most_confused, wilson
 
 _MAX_MISTAKES = 2000  # listed in the page
 MAX_PICTURES = 60  # embedded in the page
@@ -53,14 +56,16 @@ def write_report(
     shown = [as_text(name) for name in classes]
     cells = matrix_cells(scores)
     k = len(classes)
-    accuracy = "n/a" if scores.accuracy is None else f"{100 * scores.accuracy:.1f} %"
+    over_all = report.over_all
+    accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f} %"
     write_page(
         path,
         "report",
         {
             "title": f"{accuracy} accuracy - crnr report",
-            "headline": f"{scores.correct} of {scores.n} labelled correctly",
+            "headline": f"{over_all.correct} of {over_all.n} labelled correctly",
             "sources": as_text(", ".join(names)),
+            "warning": as_text(f"{copies_note(report.copies, len(report.rows))}.") if report.copies else "",
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "cards": _cards(report),
             "names": shown,
@@ -99,26 +104,21 @@ def _cards(report: EvaluateReport) -> list[Card]:
             "Accuracy", scores.accuracy, scores.interval, f"{scores.correct} of {scores.n} labelled correctly"
         )
     ]
-    if report.n_with_failures > scores.n:
-        cards.append(
-            Card(
-                "Accuracy, failures counted as wrong",
-                report.accuracy_with_failures,
-                report.interval_with_failures,
-                f"{report.n_with_failures - scores.n} queries with a true class have no answer",
-            )
-        )
+    over_all = report.over_all
+    if over_all.n > scores.n:
+        note = f"{over_all.n - scores.n} of {over_all.n} have no answer, which counts as wrong"
+        cards.append(Card("Accuracy over all", over_all.accuracy, over_all.interval, note))
+    n = len(report.rows)
+    if report.answered < n:
+        note = f"{report.answered} of {n} inputs got an answer"
+        cards.append(Card("Coverage", report.coverage, wilson(report.answered, n), note))
     if report.rejected:
-        n = scores.n + sum(1 for row in report.rejected if row.truth)
-        rejected = n - scores.n
-        share, interval = (rejected / n, wilson(rejected, n)) if n else (None, None)
-        note = (
-            f"{len(report.rejected)}, not scored; the best guess was right for {report.rejected_guess_right}"
-        )
-        cards.append(Card("Rejected as unknown", share, interval, note))
-    recall, f1 = macro_intervals(scores) if scores.n else (None, None)
-    cards.append(Card("Macro recall", scores.macro.recall, recall, "the mean over classes"))
-    cards.append(Card("Macro F1", scores.macro.f1, f1, "the mean over classes"))
+        note = f"{len(report.rejected)}; {report.rejection_note}"
+        interval = wilson(len(report.rejected), n)
+        cards.append(Card("Rejected as unknown", len(report.rejected) / n, interval, note))
+    intervals = macro_intervals(scores)
+    cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
+    cards.append(Card("Macro F1", scores.macro.f1, intervals.f1, "the mean over classes"))
     return cards
 
 
@@ -136,7 +136,7 @@ def _layout(k: int) -> dict[str, Any]:
 def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[tuple[str, str]]:
     """Facts about the gallery, if there is one and it has these classes."""
     if gallery is None:  # the rows come from a CSV
-        if not path.exists():
+        if not os.path.exists(path):  # noqa: PTH110, which raises if access is denied
             return []
         try:
             gallery = load_gallery(path)
@@ -164,11 +164,10 @@ def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[
 def matrix_cells(scores: Scores) -> list[dict[str, Any]]:
     """The non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
     floor = 0.25 if len(scores.classes) <= 30 else 0.45  # small cells need a stronger colour
-    support = scores.confusion.sum(axis=1)
+    answered = np.bincount(scores.cells[:, 0], scores.cells[:, 2])
     cells = []
-    for i, j in np.argwhere(scores.confusion > 0).tolist():
-        count = int(scores.confusion[i, j])
-        share = count / int(support[i])
+    for i, j, count in scores.cells.tolist():
+        share = count / answered[i]
         # The square root and the floor keep a single mistake among hundreds visible.
         cells.append(
             {"row": i, "column": j, "count": count, "strength": round(floor + (1 - floor) * share**0.5, 3)}

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
@@ -18,17 +15,18 @@ from crnr_cli.pictures.thumbnails import data_uri, thumbnails
 from crnr_cli.report import plots
 from crnr_cli.report.names import as_text
 from crnr_cli.report.pages import write_page
-from crnr_cli.system.files import check_output
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PICTURES = 7  # of gallery samples, besides that of the query
 
 
-def check_explanation(path: Path, inputs: Iterable[str | Path]) -> None:
-    """Refuse, before any work, an output of unknown format, or one that cannot be written or is an input."""
+def check_explanation(path: Path) -> None:
+    """Refuse, before any work, an output of unknown format."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in (*plots.FORMATS, "html"):
         raise UsageError(f"{path}: its name must end in .{', .'.join(plots.FORMATS)} or .html")
-    check_output(path, inputs)
 
 
 def write_explanation(report: ExplainReport, path: Path, max_pixels: int = MAX_PIXELS) -> None:

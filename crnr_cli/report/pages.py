@@ -35,8 +35,8 @@ def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
     page = environment.get_template(f"{template}.html").render(
         context, style=Markup(style), script=Markup(script), script_hash=digest, version=__version__
     )
-    with replacing(path) as part:
-        part.write_text(page, encoding="utf-8", newline="\n")
+    with replacing(path) as file:
+        file.write(page.encode())
 
 
 def _percent(share: float | None, digits: int = 1) -> str:

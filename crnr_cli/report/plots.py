@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
-from crnr_cli.system.files import check_output, replacing
+from crnr_cli.system.files import replacing
+
+
+@contextmanager
+def _away() -> Iterator[None]:
+    """Leave the current folder for a moment."""
+    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    os.chdir("/")
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+# When it is imported, matplotlib obeys a file matplotlibrc in the current folder, which may be anybody's and
+# may start LaTeX. The user's own settings are not used either, so that plots are the same everywhere.
+with _away():
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+matplotlib.rcdefaults()
 
 FORMATS = ("png", "svg", "pdf")
 # The colours of Okabe and Ito, which most colour-blind people can distinguish.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 
 
-def check_plot(path: Path, inputs: Iterable[str | Path]) -> None:
-    """Refuse, before any work, a plot of unknown format, or one that cannot be written or is an input."""
+def check_plot(path: Path) -> None:
+    """Refuse, before any work, a plot of unknown format."""
     if path.suffix.lower().removeprefix(".") not in FORMATS:
         raise UsageError(f"{path}: the name of a plot must end in .{', .'.join(FORMATS)}")
-    check_output(path, inputs)
 
 
 def save(figure: Figure, path: Path) -> None:
-    with replacing(path) as part:
-        render(figure, part, path.suffix.lower().removeprefix("."))
+    with replacing(path) as file:
+        render(figure, file, path.suffix.lower().removeprefix("."))
 
 
-def render(figure: Figure, out: Path | BinaryIO, file_format: str) -> None:
+def render(figure: Figure, out: BinaryIO, file_format: str) -> None:
     for text in figure.findobj(Text):
         text.set_parse_math(False)  # the name of a class may contain $
     with warnings.catch_warnings():

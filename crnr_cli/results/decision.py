@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ class Answers:
     truths: list[str | None]  # the true class of each query, if it is known
     min_standout: float = 0.0  # a query whose best class stands out less is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
+    copies: list[str] = field(default_factory=list)  # queries that are in the gallery too, if looked for
 
     @property
     def residuals(self) -> Array:
@@ -40,6 +41,7 @@ class Prediction(NamedTuple):
     runner_up: str | None
     margin: float | None
     status: str
+    separation: float | None = None  # --reject compares this with its threshold
 
 
 def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
@@ -48,20 +50,22 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     found: list[Any] = [None] * len(batch.names)
     order = best_classes(answers.residuals, 2)
     best, second = np.take_along_axis(answers.residuals, order, axis=1).T
+    separations = separation(answers.residuals, answers.signed)
     decided = zip(
         batch.rows.tolist(),
         order.tolist(),
         best.tolist(),
         margins(best, second, answers.signed).tolist(),
-        _rejected(answers),
+        separations.tolist(),
+        _rejected(separations, answers.min_standout),
         strict=True,
     )
-    for query, (first, next_best), residual, margin, rejected in decided:
+    for query, (first, next_best), residual, margin, separated, rejected in decided:
         # For a rejected query, runner_up is the best class.
         label, runner_up = (UNKNOWN, classes[first]) if rejected else (classes[first], classes[next_best])
         status = _REJECTED if rejected else OK
         found[query] = Prediction(
-            batch.names[query], truths[query], label, residual, runner_up, margin, status
+            batch.names[query], truths[query], label, residual, runner_up, margin, status, separated
         )
     for query, error in batch.failed():
         found[query] = Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
@@ -94,10 +98,15 @@ def margins(best: Array, second: Array, signed: bool = False) -> Array:
     return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
 
 
-def _rejected(answers: Answers) -> list[bool]:
-    if answers.min_standout <= 0:
-        return [False] * len(answers.residuals)
-    return (standout(answers.residuals, answers.signed) < answers.min_standout).tolist()  # type: ignore[no-any-return]
+def _rejected(separations: Array, limit: float) -> list[bool]:
+    # In the precision of the CSV, so that the decision can be repeated from the figures that are printed.
+    return (separations < separations.dtype.type(limit)).tolist()  # type: ignore[no-any-return]
+
+
+def separation(residuals: Array, signed: bool = False) -> Array:
+    """(m,): how far the best class stands out, in the precision of the residuals."""
+    # Rounding can make a tie negative, and then a limit of 0 would reject it.
+    return np.maximum(standout(residuals, signed), 0).astype(residuals.dtype)
 
 
 def standout(residuals: Array, signed: bool = False) -> Array:

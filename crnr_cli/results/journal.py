@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crnr_cli.errors import OutputError
-from crnr_cli.system.files import claimed, disk_errors, put_in_place
+from crnr_cli.system.files import claimed, disk_errors
 
 Identity = Mapping[str, str | int | float | None]  # everything that the bytes of the output depend on
 
@@ -68,19 +68,18 @@ class Partial:
 def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Partial]:
     """A partial file that becomes `path` if the block succeeds, and is kept if it fails."""
     with (
-        claimed(path, keep=True) as part,
+        claimed(path, keep=True) as claim,
         disk_errors(path, "finished batches are kept: continue with --resume"),
     ):
-        journal_path = part.with_name(part.name + ".journal")
-        done, kept = _agreed(path, part, journal_path, identity) if resume else (Done(), 0)
-        with part.open("rb+") as file, journal_path.open("rb+" if kept else "wb") as journal:
-            _continue_at(file, done.size)
+        with claim.open_journal() as journal:
+            done, kept = _agreed(path, claim.file, journal, identity) if resume else (Done(), 0)
+            _continue_at(claim.file, done.size)
             _continue_at(journal, kept)
             if not kept:
                 journal.write(json.dumps(identity).encode() + b"\n")
                 journal.flush()
-            yield Partial(file, journal, done)
-        put_in_place(part, path, journal_path)
+            yield Partial(claim.file, journal, done)
+        claim.put_in_place()
 
 
 def _continue_at(file: BinaryIO, size: int) -> None:
@@ -89,33 +88,31 @@ def _continue_at(file: BinaryIO, size: int) -> None:
     file.seek(size)
 
 
-def _agreed(path: Path, part: Path, journal_path: Path, identity: Identity) -> tuple[Done, int]:
+def _agreed(path: Path, file: BinaryIO, journal: BinaryIO, identity: Identity) -> tuple[Done, int]:
     """What the journal and the partial file agree on, and how many bytes of the journal that is."""
     done = Done()
-    if not journal_path.exists() or not part.stat().st_size:  # there is no earlier run to continue
+    first = journal.readline()
+    earlier = _parsed(first)
+    if not isinstance(earlier, dict) or not file.read(1):  # there is no earlier run to continue
         return done, 0
-    with part.open("rb") as file, journal_path.open("rb") as journal:
-        first = journal.readline()
-        earlier = _parsed(first)
-        if not isinstance(earlier, dict):
-            return done, 0
-        _refuse_another_run(path, earlier, identity)
-        kept = len(first)
-        for line in journal:
-            match _parsed(line):
-                case {
-                    "size": int(size),
-                    "sha256": str(sha256),
-                    "statuses": dict(statuses),
-                    "skipped": int(n),
-                }:
-                    data = file.read(max(0, size - done.size))
-                case _:
-                    break
-            if done.size + len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+    file.seek(0)
+    _refuse_another_run(path, earlier, identity)
+    kept = len(first)
+    for line in journal:
+        match _parsed(line):
+            case {
+                "size": int(size),
+                "sha256": str(sha256),
+                "statuses": dict(statuses),
+                "skipped": int(n),
+            }:
+                data = file.read(max(0, size - done.size))
+            case _:
                 break
-            done = Done(done.batches + 1, size, done.statuses + Counter(statuses), done.skipped + n)
-            kept += len(line)
+        if done.size + len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+            break
+        done = Done(done.batches + 1, size, done.statuses + Counter(statuses), done.skipped + n)
+        kept += len(line)
     return done, kept
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+
+Interval = tuple[float, float]
 
 _Z95 = 1.959963984540054  # a normal variable is within this many standard deviations in 95 % of cases
 
@@ -35,67 +38,75 @@ class Average:
 
 @dataclass(frozen=True)
 class Scores:
-    n: int
+    n: int  # queries, with or without an answer
     correct: int
     macro: Average
     weighted: Average
-    classes: list[ClassScore]  # every class that is the truth or the label of a query, in name order
-    confusion: Array  # (K, K) counts: rows are truth, columns are labels
+    classes: list[ClassScore]  # every class that is the truth or the label of a query, in natural order
+    cells: Array  # (m, 3): the confusion matrix without its zeros, as truth, label and count
 
     @property
     def accuracy(self) -> float | None:
         return self.correct / self.n if self.n else None
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Interval | None:
         return wilson(self.correct, self.n) if self.n else None
 
+    def confusion_rows(self) -> Iterator[list[int]]:
+        """The confusion matrix: for every true class, in order, the number of queries by label."""
+        ends = np.searchsorted(self.cells[:, 0], np.arange(len(self.classes)), side="right")
+        start = 0
+        for end in ends.tolist():
+            row = [0] * len(self.classes)
+            for _, label, count in self.cells[start:end].tolist():
+                row[label] = count
+            yield row
+            start = end
 
-def score(truths: Sequence[str], labels: Sequence[str]) -> Scores:
-    names = sorted({*truths, *labels})
+
+def score(truths: Sequence[str], labels: Sequence[str | None]) -> Scores:
+    """A query whose label is None has no answer: it counts as wrong for its class, and for no other."""
+    names = sorted({*truths, *(name for name in labels if name is not None)}, key=natural)
+    k = len(names)
     position = {name: i for i, name in enumerate(names)}
-    confusion = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(confusion, ([position[t] for t in truths], [position[p] for p in labels]), 1)
-    hits, support, predicted = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    truth = np.array([position[name] for name in truths], dtype=np.int64)
+    label = np.array([-1 if name is None else position[name] for name in labels], dtype=np.int64)
+    answered = label >= 0
+    cells, counts = np.unique(truth[answered] * k + label[answered], return_counts=True)
+    hits = np.bincount(truth[truth == label], minlength=k)
+    support, predicted = np.bincount(truth, minlength=k), np.bincount(label[answered], minlength=k)
     precision, recall = _ratio(hits, predicted), _ratio(hits, support)
     f1 = _ratio(2 * hits, predicted + support)
     return Scores(
         n=len(truths),
         correct=int(hits.sum()),
-        macro=_average(precision, recall, f1, np.ones(len(names))),
+        macro=_average(precision, recall, f1, np.ones(k)),
         weighted=_average(precision, recall, f1, support.astype(float)),
         classes=[
             ClassScore(name, int(support[i]), _defined(precision[i]), _defined(recall[i]), float(f1[i]))
             for i, name in enumerate(names)
         ],
-        confusion=confusion,
+        cells=np.column_stack((*np.divmod(cells, max(1, k)), counts)),
     )
 
 
-def wilson(successes: float, n: int) -> tuple[float, float]:
+def natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
+    """A key to sort names by as people do, with 2 before 10."""
+    parts = re.split("([0-9]+)", name)
+    key: list[str | tuple[int, str]] = [*parts]
+    for i in range(1, len(parts), 2):  # every second part is a number, which may have any number of digits
+        digits = parts[i].lstrip("0")
+        key[i] = len(digits), digits
+    return key, name
+
+
+def wilson(successes: float, n: float) -> Interval:
     """The 95 % Wilson score interval of a proportion, which is always within 0 and 1."""
     share, z2 = successes / n, _Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def macro_intervals(scores: Scores, draws: int = 1000) -> tuple[tuple[float, float], tuple[float, float]]:
-    """95 % intervals of macro recall and macro F1, by bootstrap over the queries."""
-    rows, columns = np.nonzero(scores.confusion)
-    counts = scores.confusion[rows, columns]
-    drawn = np.random.default_rng(0).multinomial(scores.n, counts / scores.n, size=draws)
-    k = len(scores.classes)
-    hits, support, predicted = np.zeros((draws, k)), np.zeros((draws, k)), np.zeros((draws, k))
-    for cell, (i, j) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
-        support[:, i] += drawn[:, cell]
-        predicted[:, j] += drawn[:, cell]
-        if i == j:
-            hits[:, i] = drawn[:, cell]
-    recall = _mean_of_defined(hits, support)
-    f1 = _mean_of_defined(2 * hits, support + predicted)
-    (r_low, r_high), (f_low, f_high) = (np.quantile(v, [0.025, 0.975]).tolist() for v in (recall, f1))
-    return (r_low, r_high), (f_low, f_high)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -111,23 +122,14 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 def most_confused(scores: Scores) -> list[tuple[str, str, int]]:
     """(truth, label, count) of every kind of mistake, the most frequent first."""
-    wrong = scores.confusion - np.diag(scores.confusion.diagonal())
-    pairs = [
-        (scores.classes[i].name, scores.classes[j].name, int(wrong[i, j])) for i, j in np.argwhere(wrong > 0)
-    ]
-    return sorted(pairs, key=lambda pair: -pair[2])
+    wrong = scores.cells[scores.cells[:, 0] != scores.cells[:, 1]]
+    wrong = wrong[np.argsort(-wrong[:, 2], kind="stable")]
+    return [(scores.classes[i].name, scores.classes[j].name, count) for i, j, count in wrong.tolist()]
 
 
 def _ratio(part: Array, whole: Array) -> Array:
     ratio: Array = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
     return ratio
-
-
-def _mean_of_defined(part: Array, whole: Array) -> Array:
-    """The mean of part/whole along each row, where it is defined."""
-    ratio = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
-    mean: Array = ratio.sum(axis=1) / (whole > 0).sum(axis=1)
-    return mean
 
 
 def _average(precision: Array, recall: Array, f1: Array, weights: Array) -> Average:

@@ -15,7 +15,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
 
-COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status")
+COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
 
 
@@ -39,15 +39,15 @@ class CsvWriter:
         self._file, self._classes = file, classes
         self._top = None if top is None else min(top, len(classes))
         self._names = {name: _field(name) for name in classes}
-        number = "%.9g" if dtype == "float32" else "%r"
+        number = number_format(dtype)
         if self._top is None:
             self._extra = [f"residual:{name}" for name in classes]
             extras = f",{number}" * len(classes)
         else:
             self._extra = [f"{what}_{i + 1}" for i in range(self._top) for what in ("label", "residual")]
             extras = f",%s,{number}" * self._top
-        self._answered = f"%s,%s,%s,{number},%s,{number},%s{extras}"
-        self._unanswered = "%s,%s,,,,,%s" + "," * len(self._extra)
+        self._answered = f"%s,%s,%s,{number},%s,{number},%s,{number}{extras}"
+        self._unanswered = "%s,%s,,,,,%s," + "," * len(self._extra)
         if header:
             self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
 
@@ -57,9 +57,9 @@ class CsvWriter:
         lines = [""] * len(rows)
         extras = self._extra_values(answers.residuals)
         for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
-            path, truth, label, residual, runner_up, margin, status = rows[query]
-            start = (_field(path), self._name(truth), self._name(label))
-            lines[query] = self._answered % (*start, residual, self._name(runner_up), margin, status, *extra)
+            path, truth, label, residual, runner_up, margin, status, separation = rows[query]
+            start = (_field(path), self._name(truth), self._name(label), residual, self._name(runner_up))
+            lines[query] = self._answered % (*start, margin, status, separation, *extra)
         for query, error in answers.batch.failed():
             row = rows[query]
             lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status)
@@ -85,6 +85,11 @@ class CsvWriter:
         if lines:
             # Names that are not UTF-8 are written as the bytes that were read.
             self._file.write(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
+
+
+def number_format(dtype: str) -> str:
+    """Enough digits to read a number back exactly."""
+    return "%.9g" if dtype == "float32" else "%r"
 
 
 def _field(text: str | None) -> str:
@@ -130,15 +135,14 @@ def _prediction(row: list[str], where: dict[str, int], name: str, line: int, wid
         )
     values = {column: row[index] or None for column, index in where.items()}
     try:
-        residual, margin = (_finite(values.get(column)) for column in ("residual", "margin"))
+        numbers = {name: _finite(values.get(name)) for name in ("residual", "margin", "separation")}
     except ValueError as e:
         raise DataError(f"{name}, line {line}: {e}") from e
     return Prediction(
         path=values.get("path") or "",
         truth=values["truth"],
         label=values["label"],
-        residual=residual,
         runner_up=values.get("runner_up"),
-        margin=margin,
         status=values.get("status") or (OK if values["label"] else "no_label"),
+        **numbers,
     )

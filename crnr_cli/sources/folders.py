@@ -17,10 +17,11 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.pictures.pixels import PixelRequest, Pixels
+from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
+from crnr_cli.system.outputs import PARTIAL_ENDINGS
 
 # Files of operating systems and tools, which are never samples or classes.
 _SYSTEM_FILES = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
@@ -96,6 +97,8 @@ class Pictures(Source):
 
     def contents(self) -> Iterator[tuple[str, str, str]]:
         for file in self.files:
+            if file.error is not None and file.error.status == "unreadable":  # it may be there, or not
+                raise DataError(f"{file.path}: cannot read it ({file.error})")
             if file.error is None:
                 try:
                     with Path(file.path).open("rb") as content:
@@ -152,6 +155,7 @@ def list_pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
 def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelRequest, end: int) -> Batch:
     fresh = islice(decoded, sum(file.error is None for file in files))
     results = [file.error or next(fresh) for file in files]
+    is_deep = any(isinstance(result, Pixels) and result.is_float for result in results)
     return Batch(
         names=[file.path for file in files],
         errors=[result if isinstance(result, SampleError) else None for result in results],
@@ -160,7 +164,15 @@ def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelR
         candidates=[file.folders for file in files],
         hashes=[result.sha256 if isinstance(result, Pixels) else "" for result in results],
         stamps=[file.stamp for file in files],
+        scales=[_scale(result) for result in results] if is_deep else [],
     )
+
+
+def _scale(decoded: Decoded) -> float:
+    if not isinstance(decoded, Pixels) or not decoded.is_float:
+        return 1.0
+    largest = float(np.abs(np.frombuffer(decoded.data, np.float32)).max())
+    return scale_to_bytes(largest) if 0 < largest < math.inf else 1.0
 
 
 def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
@@ -190,28 +202,50 @@ def _walk(root: Path, pictures: Pictures) -> None:
     for path, name, is_folder in _entries(str(root), (), pictures):
         before = len(pictures.files)
         if is_folder:
-            _descend(path, (name,), {os.path.realpath(root)}, followed, pictures)
+            _descend(path, name, os.path.realpath(root), followed, pictures)
             if len(pictures.files) == before:
                 pictures.empty_folders.append(name)
         else:
             pictures.files.append(_picture_file(path, ()))
 
 
-def _descend(
-    folder: str, folders: tuple[str, ...], above: set[str], followed: set[str], pictures: Pictures
-) -> None:
-    real = os.path.realpath(folder)
-    if real in above:  # a link to a folder above, whose files are listed anyway
-        return
-    if os.path.islink(folder):  # noqa: PTH114
-        if real in followed:  # each link target is followed once, as links between folders can be endless
-            return
-        followed.add(real)
-    for path, name, is_folder in _entries(folder, folders, pictures):
-        if is_folder:
-            _descend(path, (*folders, name), above | {real}, followed, pictures)
-        else:
+class _Level(NamedTuple):
+    """A folder that is being listed."""
+
+    entries: Iterator[tuple[str, str, bool]]
+    folders: tuple[str, ...]
+    real: str  # its path without links
+
+
+def _descend(path: str, name: str, root: str, followed: set[str], pictures: Pictures) -> None:
+    """List a folder of the root. Folders may be nested deeper than a function can call itself."""
+    levels = [_Level(iter([(path, name, True)]), (), root)]
+    above = {root}
+    while levels:
+        entries, folders, parent = levels[-1]
+        path, name, is_folder = next(entries, ("", "", False))
+        if not path:
+            above.discard(levels.pop().real)
+        elif not is_folder:
             pictures.files.append(_picture_file(path, folders))
+        elif real := _entered(path, os.path.join(parent, name), above, followed):  # noqa: PTH118
+            above.add(real)
+            inner = (*folders, name)
+            levels.append(_Level(_entries(path, inner, pictures), inner, real))
+
+
+def _entered(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
+    """The path of a folder without links, or None if its files are listed anyway."""
+    is_link = os.path.islink(path)  # noqa: PTH114
+    if is_link:
+        real = os.path.realpath(path)
+    if real in above:  # a link to a folder above
+        return None
+    if is_link:
+        if real in followed:  # each link target is followed once, as links between folders can be endless
+            return None
+        followed.add(real)
+    return real
 
 
 def _is_folder(path: Path | os.DirEntry[str]) -> bool:
@@ -239,7 +273,7 @@ def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Itera
     prefix = "" if folder == "." else os.path.join(folder, "")  # noqa: PTH118
     while names:
         name = names.pop()  # frees each name before the next path is made, to save memory
-        if name.startswith(".") or name.lower() in _SYSTEM_FILES:
+        if name.startswith(".") or name.lower() in _SYSTEM_FILES or name.endswith(PARTIAL_ENDINGS):
             pictures.ignored += 1
         else:
             yield prefix + name, name, name in folder_names

@@ -6,45 +6,57 @@ import json
 import math
 import os
 import subprocess
-from collections.abc import Collection
+import weakref
+from collections import deque
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.sources.readers import BEST_RATIO, Reader, Refused
 from crnr_cli.system.child import python_command
 
 _MAX_DEPTH = 8
-_MAX_ITEMS = 10_000
+_MAX_DATASETS = 10_000
+_MAX_ITEMS = 20_000  # groups, datasets and links that are looked at; a group with two names counts twice
 _MAX_CHUNK = 2**29  # bytes in a compressed chunk after decompression, which is always of the full chunk
 # Deflate, shuffle, Fletcher's checksum and LZF. For any other filter, HDF5 would load a plugin library.
 _FILTERS = {1, 2, 3, 32000}
-SECONDS_TO_START = 4.0
-_TEXTS_PER_SECOND = 100_000  # the minimum, for the timeout
+_OPEN_FILES = 16  # at the same time; a process may open only some hundreds
+CHILD_SECONDS = (
+    600.0  # for a process that waits for the machine; `hdf5_text_process` limits how long it works
+)
 
 
 def read_hdf5(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     return open_datasets(path)
 
 
-def open_datasets(path: Path, *, references: bool = False) -> dict[str, Any]:
-    """All datasets of a file by name, not yet read. A dataset that is not plain data is a `Refused`.
+def open_datasets(path: Path) -> dict[str, Any]:
+    """All datasets of a file by name, not yet read. A dataset that is not plain data is a `Refused`."""
+    with listed_datasets(path) as found:
+        return {name: guarded(path, name, item) for name, item in found.items()}
+
+
+@contextmanager
+def listed_datasets(path: Path, *, references: bool = False) -> Iterator[dict[str, Any]]:
+    """All datasets of a file by name, as long as the file is open, or a `Refused` for each.
 
     With `references`, datasets that refer to others in the file are accepted: MATLAB stores cells that way.
     """
     try:
-        file = h5py.File(path, "r", locking=False)
-        if scalar_attribute(file, "format") == b"crnr-gallery":
-            raise DataError(
-                f"{path}: is a gallery, not a feature file; give it to classify or explain with --gallery"
-            )
-        found: dict[str, Any] = {}
-        _collect(file, "", 0, found, references)
-        return {name: _guarded(path, name, item) for name, item in found.items()}
+        with h5py.File(path, "r", locking=False) as file:
+            if scalar_attribute(file, "format") == b"crnr-gallery":
+                raise DataError(
+                    f"{path}: is a gallery, not a feature file; give it to classify or explain with --gallery"
+                )
+            yield _Listing(references).of(file)
     except DataError:
         raise
     except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
@@ -62,59 +74,116 @@ def scalar_attribute(item: Any, name: str) -> Any:
     return value
 
 
+@dataclass(eq=False)
+class StoredDataset:
+    """A dataset that is read by slices. Its file is opened when it is needed, as there may be thousands."""
+
+    path: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    stamp: Stamp  # of the file that was checked
+    _file: Any = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, where: Any) -> Array:
+        if self._file is None:
+            self._open()
+        values: Array = self._file[self.name][where]
+        return values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[()], dtype=dtype)
+
+    def _open(self) -> None:
+        """Open the file, if it is still the one that was checked, and close the one opened longest ago."""
+        if Stamp.of(self.path.stat()) != self.stamp:
+            raise DataError(f"{self.path}: was changed while it was being read; run the command again")
+        self._file = h5py.File(self.path, "r", locking=False)
+        _opened.append(weakref.ref(self))
+        if len(_opened) > _OPEN_FILES and (oldest := _opened.popleft()()):
+            oldest.close()
+
+    def close(self) -> None:
+        self._file.close()
+        self._file = None
+
+
+_opened: deque[weakref.ref[StoredDataset]] = deque()  # those whose file is open, if they still exist
+
+
 class VariableText:
-    """A dataset of variable-length text, read by a child process, as HDF5 may hang or crash on it."""
+    """Text of variable length, which is read by a child process, as HDF5 may hang or crash on it."""
 
     dtype = np.dtype(object)
 
-    def __init__(self, path: Path, name: str, shape: tuple[int, ...]) -> None:
-        self._path, self._name, self.shape = path, name, shape
+    def __init__(self, path: Path, name: str, shape: tuple[int, ...], attribute: str | None = None) -> None:
+        self._path, self._name, self._attribute, self.shape = path, name, attribute, shape
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
-        command = python_command("crnr_cli.sources.hdf5_text_process", str(self._path), self._name)
-        seconds = SECONDS_TO_START + math.prod(self.shape) / _TEXTS_PER_SECOND
+        where = [str(self._path), self._name, *([self._attribute] if self._attribute else [])]
         # More threads would only reserve memory, of which the process has little.
         one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
-                command,
+                python_command("crnr_cli.sources.hdf5_text_process", *where),
                 env=one_thread,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=seconds,
+                timeout=CHILD_SECONDS,
                 check=True,
             )
             return np.array(json.loads(done.stdout), dtype=object)
         except (subprocess.SubprocessError, ValueError) as e:
+            what = f"{self._attribute} of {self._name}" if self._attribute else self._name
             raise DataError(
-                f"{self._path}: the text in {self._name} cannot be read; write it again, with a fixed length"
+                f"{self._path}: the text in {what} cannot be read; write it again, with a fixed length"
             ) from e
 
 
-def _guarded(path: Path, name: str, item: Any) -> Any:
+def guarded(path: Path, name: str, item: Any) -> Any:
+    """A dataset that stays usable after its file is closed."""
     if isinstance(item, Refused):
         return item
     text = h5py.check_string_dtype(item.dtype)
-    is_variable = text is not None and text.length is None
-    return VariableText(path, name, item.shape) if is_variable else item
+    if text is not None and text.length is None:
+        return VariableText(path, name, item.shape)
+    return StoredDataset(path, name, item.shape, item.dtype, Stamp.of(path.stat()))
 
 
-def _collect(group: Any, prefix: str, depth: int, found: dict[str, Any], references: bool) -> None:
-    for name in group:
-        where = prefix + name
-        if len(found) >= _MAX_ITEMS:
-            raise ValueError(f"more than {_MAX_ITEMS} datasets")
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            found[where] = Refused("is a link; copy the data into the file")
-            continue
-        item = group[name]
-        if isinstance(item, h5py.Group):
-            if depth == _MAX_DEPTH:
-                raise ValueError(f"more than {_MAX_DEPTH} levels of groups")
-            _collect(item, where + "/", depth + 1, found, references)
-        elif isinstance(item, h5py.Dataset):
-            why = why_not(item, references)
-            found[where] = Refused(why) if why else item
+@dataclass
+class _Listing:
+    """The datasets of a file, found by a walk through its groups that always ends."""
+
+    references: bool
+    found: dict[str, Any] = field(default_factory=dict)
+    looked_at: int = 0
+
+    def of(self, file: Any) -> dict[str, Any]:
+        self._collect(file, "", 0)
+        return self.found
+
+    def _collect(self, group: Any, prefix: str, depth: int) -> None:
+        for name in group:
+            where = prefix + name
+            if self.references and where.startswith("#"):  # what MATLAB's cells and objects refer to
+                continue
+            self.looked_at += 1
+            if self.looked_at > _MAX_ITEMS or len(self.found) >= _MAX_DATASETS:
+                raise ValueError(f"more than {_MAX_DATASETS} datasets, or {_MAX_ITEMS} groups and links")
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                self.found[where] = Refused("is a link; copy the data into the file")
+                continue
+            item = group[name]
+            if isinstance(item, h5py.Group):
+                if depth == _MAX_DEPTH:
+                    raise ValueError(f"more than {_MAX_DEPTH} levels of groups")
+                self._collect(item, where + "/", depth + 1)
+            elif isinstance(item, h5py.Dataset):
+                why = why_not(item, self.references)
+                self.found[where] = Refused(why) if why else item
 
 
 def why_not(dataset: Any, references: bool = False) -> str | None:

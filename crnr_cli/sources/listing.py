@@ -12,13 +12,17 @@ from crnr_cli.sources.base import InputOptions, Keys, Source
 from crnr_cli.sources.folders import list_pictures
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import open_tables
+from crnr_cli.system.names import existing
+from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
 
 
 def open_source(names: Sequence[str], options: InputOptions) -> Source:
     """List all samples in these files and folders; `-` is a list of files on stdin."""
+    if "" in names:  # as a path, it would be the current folder
+        raise UsageError("the name of a source is empty; is a variable of your script not set?")
     paths = [Path(name) for name in names if name != "-"]
     for path in paths:
-        if not os.path.lexists(path):
+        if existing(path, follow_links=False) is None:
             raise DataError(f"{path}: no such file or folder")
     tables = [path for path in paths if is_table(path) and os.path.isfile(path)]  # noqa: PTH113
     if tables and len(tables) < len(names):
@@ -27,9 +31,15 @@ def open_source(names: Sequence[str], options: InputOptions) -> Source:
         raise UsageError(
             "--features-key, --labels-key and --samples are for feature files, but these are pictures"
         )
+    for path in paths:
+        if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied
+            refuse_inside(path)
+    refuse_inputs(tables)  # before they are opened
     source: Source = (
         open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated)
     )
+    listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
+    refuse_listed(listed, are_pictures=source.kind == "pictures")
     if not len(source):
         raise DataError(f"nothing to do: no files found in {', '.join(names)}")
     return source

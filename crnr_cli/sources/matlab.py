@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +18,11 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.sources.hdf5 import open_datasets, why_not
+from crnr_cli.sources.axes import Cells, Transposed
+from crnr_cli.sources.hdf5 import VariableText, guarded, listed_datasets, scalar_attribute, why_not
 from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
 from crnr_cli.sources.readers import Reader, Refused
-from crnr_cli.sources.tables import Transposed
+from crnr_cli.system import memory
 from crnr_cli.system.child import python_command
 
 
@@ -33,17 +35,19 @@ class Unread:
 
 def read_mat(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     if h5py.is_hdf5(path):  # MATLAB's v7.3
-        return from_hdf5(path, open_datasets(path, references=True), wanted)
+        return read_v73(path, wanted)
     return read_matlab(path, wanted)
 
 
 def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     """All variables of a file up to v7: the `wanted` ones as arrays, the rest only listed."""
     command = python_command("crnr_cli.sources.matlab_process", str(path), *sorted(wanted))
+    # More threads would only reserve memory, of which the process has little.
+    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     with (
         tempfile.TemporaryFile() as messages,
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages
+            command, env=one_thread, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages
         ) as process,
     ):
         assert process.stdout is not None
@@ -54,8 +58,9 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
             variables: dict[str, Any] = {
                 name: Unread(tuple(shape)) for name, shape in header["shapes"].items()
             }
-            for name in header["arrays"]:
-                variables[name] = np.lib.format.read_array(stream, allow_pickle=False)
+            for name, kind in header["arrays"].items():
+                array = np.lib.format.read_array(stream, allow_pickle=False)
+                variables[name] = Cells(array) if kind == "cells" else array
         except (ValueError, EOFError) as e:
             messages.seek(0)
             raise DataError(_failure(path, process.wait(), os.fsdecode(messages.read()))) from e
@@ -66,16 +71,18 @@ def _failure(path: Path, code: int, message: str) -> str:
     if code == REFUSED:
         return message
     reason = f"its parser crashed with signal {-code}" if code < 0 else message
+    if code == -signal.SIGXCPU:
+        reason = "its parser worked too long on it"
     return f"{path}: not a readable .mat file ({reason})"
 
 
-def from_hdf5(path: Path, datasets: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+def read_v73(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     """The variables of a v7.3 file, which is HDF5 with every array transposed."""
-    return {
-        name: _from_dataset(path, name, dataset) if name in wanted else _listed(dataset)
-        for name, dataset in datasets.items()
-        if not name.startswith("#")  # MATLAB's groups for the content of cells and objects
-    }
+    with listed_datasets(path, references=True) as datasets:
+        return {
+            name: _from_dataset(path, name, dataset) if name in wanted else _listed(dataset)
+            for name, dataset in datasets.items()
+        }
 
 
 def _listed(dataset: Any) -> Any:
@@ -86,25 +93,47 @@ def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
     if isinstance(dataset, Refused):
         return dataset
     kind = _class_of(dataset)
+    if kind is None:
+        (kind,) = np.asarray(VariableText(path, name, (1,), "MATLAB_class")).tolist()
     refuse_odd_class(path, name, kind)
     if "MATLAB_empty" in dataset.attrs:
         raise DataError(f"{path}: {name} is empty")
     if kind not in ("char", "cell"):
-        return Transposed(dataset)
+        return Transposed(guarded(path, name, dataset))
     try:
         if kind == "char":
             return _joined(dataset)
+        # In MATLAB's order, column by column, which is the order of rows here.
         cells = [dataset.file[reference] for reference in np.ravel(dataset[()])]
-        if all(_class_of(cell) == "char" and why_not(cell) is None for cell in cells):
-            return np.array(["" if "MATLAB_empty" in cell.attrs else _joined(cell)[0] for cell in cells])
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as e:
-        raise DataError(f"{path}: {name} is not readable as text ({e})") from e
-    raise odd_cells(path, name)
+        return _from_cells(path, name, cells)
+    except (OSError, RuntimeError, LookupError, ValueError, TypeError) as e:
+        raise DataError(f"{path}: {name} is not readable as text or numbers ({e})") from e
 
 
-def _class_of(item: Any) -> str:
-    kind = item.attrs.get("MATLAB_class", b"double") if isinstance(item, h5py.Dataset) else b"struct"
-    return kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+def _from_cells(path: Path, name: str, cells: Sequence[Any]) -> Any:
+    kinds = {_class_of(cell) for cell in cells}
+    if any(why_not(cell) for cell in cells if isinstance(cell, h5py.Dataset)):
+        raise odd_cells(path, name)
+    if kinds == {"char"}:
+        texts = [[] if "MATLAB_empty" in cell.attrs else _joined(cell).tolist() for cell in cells]
+        return np.array([text[0] if text else "" for text in texts])
+    if kinds & {"struct", "cell", "char", None} or len({cell.shape for cell in cells}) != 1:
+        raise odd_cells(path, name)
+    if any("MATLAB_empty" in cell.attrs or cell.dtype.kind not in "fiub" for cell in cells):
+        raise odd_cells(path, name)
+    size = sum(cell.size * cell.dtype.itemsize for cell in cells)
+    memory.require(2 * size, f"{path}: {name}", "save fewer samples per file")
+    return Cells(np.array([cell[()].T.ravel() for cell in cells]))
+
+
+def _class_of(item: Any) -> str | None:
+    """MATLAB's name for the type; None if it is stored in a way that is not safe to read here."""
+    if not isinstance(item, h5py.Dataset):
+        return "struct"
+    if "MATLAB_class" not in item.attrs:
+        return "double"
+    kind = scalar_attribute(item, "MATLAB_class")
+    return kind.decode("ascii", "replace") if isinstance(kind, bytes) else None
 
 
 def _joined(characters: Any) -> Array:
@@ -112,7 +141,7 @@ def _joined(characters: Any) -> Array:
     if characters.dtype != np.uint16:
         raise TypeError(f"characters of type {characters.dtype}")
     units = np.atleast_2d(characters[()]).T.astype("<u2")
-    return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in units])
+    return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in units], dtype=str)
 
 
-READER = Reader(read_mat, either_axis=True)
+READER = Reader(read_mat, either_axis=True, first_class=1)

@@ -1,13 +1,14 @@
 """A process that reads a MATLAB file up to v7 for its parent: SciPy's parser crashes on some damaged files.
 
 The arguments are the path and the names of the wanted variables. The output is one line of JSON, with the
-shapes of all variables and the names of those that follow, and then these variables in NumPy's format. If the
+shapes of all variables and the kinds of those that follow, and then these variables in NumPy's format. If the
 file cannot be read, the exit code is above 0, and the reason is on stderr.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Collection
@@ -20,22 +21,60 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
 from crnr_cli.sources.readers import BEST_RATIO
+from crnr_cli.system import memory
+from crnr_cli.system.child import limit_address_space, limit_cpu_time
+
+BASE_BYTES = 2**30  # of address space, for Python and SciPy themselves
+_SECONDS = 60.0  # of work on a core
+_NUMBERS_PER_SECOND = 2e6  # the minimum
+_REMEDY = "save fewer samples per file"
 
 
-def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, list[int]], dict[str, Array]]:
-    """The shapes of all variables, and the wanted variables."""
+def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, list[int]], dict[str, Array], set[str]]:
+    """The shapes of all variables, the wanted variables, and which of them are cells of numbers."""
     from scipy.io import loadmat, whosmat  # imported here, as SciPy is slow to import
 
+    limit_cpu_time(_SECONDS)
     listed = {name: (shape, kind) for name, shape, kind in whosmat(str(path))}
     found = [name for name in listed if name in wanted]
+    numbers = 0
     for name in found:
         shape, kind = listed[name]
         refuse_odd_class(path, name, kind)
-        if np.prod([float(side) for side in shape]) > BEST_RATIO * path.stat().st_size:
+        count = math.prod(int(side) for side in shape)
+        if count > BEST_RATIO * path.stat().st_size:
             raise DataError(f"{path}: {name} declares more data than the file can contain")
+        numbers += count
+    # A number of any class takes at least one byte, as MATLAB stores small ones in fewer bytes.
+    memory.require(2 * numbers, f"{path}: {', '.join(found)}", _REMEDY)
+    limit_cpu_time(_SECONDS + numbers / _NUMBERS_PER_SECOND)
     loaded = loadmat(str(path), variable_names=found) if found else {}
     shapes = {name: [int(side) for side in shape] for name, (shape, _) in listed.items()}
-    return shapes, {name: _plain(path, name, loaded[name]) for name in found}
+    cells = {name for name in found if _has_numbers(loaded[name])}
+    arrays = {
+        name: _stacked(path, name, loaded[name]) if name in cells else _plain(path, name, loaded[name])
+        for name in found
+    }
+    memory.require(sum(array.nbytes for array in arrays.values()), f"{path}: {', '.join(found)}", _REMEDY)
+    return shapes, arrays, cells
+
+
+def _has_numbers(array: Array) -> bool:
+    """Whether this is a cell array that begins with numbers."""
+    return (
+        array.dtype == object
+        and array.size > 0
+        and getattr(array.flat[0], "dtype", array.dtype).kind in "fiub"
+    )
+
+
+def _stacked(path: Path, name: str, cells: Array) -> Array:
+    """One row per cell, in MATLAB's order; the numbers of a cell are in the order of reading."""
+    arrays = [np.asarray(cell) for cell in cells.ravel(order="F")]
+    if len({cell.shape for cell in arrays}) != 1 or any(cell.dtype.kind not in "fiub" for cell in arrays):
+        raise odd_cells(path, name)
+    memory.require(2 * sum(cell.nbytes for cell in arrays), f"{path}: {name}", _REMEDY)
+    return np.array([cell.ravel() for cell in arrays])
 
 
 def _plain(path: Path, name: str, array: Array) -> Array:
@@ -50,20 +89,31 @@ def _plain(path: Path, name: str, array: Array) -> Array:
     return np.array(["".join(text.ravel().tolist()) for text in texts])
 
 
+def _limit_memory() -> None:
+    """Leave half of what is free to the parent, which needs the same variables."""
+    free = memory.free_bytes()
+    if free is not None:
+        limit_address_space(BASE_BYTES + free // 2)
+
+
 def _fail(message: str, code: int) -> NoReturn:
     sys.stderr.buffer.write(os.fsencode(message))
     sys.exit(code)
 
 
 def main() -> None:
+    path = Path(sys.argv[1])
     try:
-        shapes, arrays = read(Path(sys.argv[1]), sys.argv[2:])
+        _limit_memory()
+        shapes, arrays, cells = read(path, sys.argv[2:])
     except DataError as e:
         _fail(str(e), REFUSED)
+    except MemoryError:
+        _fail(f"{path}: needs more memory than there is; {_REMEDY}", REFUSED)
     except Exception as e:  # the parser may raise anything on a damaged file; the user sees its message
         _fail(" ".join(str(e).split()) or type(e).__name__, 1)
-    header = json.dumps({"shapes": shapes, "arrays": list(arrays)})
-    sys.stdout.buffer.write(header.encode() + b"\n")
+    kinds = {name: "cells" if name in cells else "array" for name in arrays}
+    sys.stdout.buffer.write(json.dumps({"shapes": shapes, "arrays": kinds}).encode() + b"\n")
     for array in arrays.values():
         np.save(sys.stdout.buffer, array, allow_pickle=False)
     sys.stdout.buffer.flush()

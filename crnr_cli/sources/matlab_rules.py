@@ -25,5 +25,6 @@ def refuse_odd_class(path: Path, name: str, kind: str) -> None:
 
 def odd_cells(path: Path, name: str) -> DataError:
     return DataError(
-        f"{path}: {name} is a cell array with other content than text; save one text or number per sample"
+        f"{path}: {name} is a cell array of something else than texts, or arrays of numbers of one size; "
+        "save one text, number or picture per sample"
     )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.sources.readers import BEST_RATIO, Reader
+from crnr_cli.system import memory
+
+_READ_WHOLE = 2**26  # bytes; larger arrays are read by rows, as a small file can contain very large ones
 
 
 def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
@@ -22,21 +25,23 @@ def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
-            return {
-                m.filename.removesuffix(".npy"): NpzArray(path, m, *_declared(archive, m)) for m in members
-            }
+            return {m.filename.removesuffix(".npy"): _declared(path, archive, m) for m in members}
     except Exception as e:  # a damaged or malicious file may raise anything
         raise DataError(f"{path}: not a readable npz file ({e})") from e
 
 
+@dataclass
 class NpzArray:
     """An array that is read when its values are needed. Arrays of objects are never read."""
 
-    def __init__(
-        self, path: Path, member: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> None:
-        self._path, self._member = path, member
-        self.shape, self.dtype = shape, dtype
+    path: Path
+    member: zipfile.ZipInfo
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_columns: bool  # stored column by column, as MATLAB and Fortran do
+    header_bytes: int
+    _stream: IO[bytes] | None = field(default=None, init=False)  # of the large array that is being read
+    _row: int = field(default=0, init=False)  # where the stream is
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -44,25 +49,79 @@ class NpzArray:
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         return self._values
 
-    def __getitem__(self, where: slice) -> Array:
-        return self._values[where]
+    def __getitem__(self, where: Any) -> Array:
+        """Rows are best read from the first to the last, as the file has to be decompressed up to them."""
+        is_large = math.prod(self.shape) * self.dtype.itemsize > _READ_WHOLE
+        if is_large and not self.by_columns and isinstance(where, slice):
+            start, stop, _ = where.indices(len(self))
+            return self._streamed(start, stop)
+        values: Array = self._values[where]
+        return values
 
     @cached_property
     def _values(self) -> Array:
-        if self.dtype.hasobject:
-            raise DataError(
-                f"{self._path}: {self._member.filename} contains Python objects, which are never loaded; "
-                "save it as numbers or text, as with .astype(str)"
-            )
+        self._refuse_objects()
+        size = math.prod(self.shape) * self.dtype.itemsize
+        memory.require(
+            # In the other order of axes, it is copied once more by whoever needs rows.
+            2 * size if self.by_columns else size,
+            f"{self.path}: {self._name}",
+            "save it in the order of NumPy, as numpy.ascontiguousarray does, or save fewer samples per file",
+        )
         try:
-            with zipfile.ZipFile(self._path) as archive, archive.open(self._member) as file:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
                 values: Array = np.lib.format.read_array(file, allow_pickle=False)
                 return values
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as e:
-            raise DataError(f"{self._path}: cannot read {self._member.filename} ({e})") from e
+        except Exception as e:  # the modules for compressed data raise errors of many kinds
+            raise self._failure(e) from e
+
+    def _streamed(self, start: int, stop: int) -> Array:
+        self._refuse_objects()
+        bytes_per_row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        try:
+            if self._stream is None or start < self._row:
+                self._close()
+                with zipfile.ZipFile(self.path) as archive:
+                    self._stream = archive.open(self.member)  # keeps the file open by itself
+                self._stream.read(self.header_bytes)
+            self._skip((start - self._row) * bytes_per_row)
+            data = self._stream.read((stop - start) * bytes_per_row)
+            self._row = stop
+            if stop == len(self):
+                data += self._stream.read(1)  # there is nothing more, but now its checksum is verified
+                self._close()
+            rows = np.frombuffer(data, self.dtype)
+            return rows.reshape(stop - start, *self.shape[1:])
+        except Exception as e:  # the modules for compressed data raise errors of many kinds
+            self._close()
+            raise self._failure(e) from e
+
+    def _skip(self, size: int) -> None:
+        assert self._stream is not None
+        while size > 0:
+            size -= len(self._stream.read(min(size, 2**20))) or size
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._row = None, 0
+
+    @property
+    def _name(self) -> str:
+        return self.member.filename
+
+    def _refuse_objects(self) -> None:
+        if self.dtype.hasobject:
+            raise DataError(
+                f"{self.path}: {self._name} contains Python objects, which are never loaded; "
+                "save it as numbers or text, as with .astype(str)"
+            )
+
+    def _failure(self, error: Exception) -> DataError:
+        return DataError(f"{self.path}: cannot read {self._name} ({error}); save the file again")
 
 
-def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _declared(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NpzArray:
     """Shape and type from the header, after checking that the file can contain that much."""
     with archive.open(member) as file:
         source = cast(BinaryIO, file)
@@ -70,13 +129,14 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[
             (1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0,
         }[np.lib.format.read_magic(source)]
-        shape, _, dtype = read_header(source)
+        shape, by_columns, dtype = read_header(source)
+        header_bytes = source.tell()
         size = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or (not dtype.hasobject and size != member.file_size - source.tell()):
+        if min(shape, default=0) < 0 or (not dtype.hasobject and size != member.file_size - header_bytes):
             raise ValueError(f"{member.filename} does not hold what it declares, shape {shape}")
     if member.file_size > member.compress_size * BEST_RATIO + 1024:
         raise ValueError(f"{member.filename} declares more data than it can contain")
-    return shape, dtype
+    return NpzArray(path, member, shape, dtype, by_columns, header_bytes)
 
 
 READER = Reader(read_npz)

@@ -51,7 +51,8 @@ class Reader:
     """How one kind of feature file is read."""
 
     read: Read
-    either_axis: bool = False  # samples can be rows or columns; the number of labels decides
+    either_axis: bool = False  # samples can be along any axis; the number of labels decides
+    first_class: int = 0  # the number of the first class in a matrix with a one for the class of each sample
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,14 @@ from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.sources.axes import MAX_AXES, sample_axis, table_of
 from crnr_cli.sources.base import Keys, Kind, Source, Span
+from crnr_cli.sources.labels import read_labels, texts
 from crnr_cli.sources.readers import Refused, reader_of
+from crnr_cli.system import memory
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
+_BYTES_PER_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -34,34 +38,38 @@ class FeatureFile:
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
-        try:
-            stamp = Stamp.of(path.stat())  # before reading, so that later changes are noticed
-        except OSError as e:
-            raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+        stamp = _stamp(path)  # before reading, so that later changes are noticed
         reader = reader_of(path)
         arrays = reader.read(path, {keys.features or "features", keys.labels or "labels", "paths"})
         values = arrays[_key(path, arrays, "features", keys.features)]
-        if len(values.shape) != 2 or values.dtype.kind not in "fiub" or not values.shape[1]:
+        if not 2 <= len(values.shape) <= MAX_AXES or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
             raise DataError(
-                f"{path}: features must be a table of numbers with one row per sample, "
-                f"but are {values.dtype} of shape {values.shape}"
+                f"{path}: features must be a table of numbers with one row per sample, or a stack of "
+                f"pictures, but are {values.dtype} of shape {values.shape}; "
+                "name another dataset with --features-key"
             )
         labels = None
         if keys.labels is not None or "labels" in arrays:
             stored = arrays[_key(path, arrays, "labels", keys.labels)]
-            count = math.prod(stored.shape)
             # Checked before they are read, except in .mat, where text may be a matrix of characters.
-            if not reader.either_axis and count not in values.shape:
-                raise DataError(f"{path}: {len(values)} rows of features but {count} labels")
-            labels = _texts(path, stored)
-        axis = keys.samples or (_sample_axis(path, values.shape, labels) if reader.either_axis else "rows")
-        if axis == "columns":
-            values = transposed(values)
-        if labels is not None and len(labels) != len(values):
-            raise DataError(f"{path}: {len(values)} rows of features but {len(labels)} labels")
+            if not reader.either_axis and not {math.prod(stored.shape), *stored.shape} & {*values.shape}:
+                raise DataError(
+                    f"{path}: {len(values)} rows of features but {math.prod(stored.shape)} labels"
+                )
+            labels = read_labels(path, stored, reader.first_class)
+        n_labels = None if labels is None else len(labels)
+        axis = sample_axis(path, values, keys.samples, n_labels, either=reader.either_axis)
+        values = table_of(values, axis)
+        if n_labels not in (None, len(values)):
+            raise DataError(f"{path}: {len(values)} rows of features but {n_labels} labels")
+        memory.require(
+            len(values) * _BYTES_PER_NAME,
+            f"{path}: a list of {len(values)} samples",
+            "divide the file into several",
+        )
         names = [f"{path}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
-            names = _texts(path, arrays["paths"])
+            names = texts(path, arrays["paths"])
         return cls(path, stamp, values, labels, names)
 
     def __len__(self) -> int:
@@ -191,7 +199,9 @@ class FeaturesPart:
     cuts: tuple[tuple[Path, int, int], ...]  # path, first row, end
 
     def opened(self, keys: Keys) -> Features:
-        return Features([_open_once(path, keys).cut(start, stop) for path, start, stop in self.cuts])
+        return Features(
+            [_open_once(path, keys, _stamp(path)).cut(start, stop) for path, start, stop in self.cuts]
+        )
 
     @property
     def paths(self) -> list[Path]:
@@ -199,9 +209,16 @@ class FeaturesPart:
 
 
 @lru_cache(maxsize=4)
-def _open_once(path: Path, keys: Keys) -> FeatureFile:
-    """Cached, as a worker of a cluster reads many parts of one file."""
+def _open_once(path: Path, keys: Keys, stamp: Stamp) -> FeatureFile:
+    """Cached until the file changes, as a worker of a cluster reads many parts of one file."""
     return FeatureFile.open(path, keys)
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        return Stamp.of(path.stat())
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
 
 
 def open_tables(paths: list[Path], keys: Keys) -> Features:
@@ -215,54 +232,9 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
     return Features(files)
 
 
-@dataclass(frozen=True)
-class Transposed:
-    """The transpose of a table, which is an array or a dataset that is read by slices."""
-
-    values: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape[::-1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self.values.dtype
-        return dtype
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> Array:
-        columns: Array = self.values[..., rows]
-        return columns.T
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.asarray(self[:], dtype=dtype)
-
-
-def transposed(values: Any) -> Any:
-    return values.values if isinstance(values, Transposed) else Transposed(values)
-
-
 def row_hash(values: Array) -> str:
     """SHA-256 of the content of a sample that is a row of features."""
     return hashlib.sha256(values.tobytes()).hexdigest()
-
-
-def _sample_axis(path: Path, shape: tuple[int, ...], labels: list[str] | None) -> str:
-    """Whether samples are "rows" or "columns". MATLAB files have either; the number of labels decides."""
-    table = f"{path}: features of {shape[0]} rows and {shape[1]} columns"
-    if labels is None:
-        raise DataError(f"{table} and no labels; choose the samples with --samples rows|columns")
-    fitting = [axis for axis, count in zip(("rows", "columns"), shape, strict=True) if count == len(labels)]
-    if len(fitting) == 2:
-        raise DataError(f"{table} with {len(labels)} labels; choose the samples with --samples rows|columns")
-    if not fitting:
-        raise DataError(
-            f"{table} but {len(labels)} labels; name the dataset with the right labels with --labels-key"
-        )
-    return fitting[0]
 
 
 def _key(path: Path, arrays: Any, what: str, given: str | None) -> str:
@@ -273,31 +245,3 @@ def _key(path: Path, arrays: Any, what: str, given: str | None) -> str:
         return key
     found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
     raise DataError(f"{path}: no dataset {key}; found {found}; name one with --{what}-key")
-
-
-def _texts(path: Path, array: Any) -> list[str]:
-    """Labels or names of any type, as text."""
-    try:
-        values = np.asarray(array).ravel()
-    except (OSError, ValueError) as e:
-        raise DataError(f"{path}: cannot read its labels or names ({e})") from e
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise DataError(f"{path}: the label of row {int(np.isnan(values).argmax())} is not a number (NaN)")
-    items = values.tolist()
-    if values.dtype.kind not in "fiubU" and not all(isinstance(value, bytes | str) for value in items):
-        raise DataError(f"{path}: labels must be numbers or text, not {values.dtype}")
-    texts = [label_text(value) for value in items]
-    for text in set(texts):
-        try:
-            text.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError as e:
-            raise DataError(f"{path}: row {texts.index(text)} has a label or name that is not text") from e
-    return texts
-
-
-def label_text(label: float | str | bytes) -> str:
-    """A label as text, whatever its type: 7, 7.0, b'7' and '7' are the same label."""
-    if isinstance(label, bytes):
-        return label.decode("utf-8", "surrogateescape")
-    is_integer = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
-    return str(int(label) if is_integer else label)

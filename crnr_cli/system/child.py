@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -14,10 +18,31 @@ def python_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Like -P, for all processes that another library starts until the block ends."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
+
+
 def limit_address_space(limit: int) -> None:
     """Limit the memory of this process, unless there is a stricter limit already."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = min(limit, sys.maxsize)
-    resource.setrlimit(
-        resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard)
-    )
+    _limit(resource.RLIMIT_AS, min(limit, sys.maxsize))
+
+
+def limit_cpu_time(seconds: float) -> None:
+    """Have the kernel end this process after so much more work; waiting for a busy machine does not count."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds))
+
+
+def _limit(what: int, limit: int) -> None:
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

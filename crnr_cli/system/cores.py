@@ -16,6 +16,9 @@ Result = TypeVar("Result")
 # The wheels of NumPy and SciPy contain OpenBLAS; other builds read one of the other variables.
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
+# A thread that waits for others gives its core away at once: on a busy machine they may take long to come.
+_WAITING = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+
 
 def available_cores() -> int:
     """The cores that this process may use, by its affinity and its cgroup's quota."""
@@ -27,23 +30,25 @@ def available_cores() -> int:
 
 
 def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
-    """Give every matrix product all cores, or one core if batches are processed `side_by_side`.
+    """Give every matrix product all cores, or one core if pieces of work are done `side_by_side`.
 
     The threads of one product wait for each other at its end, so that all of them wait if one core is busy
-    with something else; batches side by side never wait. This must be called before NumPy is imported.
+    with something else; pieces side by side never wait. This must be called before NumPy is imported. What
+    the environment says does not matter, as the last bits of a product may depend on its threads.
     """
     threads = str(1 if side_by_side else jobs or available_cores())
-    for variable in _THREAD_VARIABLES:
-        if jobs is not None:
-            os.environ[variable] = threads
-        else:
-            os.environ.setdefault(variable, threads)
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, threads) | _WAITING)
 
 
 def threads_per_product() -> int:
-    """The number of threads as set by `use_cores` or by the user."""
+    """The number of threads as set by `use_cores` or, if crnr is used as a library, by the user."""
     threads = os.environ.get(_THREAD_VARIABLES[0], "")
     return int(threads) if threads.isdecimal() and int(threads) > 0 else available_cores()
+
+
+def pieces_at_once(jobs: int) -> int:
+    """How many pieces of work can run at the same time, if each runs matrix products in its own threads."""
+    return max(1, jobs // threads_per_product())
 
 
 def side_by_side(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 
 from crnr_cli.errors import DataError
@@ -18,6 +19,12 @@ def free_bytes() -> int | None:
         limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text() for name in ("max", "current"))
         known.append(int(limit) - int(used))
     return min(known, default=None)
+
+
+def room_for(size: int) -> int:
+    """How many pieces of work of this size fit into half of the free memory; at least 1."""
+    free = free_bytes()
+    return sys.maxsize if free is None else max(1, free // (2 * max(1, size)))
 
 
 def require(needed: int, work: str, remedy: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from crnr_cli import __version__
-from crnr_cli.cli import COMMANDS
+from crnr_cli.cli import COMMANDS, score_tables
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Outcome, Runner, rows
 from helpers.samples import noise
@@ -89,6 +89,8 @@ def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Pa
     from_csv = json.loads(crnr("evaluate", "out.csv", "--json").out)
     from_queries = json.loads(crnr("evaluate", "queries", "--json").out)
     from_stdin = json.loads(crnr("evaluate", "-", "--json", stdin=(built / "out.csv").read_bytes()).out)
+    # Whether a query is in the gallery is known only where both are read.
+    assert [each.pop("in_gallery") for each in (from_csv, from_queries, from_stdin)] == [None, 0, None]
     assert from_csv == from_queries == from_stdin
     assert (from_csv["n"], from_csv["accuracy"]) == (9, 1.0)
 
@@ -96,7 +98,7 @@ def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Pa
 def test_evaluate_shows_scores_and_says_what_rows_are(crnr: Runner, built: Path) -> None:
     result = crnr("evaluate", "queries")
     assert (result.exit, result.err) == (0, "")
-    assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 classified" in result.out
+    assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 correct" in result.out
     assert "confusion: rows are truth, columns are labels" in result.out
 
 
@@ -121,11 +123,17 @@ def test_failures_and_rows_without_truth_are_counted_apart(crnr: Runner, tmp_pat
     write_predictions(tmp_path / "out.csv", MIXED)
     record = json.loads(crnr("evaluate", "out.csv", "--json").out)
     assert (record["n"], record["accuracy"]) == (4, 0.5)
-    assert (record["n_with_failures"], record["accuracy_with_failures"]) == (5, 0.4)
+    assert (record["over_all"]["n"], record["over_all"]["accuracy"]) == (5, 0.4)
+    assert (record["inputs"], record["answered"], record["coverage"]) == (6, 5, 5 / 6)
     assert (record["without_truth"], record["failed"]) == (1, {"truncated": 1})
     shown = crnr("evaluate", "out.csv").out
-    assert "accuracy, failures counted as wrong  0.4000" in shown
-    assert "without an answer                    1                                1 truncated" in shown
+    assert (
+        "accuracy over all     0.4000  (95 % 0.1176 to 0.7693)  2 of 5 correct; no answer counts as wrong"
+        in shown
+    )
+    assert "macro F1 over all     0.4500                           no answer counts as wrong" in shown
+    assert "coverage              0.8333                           5 of 6 inputs got an answer" in shown
+    assert "failed                1                                1 truncated" in shown
 
 
 def test_mistakes_and_confusion_go_to_files(crnr: Runner, tmp_path: Path) -> None:
@@ -137,26 +145,46 @@ def test_mistakes_and_confusion_go_to_files(crnr: Runner, tmp_path: Path) -> Non
     assert (tmp_path / "matrix.csv").read_text() == "truth \\ label,cat,dog\ncat,1,1\ndog,1,1\n"
 
 
+WHY = "; 1 of 5 inputs have no answer and count as wrong"
+
+
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        pytest.param(["--min-accuracy", "0.4"], 0, "", id="met"),
         pytest.param(
-            ["--min-accuracy", "0.41"],
-            4,
-            "accuracy, failures counted as wrong, 0.4000 is below 0.41\n",
-            id="accuracy",
+            ["--min-accuracy", "0.4", "--min-f1", "0.45", "--min-coverage", "0.83"], 0, [], id="met"
         ),
-        pytest.param(["--min-f1", "0.6"], 4, "macro F1 0.5000 is below 0.6\n", id="f1"),
+        pytest.param(["--min-accuracy", "0.41"], 4, [f"accuracy 0.4000 is below 0.41{WHY}"], id="accuracy"),
+        pytest.param(["--min-f1", "0.46"], 4, [f"macro F1 0.4500 is below 0.46{WHY}"], id="f1"),
+        pytest.param(["--min-coverage", "0.84"], 4, ["coverage 0.8333 is below 0.84"], id="coverage"),
+        pytest.param(
+            ["--min-coverage", "0.84", "--min-f1", "0.9"],
+            4,
+            [f"macro F1 0.4500 is below 0.9{WHY}", "coverage 0.8333 is below 0.84"],
+            id="two",
+        ),
     ],
 )
 def test_a_missed_gate_is_exit_4(
-    crnr: Runner, tmp_path: Path, options: list[str], code: int, words: str
+    crnr: Runner, tmp_path: Path, options: list[str], code: int, words: list[str]
 ) -> None:
     write_predictions(tmp_path / "out.csv", MIXED)
     result = crnr("evaluate", "out.csv", *options)
-    assert (result.exit, result.err) == (code, words)
+    assert (result.exit, result.err.splitlines()) == (code, words)
     assert "macro" in result.out
+
+
+@pytest.mark.parametrize("status", ["truncated", "rejected"])
+@pytest.mark.parametrize("gate", ["--min-accuracy", "--min-f1", "--min-coverage"])
+def test_no_gate_is_passed_by_answering_nearly_nothing(
+    crnr: Runner, tmp_path: Path, status: str, gate: str
+) -> None:
+    label = "unknown" if status == "rejected" else ""
+    write_predictions(tmp_path / "out.csv", [("a", "a", "0.5", "ok")] + 9 * [("a", label, "", status)])
+    result = crnr("evaluate", "out.csv", gate, "0.9", "--json")
+    assert result.exit == 4
+    assert " is below 0.9" in result.err
+    assert json.loads(result.out)["coverage"] == 0.1
 
 
 def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
@@ -170,7 +198,9 @@ def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
             crnr("evaluate", "-", "--min-accuracy", "0.9", stdin=content.encode()),
         ):
             assert result.exit == 4
-            assert result.err == "accuracy, failures counted as wrong, 0.3333 is below 0.9\n"
+            assert result.err == (
+                "accuracy 0.3333 is below 0.9; 2 of 3 inputs have no answer and count as wrong\n"
+            )
 
 
 @pytest.mark.parametrize(
@@ -211,13 +241,34 @@ def test_margins_of_another_program(crnr: Runner, tmp_path: Path) -> None:
 
 
 def test_more_names_than_a_matrix_can_hold(crnr: Runner, tmp_path: Path) -> None:
-    lines = "".join(f"t{i},l{i}\n" for i in range(500_000))
+    lines = "".join(f"t{i},l{i}\n" for i in range(10_001))
     (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
     result = crnr("evaluate", "out.csv")
+    assert (result.exit, result.err) == (0, "")
+    assert "the 50 of 20002 classes with the lowest F1; --json has all" in result.out
+    assert result.out.count("\n") < 100
+    result = crnr("evaluate", "out.csv", "--html", "big.html", "--confusion", "big.csv")
     assert (result.exit, result.out) == (1, "")
-    assert result.err.startswith(
-        "error: out.csv: the confusion matrix of 1000000 classes needs 24000.0 GB of memory, "
+    assert result.err == (
+        "error: out.csv: truth and label have 20002 different names, and --confusion and --html take "
+        "at most 20000; check that they are names of classes\n"
     )
+    assert crnr.files() == {"out.csv"}
+
+
+def test_a_matrix_that_is_not_shown_is_not_made(
+    crnr: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "".join(f"c{i},c{i // 2}\n" for i in range(1100))
+    (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
+    monkeypatch.setattr(score_tables, "_confusion_table", pytest.fail)
+    shown, record = crnr("evaluate", "out.csv"), crnr("evaluate", "out.csv", "--json")
+    assert (shown.exit, record.exit) == (0, 0)
+    assert "most often confused" in shown.out
+    assert len(record.out) < 500_000
+    found = json.loads(record.out)
+    assert found["confusion"] is None
+    assert found["confusion_cells"][:3] == [[0, 0, 1], [1, 0, 1], [2, 1, 1]]
 
 
 @pytest.mark.parametrize("iterations", ["0", "99999999999999999999"])
@@ -225,7 +276,7 @@ def test_iterations_that_nobody_waits_for(crnr: Runner, pictures: Path, iteratio
     result = crnr("build", "gallery", "--iterations", iterations)
     assert (result.exit, result.out) == (2, "")
     assert result.err == (
-        f"error: crnr: iterations must be a whole number from 1 to 1000000000, not {iterations}\n"
+        f"error: crnr: iterations must be a whole number from 1 to 1000000, not {iterations}\n"
     )
 
 
@@ -508,7 +559,7 @@ def test_the_gallery_is_found_by_environment(
 def test_an_output_inside_the_queries_is_refused(crnr: Runner, built: Path) -> None:
     result = crnr("classify", "queries", "-o", "queries/out.csv")
     assert (result.exit, result.out) == (1, "")
-    assert "the folder of the queries" in result.err
+    assert "queries/out.csv: is inside queries, which is an input" in result.err
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def test_types_of_features(case: Case) -> None:
             "classify queries.npz -o out.csv",
             exit=1,
             err=[
-                "error: queries.npz: features must be a table of numbers with one row per sample, "
-                f"but are {found} of shape (4, 2)"
+                "error: queries.npz: features must be a table of numbers with one row per sample, or a stack "
+                f"of pictures, but are {found} of shape (4, 2); name another dataset with --features-key"
             ],
         )
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5"}

@@ -35,8 +35,8 @@ def test_interrupted(case: Case) -> None:
             "gallery.npz",
             "gallery.h5",
             "clean.csv",
-            "out.csv.part",
-            "out.csv.part.journal",
+            "out.csv.crnr-part",
+            "out.csv.crnr-journal",
         }
         case.run(RESUME, exit=0, err=["note: 3 of 15 inputs were done by the earlier run", labelled(15, 15)])
         assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
@@ -55,7 +55,7 @@ def test_killed(case: Case) -> None:
     process.kill()
     case.check(ended(process), f"crnr {START}", exit=-signal.SIGKILL)
     assert Path("out.csv").read_text() == "old"
-    with Path("out.csv.part").open("ab") as part:
+    with Path("out.csv.crnr-part").open("ab") as part:
         part.write(b"gallery.npz#2,ant,a")  # an incomplete line, as after a power loss
     case.run(RESUME, exit=0, err=["note: 2 of 15 inputs were done by the earlier run", labelled(15, 15)])
     assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
@@ -72,7 +72,7 @@ def test_two_at_once(case: Case) -> None:
     case.run(START, exit=1, err=[busy])
     case.run("build gallery.npz -o out.csv", exit=1, err=[busy])
     assert Path("out.csv").read_text() == "old"
-    assert len(Path("out.csv.part").read_bytes().splitlines()) == 3  # of the first run, untouched
+    assert len(Path("out.csv.crnr-part").read_bytes().splitlines()) == 3  # of the first run, untouched
     process.kill()
     ended(process)
     case.run(START, exit=0, err=[labelled(15, 15)])

@@ -49,7 +49,13 @@ def test_full_disk(case: Case) -> None:
         ],
     )
     assert Path("out.csv").read_text() == "old"
-    assert case.files() == {"gallery.npz", "gallery.h5", "out.csv", "out.csv.part", "out.csv.part.journal"}
+    assert case.files() == {
+        "gallery.npz",
+        "gallery.h5",
+        "out.csv",
+        "out.csv.crnr-part",
+        "out.csv.crnr-journal",
+    }
     case.run(
         "classify gallery.npz -o out.csv --resume",
         exit=0,
@@ -68,7 +74,7 @@ def test_output_in_a_bad_place(case: Case) -> None:
     for output, message in {
         "folder": "is a directory; give a file name",
         "missing/out.csv": "there is no directory missing; create it first",
-        "queries/out.csv": "is inside queries, the folder of the queries; write it elsewhere",
+        "queries/out.csv": "is inside queries, which is an input; write it elsewhere",
         "gallery.h5": "is an input of this run; write to another file",
     }.items():
         case.run(f"classify queries -o {output}", exit=1, err=[f"error: {output}: {message}"])
@@ -136,7 +142,7 @@ def test_strict_stops_at_the_first_failure(crnr: Runner, queries: Path) -> None:
         "error: queries/empty.png: empty_file; stopped: 1 of 3 inputs have no answer, "
         f"and at most 0.00% is allowed; {CONTINUE}\n"
     )
-    assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv.part", "out.csv.part.journal"}
+    assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv.crnr-part", "out.csv.crnr-journal"}
     assert crnr("classify", "queries", "--strict").err == (
         "error: queries/empty.png: empty_file; stopped: 1 of 3 inputs have no answer, "
         "and at most 0.00% is allowed\n"

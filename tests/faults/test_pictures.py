@@ -13,7 +13,7 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.recipe.raw_pixels import RawPixels
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
 from helpers.runner import read_rows
-from helpers.samples import make_pictures, noise, picture
+from helpers.samples import TURNS, make_pictures, noise, picture, save_turned
 
 
 @pytest.mark.fault(1, "A picture that is all black or all of one colour")
@@ -210,34 +210,22 @@ def test_deep_pictures(case: Case, queries: Path) -> None:
     assert residuals("queries/32.tif") == pytest.approx(residuals("queries/08.png"), abs=1e-6)
 
 
-TURNS = {
-    1: None,
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_90,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_270,
-}
-
-
-@pytest.mark.fault(20, "EXIF orientation")
+@pytest.mark.fault(20, "EXIF or TIFF orientation")
 def test_orientation(case: Case, queries: Path) -> None:
-    """It is applied: the eight orientations of a picture give the same vector."""
+    """It is applied: the eight orientations of a picture give the same vector, in every format."""
     upright = picture(0, 50, (12, 8))
-    for orientation, turn in TURNS.items():
-        exif = Image.Exif()
-        exif[0x0112] = orientation
-        stored = upright.transpose(turn) if turn is not None else upright
-        stored.save(queries / f"{orientation}.png", exif=exif)
+    names = [f"{orientation}.{suffix}" for orientation in TURNS for suffix in ("png", "tif", "webp")]
+    for orientation in TURNS:
+        save_turned(upright, queries / f"{orientation}.png", orientation)
+        save_turned(upright, queries / f"{orientation}.tif", orientation)
+        save_turned(upright, queries / f"{orientation}.webp", orientation, lossless=True)
     case.run(
         CLASSIFY,
         exit=0,
-        err=[labelled(9, 9)],
-        statuses=GOOD | {f"queries/{orientation}.png": "ok" for orientation in TURNS},
+        err=[labelled(25, 25)],
+        statuses=GOOD | {f"queries/{name}": "ok" for name in names},
     )
-    assert len({residuals(f"queries/{orientation}.png") for orientation in TURNS}) == 1
+    assert len({residuals(f"queries/{name}") for name in names}) == 1
 
 
 @pytest.mark.fault(21, "Pictures of different sizes and shapes")

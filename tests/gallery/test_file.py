@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 
 from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.gallery import file as file_format
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery, describe
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
 
-NAMES = ["a,b", "Ö\n", "caf\udce9"]
+NAMES = ["a,b", "caf\udce9", "Ö\n"]
 
 
 def small_gallery(factor: str = "dense", dtype: str = "float32") -> Gallery:
@@ -108,6 +110,43 @@ def test_a_gallery_cut_short_is_refused(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(GalleryError, match=r"g\.h5"):
         load_gallery(path)
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        ({"iterations": 10**9}, "iterations must be a whole number from 1 to 1000000"),
+        ({"classes": [b"", b"b", b"c"]}, "not names in ascending order"),
+        ({"classes": [b"a", b"b", b"unknown"]}, "not names in ascending order"),
+        ({"classes": [b"c", b"b", b"a"]}, "not names in ascending order"),
+        ({"recipe": {"n_inputs": 8}}, "for 8 inputs"),
+        ({"recipe": {"kind": "pictures", "width": -1, "height": -7}}, "invalid picture size -1x-7"),
+        ({"recipe": {"kind": "pictures", "width": 0, "height": 0}}, "invalid picture size 0x0"),
+        ({"recipe": {"kind": "pictures", "width": 5, "height": 5}}, "different sizes"),
+        ({"recipe": {"kind": "pictures", "width": 7, "height": 1, "color": True}}, "different sizes"),
+    ],
+)
+def test_a_lie_with_a_valid_checksum_is_refused(path: Path, lie: dict[str, Any], words: str) -> None:
+    content = file_format._to_content(small_gallery())
+    if "classes" in lie:
+        content.arrays["classes/names"] = np.array(lie.pop("classes"))
+    content.attributes["recipe"].update(file_format._to_attributes(lie.pop("recipe", {})))
+    content.attributes["/"].update(lie)
+    content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
+    with h5py.File(path, "w") as file:
+        for name, array in content.arrays.items():
+            file.create_dataset(name, data=array)
+        for group, values in content.attributes.items():
+            file.require_group(group).attrs.update(values)
+    with pytest.raises(GalleryError, match=words):
+        load_gallery(path)
+
+
+def test_many_iterations_are_not_run_to_check_a_gallery(path: Path) -> None:
+    gallery = small_gallery()
+    patient = make_method("crnr", {"lam": 0.1, "factor": "dense", "iterations": 10**6})
+    save_gallery(replace(gallery, method=patient), path)
+    assert load_gallery(path).method == patient  # within a moment
 
 
 def _soft_link(file: h5py.File) -> None:

@@ -10,12 +10,14 @@ import pytest
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.gallery import samples
 from crnr_cli.gallery.samples import Reading, read_raw, read_samples
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.power import Power
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.listing import open_source
-from helpers.runner import Runner
+from helpers.runner import Runner, rows
 from helpers.samples import make_features, make_pictures
 
 
@@ -86,3 +88,40 @@ def test_json_has_every_note_of_which_people_see_the_first(crnr: Runner) -> None
     assert outcome.err.count("its folder is empty") == 10
     assert outcome.err.count("left out: ") == 10
     assert outcome.err.count("... and 2 more\n") == 2
+
+
+def test_what_is_left_out_is_looked_at_once(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not again with every batch, which takes hours if many files are no pictures."""
+    make_pictures(crnr.here / "gallery")
+    for i in range(100):
+        Path(f"gallery/ant/note{i}.xml").write_text("<a/>")
+    looks = 0
+
+    def counted(path: str, status: str) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_unrelated(path, status)
+
+    monkeypatch.setattr(samples, "is_unrelated", counted)
+    for rate in (0.5, 1.0):
+        looks = 0
+        reading = Reading(batch_size=10, max_failure_rate=rate)
+        assert len(read_samples(open_source(["gallery"], reading), reading).left_out) == 100
+        assert looks == 100
+
+
+def test_labels_may_differ_in_case_where_they_are_no_folders(crnr: Runner) -> None:
+    """As in EMNIST, whose classes are the letters."""
+    make_features(crnr.here / "letters.npz", classes=("A", "a", "b"))
+    built = crnr("build", "letters.npz", "-q")
+    assert (built.exit, built.out, built.err) == (0, "", "")
+    answers = rows(crnr("classify", "letters.npz").out)
+    assert [row["label"] for row in answers] == [row["truth"] for row in answers] == list("AAAAAaaaaabbbbb")
+    assert crnr("tune", "letters.npz", "--methods", "nn", "--folds", "2", "-q").exit == 0
+    assert crnr("compare", "letters.npz", "--methods", "crc,nn", "-q").exit == 0
+    make_features(crnr.here / "forms.npz", classes=("caf\u00e9", "cafe\u0301", "b"))
+    refused = crnr("build", "forms.npz")
+    assert (refused.exit, refused.out) == (1, "")
+    assert refused.err == (
+        "error: classes 'cafe\\u0301' and 'caf\\xe9' differ only in their Unicode form; rename one\n"
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -11,10 +13,10 @@ import numpy as np
 import pytest
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import UsageError
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.methods import METHODS, Method, Samples, make_method
+from crnr_cli.methods import METHODS, Method, Samples, fitted, make_method
 from crnr_cli.recipe.recipe import Recipe
 from helpers.runner import Runner, rows
 
@@ -178,6 +180,34 @@ def check_classes_larger_than_the_dimension(name: str) -> None:
 def check_float32_agrees_with_float64(name: str) -> None:
     single, double = (residuals(name, *problem(dtype=dtype)[:2]) for dtype in ("float32", "float64"))
     assert_close(name, single, double, 5e-3 if name == "src" else 1e-4)
+
+
+def check_vectors_that_differ_by_little(name: str) -> None:
+    """Features far from zero make unit vectors that nearly agree; float32 must still tell them apart."""
+    rng = np.random.default_rng(0)
+    centres, labels, truths = rng.normal(size=(4, 20)), np.repeat(np.arange(4), 15), np.arange(40) % 4
+    values, asked = (1000 + centres[k] + 0.1 * rng.normal(size=(len(k), 20)) for k in (labels, truths))
+    winners = [
+        residuals(name, Samples.of(unit(values).astype(dtype), labels), unit(asked).astype(dtype)).argmin(
+            axis=1
+        )
+        for dtype in ("float32", "float64")
+    ]
+    np.testing.assert_array_equal(*winners)
+
+
+def check_extreme_parameters(name: str) -> None:
+    """Residuals, finite or not, or an error with a remedy; here samples are more than their dimensions."""
+    samples, queries, _ = problem(sizes=(9, 8), d=5)
+    double = Samples(np.repeat(samples.vectors, 2, axis=0), 2 * samples.edges)
+    for field in fields(METHODS[name]):
+        if type(field.default) is float:
+            for value in (5e-324, 1e-300, 1e-20, 1e-16, 1e20, 1e300, 1.7e308):
+                with suppress(UsageError, DataError), np.errstate(all="ignore"), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    method = make_method(name, {field.name: value})
+                    found = method.residuals(double, fitted(method, double), queries)
+                    assert found.shape == (12, 2)
 
 
 def check_fit_is_repeatable(name: str) -> None:

@@ -47,13 +47,8 @@ def count_batches_at_once(patch: Patch) -> list[int]:
     return counts
 
 
-def set_free_bytes_of_batches(free: int | None, patch: Patch) -> None:
-    """Let classify find so much memory free when it decides how many batches to answer at once."""
-    patch(answer, "free_bytes", lambda: free)
-
-
 def set_free_bytes(free: int | None, patch: Patch) -> None:
-    """Let the checks before any work find so much memory free; None is unknown."""
+    """Let the checks before any work, and the choice of batches at once, find so much memory free."""
     patch(memory, "free_bytes", lambda: free)
 
 

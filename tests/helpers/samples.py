@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 CLASSES = ("ant", "bee", "cow")
+
+# How an upright picture is stored for each orientation of the EXIF and TIFF standards.
+TURNS = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
 
 
 def picture(class_number: int, sample: int, size: tuple[int, int] = (8, 8)) -> Image.Image:
@@ -24,6 +37,14 @@ def noise(seed: int, size: tuple[int, int] = (8, 8)) -> Image.Image:
     """A grey picture of noise, the same for the same seed."""
     values = np.random.default_rng(seed).integers(1, 256, (size[1], size[0]), dtype=np.uint8)
     return Image.fromarray(values)
+
+
+def save_turned(upright: Image.Image, path: Path, orientation: int, **options: Any) -> None:
+    """The picture as a camera that was held another way stores it: turned, with the tag that says so."""
+    turn = TURNS[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    (upright if turn is None else upright.transpose(turn)).save(path, exif=exif, **options)
 
 
 def make_pictures(

@@ -88,8 +88,8 @@ def test_a_signal_lets_the_batch_finish_if_it_can(
     assert process.returncode == 128 + number
     assert err.decode() == f"{words}; the same command with --resume continues from there\n"
     assert not (crnr.here / "out.csv").exists()
-    assert (crnr.here / "out.csv.part").read_bytes().count(b"\n") == 1 + batches
-    assert len((crnr.here / "out.csv.part.journal").read_bytes().splitlines()) == 1 + batches
+    assert (crnr.here / "out.csv.crnr-part").read_bytes().count(b"\n") == 1 + batches
+    assert len((crnr.here / "out.csv.crnr-journal").read_bytes().splitlines()) == 1 + batches
 
 
 def test_a_second_signal_stops_at_once(crnr: Runner) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -17,13 +18,15 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs import compare as compare_job
-from crnr_cli.jobs.compare import CompareOptions, compare, held_out
+from crnr_cli.jobs.compare import CompareOptions, compare
 from crnr_cli.methods import METHODS, make_method
+from crnr_cli.methods.folds import held_out
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.scores import mcnemar, wilson
 from helpers.method_checks import problem
 from helpers.runner import Runner, read_rows
+from helpers.samples import picture
 
 CLASSES = np.array(["a", "b", "c", "d"])
 SIZES = (15, 12, 18, 14)
@@ -51,13 +54,47 @@ def test_mcnemar_is_the_exact_binomial_test(first: int, second: int) -> None:
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=6), st.floats(0.01, 0.99), st.integers(0, 99))
 def test_every_class_keeps_a_sample_and_gives_its_share(sizes: list[int], share: float, seed: int) -> None:
     class_index = np.repeat(np.arange(len(sizes)), sizes)
+    different = np.arange(len(class_index))
     taken = [min(round(share * size), size - 1) for size in sizes]
     if not any(taken):
         with pytest.raises(UsageError, match=r"--holdout .* hold out more, or give --test"):
-            held_out(class_index, share, np.random.default_rng(seed))
+            held_out(class_index, share, np.random.default_rng(seed), different)
         return
-    held = held_out(class_index, share, np.random.default_rng(seed))
+    held = held_out(class_index, share, np.random.default_rng(seed), different)
     assert np.bincount(class_index[held], minlength=len(sizes)).tolist() == taken
+
+
+def test_a_test_folder_of_a_mac_has_the_same_classes(crnr: Runner) -> None:
+    """Names in another Unicode form, and a folder above the class: compare agrees with evaluate."""
+    for number, name in enumerate(("café", "naïve", "two")):
+        for i in range(5):
+            picture(number, i).save(made(Path("gallery", normalize("NFC", name))) / f"{i}.png")
+            picture(number, 20 + i).save(made(Path("test", "2024", normalize("NFD", name))) / f"{i}.png")
+    assert crnr("build", "gallery", "-q").exit == 0
+    evaluated = json.loads(crnr("evaluate", "test", "--json", "-q").out)
+    outcome = crnr("compare", "gallery", "--test", "test", "--methods", "crnr", "--json")
+    assert (outcome.exit, outcome.err) == (0, "")
+    (compared,) = json.loads(outcome.out)["methods"]
+    assert compared["accuracy"] == evaluated["accuracy"] > 0.8
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_copies_in_the_gallery_do_not_make_methods_look_better(crnr: Runner, data: tuple[Path, Path]) -> None:
+    """Every sample is there twice, so that the nearest one would always be its copy."""
+    with np.load(data[0]) as file:
+        values, labels = file["features"], file["labels"]
+    np.savez("twice.npz", features=np.concatenate([values, values]), labels=np.concatenate([labels, labels]))
+    found = {}
+    for source in (data[0], "twice.npz"):
+        record = json.loads(crnr("compare", source, "--methods", "nn", "--json", "-q").out)
+        found[source] = record["methods"][0]["accuracy"]
+        assert record["n_tested"] <= len(labels)
+    assert found["twice.npz"] < 0.9
+    assert found["twice.npz"] == pytest.approx(found[data[0]], abs=0.1)
 
 
 def test_accuracies_are_those_of_build_and_evaluate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import h5py
@@ -78,7 +79,7 @@ def test_another_method_must_beat_all_of_crnr() -> None:
 def test_principal_axes_never_see_what_is_held_back() -> None:
     raw = np.random.default_rng(0).normal(size=(12, 5))
     class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
-    samples = job.FoldedSamples(raw, class_index, fold_of, Recipe(5), "float64")
+    samples = job.FoldedSamples(raw, class_index, fold_of, np.full(12, True), Recipe(5), "float64")
     fold = samples.fold((("power", 1.0), ("pca", 2)), 1)
     kept = raw[fold_of != 1]
     _, _, rows = np.linalg.svd(kept - kept.mean(axis=0))
@@ -137,16 +138,62 @@ def test_tune_shows_a_table_with_the_papers_setting(
     assert f"to build a gallery with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
 
 
+def test_copies_do_not_make_a_setting_look_better(crnr: Runner, tmp_path: Path) -> None:
+    """Classes that cannot be told apart: with every sample there twice, they still cannot."""
+    values = np.random.default_rng(0).normal(size=(60, 20))
+    labels = np.tile(np.repeat(["a", "b", "c"], 20), 2)
+    np.savez(tmp_path / "twice.npz", features=np.concatenate([values, values]), labels=labels)
+    result = crnr("tune", tmp_path / "twice.npz", "--budget", "0", "--json", "-q")
+    assert (result.exit, result.err) == (0, "")
+    record = json.loads(result.out)
+    assert record["n"] == 60
+    assert record["paper"]["accuracy"] < 0.6
+
+
+def budgeted(
+    budget: float | None, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], float]:
+    """The recipes and methods tried, on a clock by which every pass takes so many seconds; and its time."""
+    now = 0.0
+    monkeypatch.setattr(job.time, "perf_counter", lambda: now)
+    methods: list[Method] = [Crnr(lam=lam) for lam in (0.01, 0.1, 1.0)]
+    tried = []
+    for this in job._passes([(("power", 1.0),), (("power", 0.5),)], methods, 2, budget):
+        now += seconds
+        assert isinstance(this.method, Crnr)
+        if this.fold == 0:
+            tried.append(f"{this.steps[0][1]:g}/{this.method.lam:g}")
+    return tried, now
+
+
+def test_the_budget_is_kept_and_what_one_recipe_leaves_the_others_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    everything = ["1/0.01", "1/0.1", "1/1", "0.5/0.01", "0.5/0.1", "0.5/1"]
+    assert budgeted(None, 100.0, monkeypatch) == (everything, 1200.0)
+    assert budgeted(12.0, 1.0, monkeypatch) == (everything, 12.0)
+    assert budgeted(0.0, 1.0, monkeypatch) == (["1/0.01"], 2.0)
+    # Half of the time for each recipe; a method of two folds takes 2 seconds.
+    assert budgeted(4.0, 1.0, monkeypatch) == (["1/0.01", "0.5/0.01"], 4.0)
+    assert budgeted(8.5, 1.0, monkeypatch) == (["1/0.01", "1/0.1", "0.5/0.01", "1/1"], 8.0)
+
+
+def test_a_column_is_shown_for_all_that_was_tried(crnr: Runner, heavy_tails: Path) -> None:
+    """Although the best settings may agree in it."""
+    shown = crnr("tune", heavy_tails, "--pca", "0,5", "--budget", "20").out
+    assert {"power", "pca"} <= set(shown.splitlines()[2].split())
+
+
 def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_tails: Path) -> None:
     result = crnr("tune", heavy_tails, "--budget", "0", "--json", "--quiet")
     assert (result.exit, result.err) == (0, "")
     record = json.loads(result.out)
-    # One pass, so all counts of iterations, for each of the two powers.
-    assert {(trial["lam"], trial["mu"]) for trial in record["trials"]} == {(0.01, 0.1)}
-    assert len(record["trials"]) == 12
-    assert record["untried"] == 2 * 27 * 6
+    # One pass covers all counts of iterations.
+    assert {(trial["lam"], trial["mu"], trial["power"]) for trial in record["trials"]} == {(0.01, 0.1, 1.0)}
+    assert len(record["trials"]) == 6
+    assert record["untried"] == (2 * 28 - 1) * 6
     shown = crnr("tune", heavy_tails, "--budget", "0").err
-    assert f"note: the time budget ended before {2 * 27 * 6} settings were tried\n" in shown
+    assert f"note: the time budget ended before {(2 * 28 - 1) * 6} settings were tried\n" in shown
 
 
 def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path: Path) -> None:
@@ -162,7 +209,11 @@ def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("abcd", "every class has only one sample: tune holds samples out, and needs two per class"),
+        (
+            "abcd",
+            "every class has only one sample, apart from copies: "
+            "tune holds samples out, so that it needs two per class",
+        ),
         ("aaaa", "only one class: there is nothing to tune; add samples of other classes"),
     ],
 )
@@ -206,8 +257,11 @@ def test_what_does_not_fit_in_memory_is_refused(
     set_free_bytes(10_000, monkeypatch.setattr)  # enough to read them
     result = crnr("tune", heavy_tails)
     assert (result.exit, result.out) == (1, "")
-    needs = "tuning on 60 samples of 40 numbers needs 166.7 kB of memory, but 10.0 kB are free"
-    assert result.err == f"error: {needs}; use a smaller --size or fewer samples\n"
+    assert re.fullmatch(
+        r"error: tuning on 60 samples of 40 numbers needs [\d.]+ MB of memory, but 10\.0 kB are free; "
+        r"use a smaller --size or fewer samples\n",
+        result.err,
+    )
 
 
 def test_any_method_of_the_registry_can_be_tried_within_a_budget(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli import solvers
-from crnr_cli.methods.folds import Fold, stratified_folds
+from crnr_cli.errors import UsageError
+from crnr_cli.methods.folds import Fold, copies_of, held_out, one_per_copies, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 
 
@@ -32,6 +34,49 @@ def test_folds_are_even_in_size_and_in_every_class(sizes: list[int], count: int,
     assert np.ptp(np.bincount(folds[folds >= 0], minlength=count)) <= 1
 
 
+@st.composite
+def samples_with_copies(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    """The class of every sample, and a number for its content, which several classes may share."""
+    sizes = draw(st.lists(st.integers(1, 10), min_size=2, max_size=6))
+    class_index = np.repeat(np.arange(len(sizes)), sizes)
+    contents = draw(st.lists(st.integers(0, 20), min_size=len(class_index), max_size=len(class_index)))
+    return class_index, np.array(contents)
+
+
+@given(samples_with_copies(), st.integers(2, 6), st.integers(0, 3))
+def test_copies_are_held_out_together_and_a_class_never_completely(
+    samples: tuple[np.ndarray, np.ndarray], count: int, seed: int
+) -> None:
+    class_index, contents = samples
+    folds = stratified_folds(class_index, count, seed, contents)
+    masks = [folds == number for number in range(count)]
+    with suppress(UsageError):  # if nothing can be held out
+        masks.append(held_out(class_index, 0.5, np.random.default_rng(seed), contents))
+    for held in masks:
+        assert not set(contents[held]) & set(contents[~held])
+        assert set(class_index[~held]) == set(class_index)
+
+
+@given(samples_with_copies())
+def test_samples_of_equal_values_or_hashes_are_copies(samples: tuple[np.ndarray, np.ndarray]) -> None:
+    """Compared with all pairs, and pairs of pairs: a copy of a copy is a copy."""
+    class_index, contents = samples
+    rows, hashes = (contents // 2)[:, None] * np.ones(3), [f"{value % 5}" for value in contents]
+    alike = np.array(
+        [
+            [a == b or (x == y).all() for b, y in zip(hashes, rows, strict=True)]
+            for a, x in zip(hashes, rows, strict=True)
+        ]
+    )
+    for _ in range(6):  # 2^6 > the number of samples in a chain
+        alike = alike @ alike
+    found = copies_of(rows, hashes)
+    np.testing.assert_array_equal(found[:, None] == found, alike)
+    asked = one_per_copies(class_index, found)
+    pairs = list(zip(class_index.tolist(), found.tolist(), strict=True))
+    assert sorted(pairs[i] for i in np.flatnonzero(asked)) == sorted(set(pairs))
+
+
 def test_residuals_by_gram_are_the_residuals() -> None:
     X, Y = unit_rows(20, 9).T, unit_rows(5, 9, seed=1).T
     edges, c = np.array([0, 4, 13, 20]), np.random.default_rng(2).normal(size=(20, 5))
@@ -50,7 +95,7 @@ def test_one_pass_answers_for_every_count_of_iterations(
     n_features: int, form: str, method: Crnr | Nrc
 ) -> None:
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
-    fold = Fold.of(vectors, class_index, stratified_folds(class_index, 4) == 1)
+    fold = Fold.of(vectors, class_index, stratified_folds(class_index, 4) == 1, np.full(60, True))
     counts = (2, 5, 9)
     assert solvers.cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
     winners = method.winners_after(fold, counts)

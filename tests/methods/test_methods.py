@@ -18,7 +18,7 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.methods import METHODS, Samples, make_method, parse_parameter
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import margins
-from helpers.method_checks import CHECKS, SIZES, problem
+from helpers.method_checks import CHECKS, SIZES, problem, unit
 from helpers.paths import DATA
 from helpers.runner import Runner
 
@@ -126,6 +126,24 @@ def test_nn_is_one_less_the_best_cosine() -> None:
         [min(1 - x @ y for x in samples.vectors[a:b]) for a, b in pairwise(samples.edges)] for y in queries
     ]
     np.testing.assert_allclose(run("nn", samples, queries), expected, atol=1e-12)
+
+
+def test_nn_in_float32_is_half_the_squared_distance_of_the_stored_vectors() -> None:
+    rng = np.random.default_rng(0)
+    vectors, queries = (unit(1000 + rng.normal(size=(m, 20))).astype(np.float32) for m in (12, 7))
+    exact, asked = vectors.astype(np.longdouble), queries.astype(np.longdouble)
+    expected = [
+        [min(((x - y) ** 2).sum() / 2 for x in exact[a:b]) for a, b in ((0, 5), (5, 12))] for y in asked
+    ]
+    samples = Samples.of(vectors, np.repeat([0, 1], [5, 7]))
+    np.testing.assert_allclose(run("nn", samples, queries), np.array(expected, float), rtol=1e-6)
+
+
+def test_copies_of_a_query_are_equally_near_whatever_their_class() -> None:
+    vectors = unit(np.random.default_rng(1).normal(size=(300, 50))).astype(np.float32)
+    copies = np.concatenate([vectors, vectors])
+    residuals = run("nn", Samples.of(copies, np.repeat([0, 1], 300)), vectors)
+    np.testing.assert_array_equal(residuals, np.zeros((300, 2)))
 
 
 def naive_admm(X: Array, classes: list[slice], y: Array, lam: float, mu: float, iterations: int) -> Array:

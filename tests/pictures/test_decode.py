@@ -15,7 +15,7 @@ from crnr_cli.errors import SampleError
 from crnr_cli.pictures import decode as images
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest, Pixels
-from helpers.samples import picture
+from helpers.samples import TURNS, picture, save_turned
 
 AS_IT_IS = PixelRequest(None)
 
@@ -70,6 +70,51 @@ def test_a_header_tells_the_size_as_seen(tmp_path: Path) -> None:
     turned = read_pixels(str(tmp_path / "x.png"), PixelRequest(None))
     assert (turned.width, turned.height) == (4, 5)
     np.testing.assert_array_equal(values(turned)[:, :, 0], np.rot90(np.asarray(picture(0, 1, (5, 4))), -1))
+
+
+@pytest.mark.parametrize("orientation", TURNS)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("x.png", {}),
+        ("x.jpg", {"quality": 100}),
+        ("x.webp", {"lossless": True}),
+        ("x.tif", {}),
+        ("x.tif", {"compression": "tiff_lzw"}),
+        ("x.tif", {"compression": "tiff_adobe_deflate"}),
+    ],
+    ids=["png", "jpeg", "webp", "tiff", "tiff in lzw", "tiff in deflate"],
+)
+def test_a_picture_is_turned_upright_once(
+    tmp_path: Path, name: str, options: dict[str, object], orientation: int
+) -> None:
+    upright = picture(3, 1, (24, 16))
+    save_turned(upright, tmp_path / name, orientation, **options)
+    header = read_pixels(str(tmp_path / name), PixelRequest(None, header_only=True))
+    assert (header.width, header.height) == upright.size
+    seen = values(read_pixels(str(tmp_path / name), AS_IT_IS))[:, :, 0]
+    assert seen.shape == (16, 24)
+    assert np.abs(seen.astype(int) - np.asarray(upright)).max() <= (2 if name == "x.jpg" else 0)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_an_orientation_that_does_not_exist_is_ignored(tmp_path: Path, suffix: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 9
+    picture(3, 1, (24, 16)).save(tmp_path / f"x.{suffix}", exif=exif)
+    for request in (AS_IT_IS, PixelRequest(None, header_only=True)):
+        pixels = read_pixels(str(tmp_path / f"x.{suffix}"), request)
+        assert (pixels.width, pixels.height) == (24, 16)
+
+
+def test_a_tiff_whose_orientation_is_in_its_xmp_alone(tmp_path: Path) -> None:
+    upright = picture(3, 1, (24, 16))
+    xmp = b'<rdf:Description tiff:Orientation="6"/>'
+    upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "x.tif", tiffinfo={700: xmp})
+    header = read_pixels(str(tmp_path / "x.tif"), PixelRequest(None, header_only=True))
+    seen = read_pixels(str(tmp_path / "x.tif"), AS_IT_IS)
+    assert (header.width, header.height) == (seen.width, seen.height) == upright.size
+    np.testing.assert_array_equal(values(seen)[:, :, 0], np.asarray(upright))
 
 
 def test_a_large_jpeg_turned_on_its_side(tmp_path: Path) -> None:

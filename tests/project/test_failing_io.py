@@ -82,7 +82,7 @@ class Scenario:
 
 
 CLASSIFY = ["classify", "queries.npz", "-o", "out.csv"]
-PARTIAL = frozenset({"out.csv.part", "out.csv.part.journal"})
+PARTIAL = frozenset({"out.csv.crnr-part", "out.csv.crnr-journal"})
 SCENARIOS = {
     "build": Scenario(["build", "more.npz"], ["gallery.h5"]),
     "build --update": Scenario(["build", "first.npz", "more.npz", "--update"], ["gallery.h5"]),

@@ -363,6 +363,10 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     Path("m.onnx").write_text("hello")
     refused = crnr("build", "photos", "--extractor", "m.onnx")
     assert (refused.exit, refused.out) == (1, "")
+    assert refused.err.startswith("error: m.onnx: not an ONNX model (")
+    Path("m.onnx").write_bytes(b"")
+    refused = crnr("build", "photos", "--extractor", "m.onnx")
+    assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith("error: m.onnx: not a model that onnxruntime can open (")
     missing = crnr("build", "photos", "--extractor", "x.onnx")
     assert missing.err == "error: x.onnx: no such file; --extractor takes an ONNX model\n"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from PIL import Image
 from sklearn.decomposition import PCA
 
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import UsageError
+from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.recipe.base import is_one_color
 from crnr_cli.recipe.pca import Pca, principal_axes
 from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.sources.listing import open_source
+from helpers.samples import picture
 
 
 def axes_of(recipe: Recipe) -> Array:
@@ -108,3 +114,38 @@ def test_one_colour_is_what_a_loop_over_pixels_finds(pictures: np.ndarray, bands
         return all(pixel == pixels[0] and np.isfinite(pixel).all() for pixel in pixels)
 
     assert is_one_color(pictures, bands).tolist() == [is_blank(picture) for picture in pictures]
+
+
+EIGHT_BITS = "8 bits"
+DEPTHS = {
+    EIGHT_BITS: lambda values: values,
+    "16 bits": lambda values: values.astype(np.uint16) * 257,
+    "floats of 0 to 1": lambda values: (values / 255).astype(np.float32),
+    "floats of 0 to 255": lambda values: values.astype(np.float32),
+    "floats of 0 to 65535": lambda values: values.astype(np.float32) * 257,
+    "32 bits": lambda values: values.astype(np.int32) * 8_421_504,
+}
+
+
+@pytest.mark.parametrize(
+    "depths",
+    [(EIGHT_BITS, EIGHT_BITS, "16 bits"), tuple(DEPTHS), ("floats of 0 to 1",)],
+    ids=["some of 16 bits", "all kinds", "none of 8 bits"],
+)
+def test_the_depth_of_pictures_does_not_matter_to_what_a_recipe_learns(
+    tmp_path: Path, depths: tuple[str, ...]
+) -> None:
+    found = []
+    for name, chosen in (("shallow", (EIGHT_BITS,)), ("deep", depths)):
+        for i in range(12):
+            path = tmp_path / name / f"class{i % 3}" / f"{i}.tif"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            values = np.maximum(np.asarray(picture(i % 3, i)), np.uint8(255) * np.eye(8, dtype=np.uint8))
+            Image.fromarray(DEPTHS[chosen[i % len(chosen)]](values)).save(path)
+        reading = Reading(steps=(Pca(4),), dtype="float64", jobs=1)
+        found.append(read_samples(open_source([str(tmp_path / name)], reading), reading))
+    shallow, deep = found
+    # The sign of an axis is arbitrary.
+    signs = np.sign((axes_of(shallow.recipe) * axes_of(deep.recipe)).sum(axis=0))
+    np.testing.assert_allclose(axes_of(deep.recipe) * signs, axes_of(shallow.recipe), atol=1e-5)
+    np.testing.assert_allclose(deep.vectors * signs, shallow.vectors, atol=1e-5)

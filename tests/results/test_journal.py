@@ -42,7 +42,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, stop_after: int) -> 
     with pytest.raises(Stop):
         write(path, resume=False, stop_after=stop_after)
     assert path.read_bytes() == b"the old file"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "out.part", "out.part.journal"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "out.crnr-journal", "out.crnr-part"]
     assert write(path, resume=True) == stop_after
     assert path.read_bytes() == WHOLE
     assert list(tmp_path.iterdir()) == [path]
@@ -50,7 +50,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, stop_after: int) -> 
 
 def test_a_journal_that_outlived_its_run_is_no_obstacle(tmp_path: Path) -> None:
     """There is nothing to go on with, so it may have been any run."""
-    (tmp_path / "out.part.journal").write_text('{"gallery": "another"}\n{"size": 9}\n')
+    (tmp_path / "out.crnr-journal").write_text('{"gallery": "another"}\n{"size": 9}\n')
     assert write(tmp_path / "out", resume=True) == 0
     assert (tmp_path / "out").read_bytes() == WHOLE
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -75,7 +75,7 @@ def test_any_damage_to_what_was_left_behind_is_cut_off(tmp_path: Path, data: st.
     path = tmp_path / "out"
     with pytest.raises(Stop):
         write(path, resume=False, stop_after=data.draw(st.integers(1, len(BATCHES) - 1)))
-    for name in ("out.part", "out.part.journal"):
+    for name in ("out.crnr-part", "out.crnr-journal"):
         left = (tmp_path / name).read_bytes()
         keep = data.draw(st.integers(0, len(left)))
         tail = data.draw(st.one_of(st.just(b""), st.just(bytes(len(left) - keep)), st.binary(max_size=40)))

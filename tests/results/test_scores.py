@@ -45,7 +45,7 @@ def test_scores_are_those_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
 @given(pairs.filter(lambda rows: len({name for row in rows for name in row}) > 1))
 def test_confusion_is_that_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
     truths, labels = (list(column) for column in zip(*rows, strict=True))
-    assert score(truths, labels).confusion.tolist() == confusion_matrix(truths, labels).tolist()
+    assert list(score(truths, labels).confusion_rows()) == confusion_matrix(truths, labels).tolist()
 
 
 @given(st.integers(0, 50), st.integers(1, 50))

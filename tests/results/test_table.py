@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crnr_cli.arrays import Batch
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.results.decision import Answers, best_classes, margins, predictions
-from crnr_cli.results.table import CsvWriter, parse_predictions
+from crnr_cli.results.table import CsvWriter, number_format, parse_predictions
 
 # File names are bytes but for NUL and /; Python shows what is not UTF-8 as lone surrogates.
 file_names = st.binary(min_size=1, max_size=12).map(
@@ -54,27 +54,28 @@ def test_names_round_trip_through_another_reader(
     residuals = rng.random((len(paths), len(classes)))
     truths = [random.choice([*classes, None]) for _ in paths]
     header, *rows = parsed(written(answers(paths, residuals, truths), classes, "float64"))
-    assert header[:7] == ["path", "truth", "label", "residual", "runner_up", "margin", "status"]
-    assert header[7:] == [f"residual:{name}" for name in classes]
+    fixed = ["path", "truth", "label", "residual", "runner_up", "margin", "status", "separation"]
+    assert header[:8] == fixed
+    assert header[8:] == [f"residual:{name}" for name in classes]
     for row, path, truth, values in zip(rows, paths, truths, residuals, strict=True):
         order = np.argsort(values, kind="stable")
         assert row[:3] == [path, truth or "", classes[order[0]]]
         assert row[4] == classes[order[1]]
-        assert [float(text) for text in row[7:]] == values.tolist()
+        assert [float(text) for text in row[8:]] == values.tolist()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_floats_come_back_to_the_last_bit(dtype: str) -> None:
     residuals = np.random.default_rng(0).random((50, 3)).astype(dtype)
     rows = parsed(written(answers(["x"] * 50, residuals), ["a", "b", "c"], dtype))[1:]
-    assert (np.array([row[7:] for row in rows]).astype(dtype) == residuals).all()
+    assert (np.array([row[8:] for row in rows]).astype(dtype) == residuals).all()
 
 
 def test_a_query_without_answer_has_one_row_with_its_status() -> None:
     batch = answers(["bad", "good"], np.array([[0.5, 0.25]]), errors=[SampleError("truncated"), None])
     assert written(batch, ["a", "b"], "float64").decode().splitlines()[1:] == [
-        "bad,,,,,,truncated,,",
-        "good,,b,0.25,a,0.5,ok,0.5,0.25",
+        "bad,,,,,,truncated,,,",
+        "good,,b,0.25,a,0.5,ok,0.5,0.5,0.25",
     ]
 
 
@@ -84,8 +85,8 @@ def test_top_writes_only_the_best_classes() -> None:
     batch = answers(["x", "bad", "y"], residuals, errors=[None, SampleError("truncated"), None])
     CsvWriter(file, ["a", "b,c", "d"], "float64", top=2).write(batch)
     header, *rows = parsed(file.getvalue())
-    assert header[7:] == ["label_1", "residual_1", "label_2", "residual_2"]
-    assert [row[7:] for row in rows] == [
+    assert header[8:] == ["label_1", "residual_1", "label_2", "residual_2"]
+    assert [row[8:] for row in rows] == [
         ["b,c", "0.25", "a", "0.5"],
         ["", "", "", ""],
         ["d", "0.25", "a", "0.5"],
@@ -95,7 +96,7 @@ def test_top_writes_only_the_best_classes() -> None:
 def test_top_beyond_the_classes_is_all_of_them() -> None:
     file = io.BytesIO()
     CsvWriter(file, ["a", "b"], "float32", top=9).write(answers(["x"], np.array([[0.5, 0.25]])))
-    assert parsed(file.getvalue())[1][7:] == ["b", "0.25", "a", "0.5"]
+    assert parsed(file.getvalue())[1][8:] == ["b", "0.25", "a", "0.5"]
 
 
 def test_ties_go_to_the_first_name_with_margin_zero() -> None:
@@ -137,3 +138,31 @@ def test_what_was_written_is_read_back() -> None:
 def test_a_broken_csv_is_named_with_its_line(text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         parse_predictions(io.StringIO(text, newline=""), "f")
+
+
+@given(
+    st.sampled_from(["float32", "float64"]),
+    st.booleans(),
+    st.integers(2, 5),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 1e-9, 0.5, 1.0]),
+)
+def test_a_query_is_rejected_exactly_if_its_printed_separation_is_below_the_printed_limit(
+    dtype: str, signed: bool, n_classes: int, seed: int, nudge: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    residuals = rng.random((20, n_classes)).astype(dtype) * (1 if nudge else 0.001)
+    # The limit is that of one of the queries, or hardly beside it.
+    best = np.sort(residuals[:1].astype(float), axis=1)[0]
+    ratio = -np.expm1(best[0] - best[1:].mean()) if signed else 1 - best[0] / best[1:].mean()
+    limit = float(ratio) + nudge * 1e-7
+    batch = Batch([str(i) for i in range(20)], [None] * 20, residuals, 20)
+    rows = parsed(written(Answers(batch, [None] * 20, limit, signed), list("abcde")[:n_classes], dtype))
+    shown = number_format(dtype) % float(np.dtype(dtype).type(limit))
+    for row in rows[1:]:
+        assert (row[6] == "rejected") == (float(row[7]) < float(shown))
+
+
+def test_a_csv_of_an_older_version_has_no_separation() -> None:
+    (row,) = parse_predictions(io.StringIO("path,truth,label,status\na.png,x,x,ok\n"), "old.csv")
+    assert row.separation is None

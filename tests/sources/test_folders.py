@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,49 @@ def test_links_among_folders_are_followed_once(crnr: Runner) -> None:
             if i != j:
                 Path(f"q/f{i}/to{j}").symlink_to(f"../f{j}")
     assert 10 <= len(listed("q")) <= 10 + 10 + 10
+
+
+@pytest.fixture
+def deep_folders(crnr: Runner) -> Iterator[Callable[[int], None]]:
+    """Makes q/cat/a/a/a... so many levels deep, with a picture at the bottom."""
+
+    def make(levels: int) -> None:
+        make_pictures(crnr.here / "q", ["cat"], per_class=1)
+        with contextlib.chdir("q/cat"):
+            for _ in range(levels):
+                Path("a").mkdir()
+                os.chdir("a")
+            picture(0, 50).save("deep.png")
+
+    yield make
+    # Python's own functions for this call themselves on every level.
+    subprocess.run(["rm", "-rf", crnr.here / "q"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("levels", "status", "code"),
+    [
+        pytest.param(1200, "ok", 0, id="deeper than Python can call itself"),
+        pytest.param(2100, "unreadable", 3, id="deeper than a path can be long", marks=pytest.mark.slow),
+    ],
+)
+def test_folders_that_are_nested_very_deep(
+    crnr: Runner, deep_folders: Callable[[int], None], levels: int, status: str, code: int
+) -> None:
+    make_pictures(crnr.here / "gallery")
+    assert crnr("build", "gallery", "-q").exit == 0
+    deep_folders(levels)
+    outcome = crnr("classify", "q", "-o", "out.csv", "-q")
+    assert (outcome.out, outcome.err) == ("", "")
+    assert outcome.exit == code
+    found = {row["path"]: row["status"] for row in read_rows(Path("out.csv"))}
+    assert found.pop("q/cat/0.png") == "ok"
+    ((deepest, found_status),) = found.items()
+    assert found_status == status
+    if status == "ok":
+        assert deepest == "q/cat" + "/a" * levels + "/deep.png"
+    else:
+        assert deepest.startswith("q/cat/a/a/a")
 
 
 def test_a_linked_class_is_a_class(crnr: Runner) -> None:

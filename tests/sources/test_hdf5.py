@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import h5py
@@ -15,6 +17,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.sources import hdf5
 from crnr_cli.sources import hdf5_text_process as text_process
 from helpers.paths import DATA
+from helpers.runner import Outcome, Runner, read_rows
 
 
 def test_text_of_variable_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +28,7 @@ def test_text_of_variable_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = hdf5.open_datasets(path)
     assert np.asarray(found["labels"]).tolist() == ["a", "caf\u00e9", ""]
     assert np.asarray(found["more/labels"]).tolist() == ["\udce9", "b"]
-    monkeypatch.setattr(hdf5, "SECONDS_TO_START", 0)
+    monkeypatch.setattr(hdf5, "CHILD_SECONDS", 0)
     with pytest.raises(DataError, match="the text in labels cannot be read; write it again, with a fixed"):
         np.asarray(found["labels"])
 
@@ -37,11 +40,12 @@ def test_the_process_that_reads_text(
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["labels"] = ["a", "b"]
     limits: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "setrlimit", lambda what, limit: limits.append(limit))
+    monkeypatch.setattr(resource, "setrlimit", lambda what, limit: limits.append((what, limit[0])))
     monkeypatch.setattr(sys, "argv", ["text", str(tmp_path / "x.h5"), "labels"])
     text_process.main()
     assert json.loads(capsys.readouterr().out) == ["a", "b"]
-    assert limits[0][0] == 2**30 + 16 * (tmp_path / "x.h5").stat().st_size
+    assert limits[0] == (resource.RLIMIT_AS, 2**30 + 16 * (tmp_path / "x.h5").stat().st_size)
+    assert [what for what, _ in limits[1:]] == [resource.RLIMIT_CPU, resource.RLIMIT_CPU]
 
 
 def test_what_else_is_in_an_hdf5_file(tmp_path: Path) -> None:
@@ -57,12 +61,69 @@ def test_what_else_is_in_an_hdf5_file(tmp_path: Path) -> None:
 
 
 def test_too_many_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdf5, "_MAX_ITEMS", 3)
+    monkeypatch.setattr(hdf5, "_MAX_DATASETS", 3)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         for name in "abcd":
             file[name] = 1
     with pytest.raises(DataError, match="more than 3 datasets"):
         hdf5.open_datasets(tmp_path / "x.h5")
+
+
+def test_groups_that_contain_each_other_many_times(tmp_path: Path) -> None:
+    """Seven levels of groups with 40 names for the next one each: a small file with 40**7 ways through it."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        groups = [file.create_group(f"level{i}") for i in range(8)]
+        for upper, lower in pairwise(groups):
+            for i in range(40):
+                upper[f"{i}"] = lower
+        file["features"] = np.eye(3)
+    with pytest.raises(DataError, match="more than 10000 datasets, or 20000 groups and links"):
+        hdf5.open_datasets(tmp_path / "x.h5")
+
+
+def test_many_files_are_not_all_open_at_once(crnr: Runner) -> None:
+    for i in range(30):
+        with h5py.File(crnr.here / f"{i:02}.h5", "w") as file:
+            file["features"], file["labels"] = np.eye(4)[[i % 3, 3]] + i, np.array([f"c{i % 3}", "d"], "S2")
+    names = " ".join(f"{i:02}.h5" for i in range(30))
+    outcome = crnr.bash(f"ulimit -n 40; crnr build {names} -q; crnr classify {names} -o out.csv -q")
+    assert outcome == Outcome(0, "", "")
+    assert len(read_rows(Path("out.csv"))) == 60
+
+
+def test_a_file_that_changes_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (1.0, 2.0):
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["features"] = np.full((3, 3), value)
+        if value == 1:
+            dataset = hdf5.open_datasets(tmp_path / "x.h5")["features"]
+    os.utime(tmp_path / "x.h5", (1, 1))
+    with pytest.raises(DataError, match="was changed while it was being read; run the command again"):
+        dataset[0:2]
+
+
+SLOW_START = """
+import sys, time
+if "crnr_cli.sources.hdf5_text_process" in " ".join(sys.orig_argv):
+    time.sleep(5)
+"""
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param("ulimit -v 1000000", id="less memory"),
+        pytest.param("export PYTHONPATH=slow", id="a slow machine", marks=pytest.mark.slow),
+    ],
+)
+def test_text_of_variable_length_is_read_on_a_weak_machine(crnr: Runner, limits: str) -> None:
+    with h5py.File("x.h5", "w") as file:
+        file["features"], file["labels"] = np.eye(3), ["a", "b", "c"]
+    Path("slow").mkdir()
+    Path("slow/sitecustomize.py").write_text(SLOW_START)
+    # With more threads, a process reserves more address space when it starts.
+    outcome = crnr.bash(f"export OPENBLAS_NUM_THREADS=1; {limits}; crnr build x.h5 -j 1 -q")
+    assert outcome == Outcome(0, "", "")
 
 
 def test_a_gallery_is_not_features(tmp_path: Path) -> None:

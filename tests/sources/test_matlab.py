@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -16,9 +18,13 @@ from scipy.sparse import csc_array
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.sources import matlab_process
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.tables import FeatureFile
+from helpers.patches import set_free_bytes
 from helpers.runner import Runner
+from helpers.samples import picture
 
 VALUES = np.arange(12.0).reshape(4, 3)  # 4 samples of 3 numbers
 LABELS = [2, 1, 2, 10]
@@ -162,7 +168,7 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
     cells = np.empty(4, dtype=object)
     cells[:] = [np.eye(2), np.eye(2), np.eye(2), np.eye(2)]
     save(path, {"features": VALUES, "labels": cells})
-    with pytest.raises(DataError, match=r"x.mat: labels is a cell array with other content than text; "):
+    with pytest.raises(DataError, match=r"x.mat: labels of shape \(4, 4\) are not one label per sample, "):
         FeatureFile.open(path, Keys())
 
 
@@ -172,10 +178,10 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
         ({"field": 1.0}, "features is of the MATLAB class struct"),
         (csc_array(VALUES), r"features is of the MATLAB class sparse, .* save full\(features\)$"),
         (VALUES + 1j, "features must be a table of numbers"),
-        (np.zeros((2, 2, 2)), "features must be a table of numbers"),
+        (np.zeros((2, 2, 2, 2, 2)), "features must be a table of numbers"),
         ("text", "features must be a table of numbers"),
     ],
-    ids=["struct", "sparse", "complex", "3-D", "char"],
+    ids=["struct", "sparse", "complex", "5-D", "char"],
 )
 def test_what_is_not_a_table_is_refused(tmp_path: Path, value: object, message: str) -> None:
     path = tmp_path / "x.mat"
@@ -215,7 +221,7 @@ def test_numbers_that_claim_to_be_text_are_refused(tmp_path: Path, kind: str, va
     save_v73(path, {"features": VALUES, "labels": value})
     with h5py.File(path, "r+") as file:
         file["labels"].attrs["MATLAB_class"] = np.bytes_(kind)
-    with pytest.raises(DataError, match=f"^{path}: labels is not readable as text "):
+    with pytest.raises(DataError, match=f"^{path}: labels is not readable as text or numbers "):
         FeatureFile.open(path, Keys())
 
 
@@ -224,7 +230,7 @@ def test_cells_that_point_nowhere_are_refused(tmp_path: Path) -> None:
     save_v73(path, {"features": VALUES, "labels": np.array(NAMES, dtype=object)})
     with h5py.File(path, "r+") as file:
         file["labels"][0, 2] = h5py.Reference()
-    with pytest.raises(DataError, match=f"^{path}: labels is not readable as text "):
+    with pytest.raises(DataError, match=f"^{path}: labels is not readable as text or numbers "):
         FeatureFile.open(path, Keys())
 
 
@@ -320,3 +326,231 @@ def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
     answered = crnr(*unlabelled, "--samples", "columns")
     assert (answered.exit, answered.err) == (0, "")
     assert [line.split(",")[2] for line in answered.out.splitlines()] == ["label", "1", "2", "3"]
+
+
+def save_v73_with_text_attributes(path: Path) -> bytearray:
+    """A v7.3 file, as others than MATLAB write it, whose names of classes are text of variable length."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, values in (("features", VALUES.T), ("labels", np.array(LABELS, float)[:, None])):
+            file[name] = values
+            file[name].attrs["MATLAB_class"] = "double"
+    return bytearray(path.read_bytes())
+
+
+def test_names_of_classes_of_variable_length(tmp_path: Path) -> None:
+    save_v73_with_text_attributes(tmp_path / "x.mat")
+    np.testing.assert_array_equal(rows(FeatureFile.open(tmp_path / "x.mat", Keys())), VALUES)
+
+
+@pytest.mark.parametrize("damage", [{25: 1}, {16: 9}, {8: 255}], ids=["endless", "missing", "too large"])
+def test_damaged_text_of_variable_length_does_no_harm(tmp_path: Path, damage: dict[int, int]) -> None:
+    """HDF5 works for ever on the first: that is ended, and the others are not a traceback."""
+    path = tmp_path / "x.mat"
+    data = save_v73_with_text_attributes(path)
+    heap = data.index(b"GCOL")
+    for place, value in damage.items():
+        data[heap + place] = value
+    path.write_bytes(data)
+    with pytest.raises(DataError) as refused:
+        FeatureFile.open(path, Keys())
+    assert str(refused.value) == (
+        f"{path}: the text in MATLAB_class of features cannot be read; write it again, with a fixed length"
+    )
+
+
+def test_cells_without_characters_are_empty_texts(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    save_v73(path, {"features": VALUES, "labels": np.array(NAMES, dtype=object)})
+    with h5py.File(path, "r+") as file:
+        del file["#refs#/labels2"]
+        empty = file.create_dataset("#refs#/labels2", data=np.zeros((3, 0), np.uint16))
+        empty.attrs["MATLAB_class"] = np.bytes_("char")
+        file["labels"][0, 2] = empty.ref
+    assert FeatureFile.open(path, Keys()).labels == [*NAMES[:2], "", NAMES[3]]
+
+
+def save_bomb(path: Path, count: int) -> None:
+    """Doubles that are stored as bytes, as MATLAB does with small ones, all zero and compressed."""
+
+    def element(kind: int, data: bytes) -> bytes:
+        return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
+
+    head = element(6, struct.pack("<II", 6, 0)) + element(5, struct.pack("<ii", count, 1))
+    head += element(1, b"features") + struct.pack("<II", 2, count)
+    content = struct.pack("<II", 14, len(head) + count) + head + bytes(count)
+    packed = zlib.compress(content, 9)
+    start = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<HH", 0x0100, 0x4D49)
+    path.write_bytes(start + struct.pack("<II", 15, len(packed)) + packed)
+
+
+def test_a_file_that_declares_more_than_fits_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_bomb(tmp_path / "x.mat", 2**25)
+    assert (tmp_path / "x.mat").stat().st_size < 2**16
+    monkeypatch.setattr(matlab_process, "limit_cpu_time", lambda seconds: None)
+    set_free_bytes(2**25, monkeypatch.setattr)
+    with pytest.raises(DataError) as refused:
+        matlab_process.read(tmp_path / "x.mat", ["features"])
+    assert str(refused.value) == (
+        f"{tmp_path}/x.mat: features needs 67.1 MB of memory, but 33.6 MB are free; "
+        "save fewer samples per file"
+    )
+
+
+def test_the_process_that_reads_has_limits_of_memory_and_time(tmp_path: Path) -> None:
+    save_bomb(tmp_path / "x.mat", 2**25)
+    code = (
+        "import sys, resource, scipy.io\n"
+        "from crnr_cli.sources import matlab_process as m\n"
+        "from crnr_cli.system import memory\n"
+        "m.BASE_BYTES = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "sys.argv = ['', 'x.mat', 'features']\n"
+        "memory.require = lambda *arguments: None\n"
+        "memory.free_bytes = lambda: 2**24\n"
+        "try: m.main()\n"
+        "finally: print(resource.getrlimit(resource.RLIMIT_CPU)[0] < 100, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"x.mat: needs more memory than there is; save fewer samples per fileTrue\n"
+
+
+# Stacks of pictures: height x width x samples is the usual order in MATLAB.
+STACK = np.arange(4 * 3 * 5).reshape(4, 3, 5)  # 4 x 3 pixels, 5 pictures
+STACK_LABELS = np.array([1.0, 2, 1, 2, 3])
+
+
+@VERSIONS
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+def test_a_stack_of_pictures(tmp_path: Path, save: Save, axis: int, dtype: str) -> None:
+    """Exactly one axis has the number of labels; the pixels are in the order of a picture file."""
+    path = tmp_path / "x.mat"
+    stack = np.moveaxis(STACK.astype(dtype), 2, axis)
+    save(path, {"features": stack, "labels": STACK_LABELS})
+    file = FeatureFile.open(path, Keys())
+    assert (len(file), file.n_features, file.labels) == (5, 12, ["1", "2", "1", "2", "3"])
+    for k in range(5):
+        assert rows(file)[k].tolist() == STACK[:, :, k].ravel().tolist()
+
+
+@VERSIONS
+def test_a_stack_of_coloured_pictures(tmp_path: Path, save: Save) -> None:
+    path = tmp_path / "x.mat"
+    stack = np.arange(4 * 2 * 3 * 5, dtype=np.uint8).reshape(4, 2, 3, 5)
+    save(path, {"x": stack, "label": STACK_LABELS[:, None]})
+    file = FeatureFile.open(path, Keys("x", "label"))
+    assert rows(file)[3].tolist() == stack[..., 3].ravel().tolist()
+
+
+@VERSIONS
+@pytest.mark.parametrize(("chosen", "axis"), [("rows", 0), ("columns", 2)])
+def test_an_ambiguous_stack_needs_to_be_told(tmp_path: Path, save: Save, chosen: str, axis: int) -> None:
+    path = tmp_path / "x.mat"
+    stack = np.arange(27.0).reshape(3, 3, 3)
+    save(path, {"features": stack, "labels": np.array([1.0, 2, 3])})
+    with pytest.raises(DataError) as refused:
+        FeatureFile.open(path, Keys())
+    assert str(refused.value) == (
+        f"{path}: features of 3 x 3 x 3 with 3 labels; "
+        "choose the samples with --samples rows|columns (the first axis or the last)"
+    )
+    file = FeatureFile.open(path, Keys(samples=chosen))
+    np.testing.assert_array_equal(file.rows(0, 3), np.moveaxis(stack, axis, 0).reshape(3, 9))
+
+
+@VERSIONS
+def test_cells_of_pictures(tmp_path: Path, save: Save) -> None:
+    path = tmp_path / "x.mat"
+    cells = np.empty(5, dtype=object)
+    cells[:] = [STACK[:, :, k].astype(np.uint8) for k in range(5)]
+    save(path, {"features": cells, "labels": STACK_LABELS})
+    file = FeatureFile.open(path, Keys())
+    np.testing.assert_array_equal(rows(file), STACK.transpose(2, 0, 1).reshape(5, 12))
+    assert file.labels == ["1", "2", "1", "2", "3"]
+    cells[4] = np.zeros((2, 2))
+    save(path, {"features": cells, "labels": STACK_LABELS})
+    with pytest.raises(
+        DataError, match=r"features is a cell array of something else than texts, or arrays of"
+    ):
+        FeatureFile.open(path, Keys())
+
+
+@VERSIONS
+def test_cells_of_single_numbers_are_labels(tmp_path: Path, save: Save) -> None:
+    path = tmp_path / "x.mat"
+    cells = np.empty(4, dtype=object)
+    cells[:] = [float(label) for label in LABELS]
+    save(path, {"features": VALUES, "labels": cells})
+    assert FeatureFile.open(path, Keys()).labels == ["2", "1", "2", "10"]
+
+
+ONE_HOT = np.eye(3)[[0, 1, 0, 1, 2]]  # samples x classes
+
+
+@VERSIONS
+@pytest.mark.parametrize("turned", [False, True], ids=["samples x classes", "classes x samples"])
+def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool) -> None:
+    """As in the files of YaleB: the classes are numbered from 1, as in MATLAB."""
+    path = tmp_path / "x.mat"
+    save(path, {"featureMat": np.arange(20.0).reshape(4, 5), "labelMat": ONE_HOT.T if turned else ONE_HOT})
+    file = FeatureFile.open(path, Keys("featureMat", "labelMat"))
+    assert file.labels == ["1", "2", "1", "2", "3"]
+    assert (len(file), file.n_features) == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (
+            np.eye(5),
+            r"\(5, 5\) are not one label per sample, and have a single 1 in every row and column; save",
+        ),
+        (np.ones((3, 5)), "and have no or several ones for some samples; save one number or text per sample"),
+        (np.full((3, 5), 2.0), "nor a single 1 per sample; save one number or text per sample"),
+    ],
+    ids=["permutation", "several", "numbers"],
+)
+def test_other_matrices_are_not_labels(tmp_path: Path, labels: Array, words: str) -> None:
+    path = tmp_path / "x.mat"
+    savemat(path, {"features": np.zeros((5, 4)), "labels": labels})
+    with pytest.raises(DataError, match=words):
+        FeatureFile.open(path, Keys())
+
+
+@pytest.mark.parametrize("suffix", ["npz", "h5"])
+def test_stacks_and_matrices_of_ones_in_other_files(tmp_path: Path, suffix: str) -> None:
+    """The first axis has the samples, unless said otherwise, and classes are numbered from 0."""
+    path = tmp_path / f"x.{suffix}"
+    arrays = {"features": STACK.transpose(2, 0, 1), "labels": ONE_HOT, "last": STACK}
+    if suffix == "npz":
+        np.savez(path, **arrays)
+    else:
+        with h5py.File(path, "w") as file:
+            file.update(arrays)
+    file = FeatureFile.open(path, Keys())
+    np.testing.assert_array_equal(rows(file), STACK.transpose(2, 0, 1).reshape(5, 12))
+    assert file.labels == ["0", "1", "0", "1", "2"]
+    last = FeatureFile.open(path, Keys("last", samples="columns"))
+    np.testing.assert_array_equal(rows(last), rows(file))
+
+
+def test_a_stack_gives_the_vectors_of_the_same_pictures_as_files(crnr: Runner) -> None:
+    pictures, labels = [], []
+    for number, name in enumerate(("ant", "bee", "cow")):
+        Path("gallery", name).mkdir(parents=True)
+        for k in range(4):
+            image = picture(number, k, (6, 9))
+            image.save(Path("gallery", name) / f"{k}.png")
+            pictures.append(np.asarray(image))
+            labels.append(name)
+    stack = np.stack(pictures, axis=2)
+    assert stack.shape == (9, 6, 12)
+    savemat("stack.mat", {"x": stack, "label": np.array(labels, dtype=object)[:, None]})
+    assert crnr("build", "gallery", "-q", "-o", "files.h5").exit == 0
+    built = crnr("build", "stack.mat", "--features-key", "x", "--labels-key", "label", "-q", "-o", "stack.h5")
+    assert (built.exit, built.out, built.err) == (0, "", "")
+    files, stacked = load_gallery(Path("files.h5")), load_gallery(Path("stack.h5"))
+    np.testing.assert_array_equal(files.samples.vectors, stacked.samples.vectors)
+    assert files.classes == stacked.classes

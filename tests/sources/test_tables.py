@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError
+from crnr_cli.sources import labels as label_reader
 from crnr_cli.sources import npz as npz_reader
-from crnr_cli.sources import tables
 from crnr_cli.sources.base import Keys
-from crnr_cli.sources.tables import FeatureFile, Features
+from crnr_cli.sources.tables import FeatureFile, Features, open_tables
 from helpers.runner import Runner
 
 
@@ -162,11 +162,13 @@ def test_rows_that_cannot_be_read(crnr: Runner) -> None:
 
 def test_labels_that_cannot_be_read(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
+        shape, dtype = (3,), np.dtype(object)
+
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
             raise OSError("no luck")
 
     with pytest.raises(DataError, match=r"^x.h5: cannot read its labels or names \(no luck\)$"):
-        tables._texts(Path("x.h5"), Broken())
+        label_reader.texts(Path("x.h5"), Broken())
 
 
 def test_a_file_of_features_that_vanished(crnr: Runner) -> None:
@@ -207,3 +209,14 @@ def test_spans_names_and_parts_agree_with_one_long_list(
     assert source.names((start, stop)) == everything[start:stop]
     cuts = source.part((start, stop)).cuts
     assert [f"{path.stem}#{row}" for path, a, b in cuts for row in range(a, b)] == everything[start:stop]
+
+
+def test_a_part_is_read_anew_when_its_file_has_changed(tmp_path: Path) -> None:
+    """A worker of a cluster may live for weeks, and keeps the files that it has opened."""
+    path = tmp_path / "x.npz"
+    for values in (np.eye(3), np.eye(4) + 1):
+        np.savez(path, features=values)
+        part = open_tables([path], Keys()).part((0, 3))
+        for _ in range(2):
+            (file,) = part.opened(Keys()).files
+            assert np.array_equal(file.rows(0, 3), values[:3])

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import socket
+import stat
+import struct
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from crnr_cli.errors import OutputError
+from crnr_cli.results.journal import resumable
 from crnr_cli.system import files
-from crnr_cli.system.files import check_output, claimed, replacing
+from crnr_cli.system.files import claimed, replacing
+
+NOBODY = 0xFFFFFFFF  # in an access control list, where an entry is for no user or group by number
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    with replacing(path) as part:
-        part.write_text("new")
+    with replacing(path) as file:
+        file.write(b"new")
         assert not path.exists()
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def write_and_fail(path: Path, error: Exception) -> None:
-    with replacing(path) as part:
-        part.write_text("new")
+    with replacing(path) as file:
+        file.write(b"new")
         raise error
 
 
@@ -57,8 +65,8 @@ def test_another_os_error_is_a_bug(tmp_path: Path) -> None:
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
-    with replacing(tmp_path / "link") as part:
-        part.write_text("new")
+    with replacing(tmp_path / "link") as file:
+        file.write(b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
 
@@ -68,22 +76,171 @@ def test_a_pipe_is_written_to_directly(tmp_path: Path) -> None:
     got: list[str] = []
     reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()))
     reader.start()
-    with replacing(tmp_path / "pipe") as part:
-        part.write_text("data")
+    with replacing(tmp_path / "pipe") as file:
+        file.write(b"data")
     reader.join(30)
     assert got == ["data"]
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
-def test_a_part_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "x.part").mkdir()
-    with pytest.raises(OutputError, match=r"x: cannot write \(Is a directory\)$"), claimed(tmp_path / "x"):
+def occupied(place: Path, kind: str) -> Path | None:
+    """Something that is not a partial file; returns the file that it leads to, if any."""
+    victim = place.parent / "victim"
+    if kind == "directory":
+        place.mkdir()
+        return None
+    if kind == "pipe":
+        os.mkfifo(place)
+        return None
+    if kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(place.parent):
+            listening.bind(place.name)
+        return None
+    victim.write_bytes(b"secret")
+    if kind == "link":
+        place.symlink_to(victim)
+    else:
+        os.link(victim, place)
+    return victim
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "socket", "link", "second name"])
+@pytest.mark.parametrize("ending", [".crnr-part", ".crnr-journal"])
+def test_the_name_of_a_partial_file_is_occupied(tmp_path: Path, ending: str, kind: str) -> None:
+    """In a folder that others may write to, they choose what has these names."""
+    victim = occupied(tmp_path / f"x{ending}", kind)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(OutputError) as refused, resumable(tmp_path / "x", {}, resume=False):
         pass
+    assert str(refused.value) == (
+        f"{tmp_path}/x: while it is written, crnr needs the name x{ending}, which is a link, a directory or "
+        "the like; remove it, or write to another file"
+    )
+    assert victim is None or victim.read_bytes() == b"secret"
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert [name for name in left if not name.endswith(".crnr-part")] == [
+        name for name in before if not name.endswith(".crnr-part")
+    ]
+
+
+def test_a_link_that_is_put_in_the_place_of_a_partial_file(tmp_path: Path) -> None:
+    """What is written goes to the file that was opened, and the link is not renamed."""
+    (tmp_path / "victim").write_bytes(b"secret")
+
+    def write() -> None:
+        with replacing(tmp_path / "x") as file:
+            (tmp_path / "x.crnr-part").unlink()
+            (tmp_path / "x.crnr-part").symlink_to("victim")
+            file.write(b"new")
+
+    with pytest.raises(OutputError, match=r"another program has replaced x\.crnr-part; try again"):
+        write()
+    assert (tmp_path / "victim").read_bytes() == b"secret"
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_file_of_the_user_that_ends_in_part_is_left_alone(tmp_path: Path) -> None:
+    for ending in (".part", ".part.journal", ".journal", ".tmp", "~"):
+        (tmp_path / f"x{ending}").write_text("mine")
+    with resumable(tmp_path / "x", {}, resume=False):
+        pass
+    assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "x"} == dict.fromkeys(
+        ("x.part", "x.part.journal", "x.journal", "x.tmp", "x~"), "mine"
+    )
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o604])
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_new_file_has_the_permissions_of_the_old_one(tmp_path: Path, mode: int, umask: int) -> None:
+    path = tmp_path / "x"
+    path.write_text("old")
+    path.chmod(mode)
+    before = os.umask(umask)
+    try:
+        with replacing(path) as file:
+            # Neither may others read the part before it is whole.
+            assert stat.S_IMODE((tmp_path / "x.crnr-part").stat().st_mode) == mode | 0o600
+            file.write(b"new")
+        with replacing(tmp_path / "y") as file:
+            file.write(b"new")
+    finally:
+        os.umask(before)
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert stat.S_IMODE((tmp_path / "y").stat().st_mode) == 0o666 & ~umask
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_new_file_has_the_owner_and_the_group_of_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("old")
+    os.chown(path, 12345, 23456)
+    path.chmod(0o640)
+    with replacing(path) as file:
+        file.write(b"new")
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (12345, 23456, 0o640)
+
+
+def test_a_group_that_cannot_be_kept_gives_its_permissions_to_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x"
+    path.write_text("old")
+    path.chmod(0o664)
+    status = Path.stat
+
+    def of_another_group(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = status(self, follow_symlinks=follow_symlinks)
+        return os.stat_result((*found[:5], 34567, *found[6:])) if self == path else found
+
+    def refused(handle: int, user: int, group: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "stat", of_another_group)
+    monkeypatch.setattr(os, "fchown", refused)
+    with replacing(path) as file:
+        file.write(b"new")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o644  # noqa: PTH116
+
+
+def test_an_access_control_list_is_kept(tmp_path: Path) -> None:
+    """Without it, the permissions of a group would be those of the mask, which may be more."""
+    path = tmp_path / "x"
+    path.write_text("old")
+    entries = [(0x01, 6, NOBODY), (0x02, 6, 12345), (0x04, 0, NOBODY), (0x10, 6, NOBODY), (0x20, 0, NOBODY)]
+    rules = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(path, "system.posix_acl_access", rules)
+    except (AttributeError, OSError):
+        pytest.skip("no access control lists here")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    with replacing(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"
+    assert os.getxattr(path, "system.posix_acl_access") == rules
+
+
+@pytest.mark.parametrize("length", [200, 243, 244, 250, 255])
+def test_every_name_that_the_disk_takes_can_be_written(tmp_path: Path, length: int) -> None:
+    """Also if nothing can be appended to it; and two such names do not get in each other's way."""
+    path = tmp_path / ("é" * (length // 2) + "e" * (length % 2))
+    assert len(os.fsencode(path.name)) == length
+    twin = path.with_name(path.name[:-1] + "x")
+    with resumable(path, {"a": 1}, resume=False) as one, resumable(twin, {"a": 1}, resume=False) as other:
+        one.write(b"one")
+        one.end_batch(Counter(), 0)
+        other.write(b"other")
+        other.end_batch(Counter(), 0)
+    assert {found.name: found.read_bytes() for found in tmp_path.iterdir()} == {
+        path.name: b"one",
+        twin.name: b"other",
+    }
 
 
 def test_the_lock_is_on_the_file_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between our open and our lock another run ends: it removes the file, or puts it in place."""
-    part = tmp_path / "x.part"
+    part = tmp_path / "x.crnr-part"
     flock = files.fcntl.flock
     ends = [part.unlink, lambda: part.replace(tmp_path / "x"), lambda: (part.unlink(), part.touch())]
 
@@ -93,8 +250,8 @@ def test_the_lock_is_on_the_file_that_is_there(tmp_path: Path, monkeypatch: pyte
         flock(handle, how)
 
     monkeypatch.setattr(files.fcntl, "flock", slow_flock)
-    with claimed(tmp_path / "x") as claimed_part:
-        assert claimed_part == part
+    with claimed(tmp_path / "x") as claim:
+        assert claim.part == part
         with pytest.raises(OutputError, match="another crnr is writing it"), claimed(tmp_path / "x"):
             pass
     assert not ends
@@ -109,30 +266,14 @@ def test_a_writer_that_is_done_leaves_the_next_one_alone(
 
     def slow_sync(folder: Path) -> None:
         monkeypatch.setattr(files, "_sync_folder", sync)
-        with claimed(path) as part:
-            part.write_text("of the next one")
+        with claimed(path, keep=True) as claim:
+            claim.file.write(b"of the next one")
 
     monkeypatch.setattr(files, "_sync_folder", slow_sync)
-    with replacing(path) as part:
-        part.write_text("done")
+    with replacing(path) as file:
+        file.write(b"done")
     assert path.read_text() == "done"
-    assert part.read_text() == "of the next one"
-
-
-def test_a_device_needs_no_permission_for_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    access = os.access
-    monkeypatch.setattr(os, "access", lambda path, how: str(path) != "/dev" and access(path, how))
-    check_output(Path("/dev/null"))
-    with pytest.raises(OutputError, match="no permission"):
-        check_output(Path("/dev/new"))
-
-
-def test_an_output_that_is_an_input(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text("data")
-    os.link(tmp_path / "x", tmp_path / "y")
-    with pytest.raises(OutputError, match="is an input of this run; write to another file"):
-        check_output(tmp_path / "x", ["-", str(tmp_path / "y")])
-    check_output(tmp_path / "x", ["-", str(tmp_path / "z")])
+    assert (tmp_path / "x.crnr-part").read_text() == "of the next one"
 
 
 def test_disk_errors_have_names() -> None:

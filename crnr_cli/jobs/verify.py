@@ -1,0 +1,49 @@
+"""Verify: a gallery file is intact, and still matches its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.samples import refuse_mismatch
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.listing import open_source
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """How a gallery differs from its sources, by the names of the samples."""
+
+    n_samples: int
+    changed: list[str] = field(default_factory=list)  # in content or class
+    missing: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  # in the sources, but not in the gallery
+
+    @property
+    def holds(self) -> bool:
+        return not self.changed and not self.missing
+
+
+def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyReport:
+    """Check a gallery's checksum and, if sources are given, compare every sample with their content.
+
+    A file that was moved without a change of content or class does not count as a difference.
+    """
+    gallery = load_gallery(path)
+    report = VerifyReport(len(gallery.names))
+    if not against:
+        return report
+    source = open_source(against, options)
+    refuse_mismatch(source, gallery.recipe)
+    found = list(source.contents())
+    contents = {(label, sha256) for _, label, sha256 in found}
+    names = {name for name, _, _ in found}
+    labels = [gallery.classes[i] for i in gallery.samples.class_index]
+    for name, label, sha256 in zip(gallery.names, labels, gallery.hashes, strict=True):
+        if (label, sha256) not in contents:
+            (report.changed if name in names else report.missing).append(name)
+    known = {*gallery.hashes, *report.changed}
+    report.unknown.extend(name for name, _, sha256 in found if not {name, sha256} & known)
+    return report

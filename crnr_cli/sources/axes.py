@@ -1,0 +1,135 @@
+"""Which axis of an array has the samples, and the same array as a table with one row per sample."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+
+MAX_AXES = 4  # samples, height, width and channels of pictures
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """The transpose of an array, or of a dataset that is read by slices: all axes in reverse order."""
+
+    values: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape[::-1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.values.dtype
+        return dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, where: slice | tuple[slice, ...]) -> Array:
+        """With a slice of the first axis, or one of every axis."""
+        index = (..., where) if isinstance(where, slice) else where[::-1]
+        part: Array = self.values[index]
+        return part.T
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[:], dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Samples along any axis of an array or dataset, such as pictures, as a table with one row per sample.
+
+    The remaining axes keep their order, so that the pixels of a row are in the order of a picture file.
+    """
+
+    values: Any
+    axis: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n = self.values.shape[self.axis]
+        return n, math.prod(self.values.shape) // n if n else 0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.values.dtype
+        return dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        index = [slice(None)] * len(self.values.shape)
+        index[self.axis] = rows
+        part = np.moveaxis(np.asarray(self.values[tuple(index)]), self.axis, 0)
+        return part.reshape(len(part), -1)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a MATLAB cell array as the rows of a table: it is certain where the samples are."""
+
+    values: Array  # (n, d)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.values.dtype
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: slice) -> Array:
+        return self.values[rows]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self.values
+
+
+def table_of(values: Any, axis: int) -> Any:
+    """The samples along an axis as the rows of a table, which is read by slices."""
+    if len(values.shape) > 2:
+        return Stack(values, axis)
+    if axis == 0:
+        return values
+    return values.values if isinstance(values, Transposed) else Transposed(values)
+
+
+def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | None, *, either: bool) -> int:
+    """The axis of the samples: as `--samples` says, else the first, or `either` that fits the labels."""
+    if isinstance(values, Cells):
+        return 0
+    last = len(values.shape) - 1
+    if chosen is not None or not either:
+        return last if chosen == "columns" else 0
+    fitting = [axis for axis, size in enumerate(values.shape) if size == n_labels]
+    if len(fitting) == 1:
+        return fitting[0]
+    table = f"{path}: features of {_shown(values.shape)}"
+    remedy = "choose the samples with --samples rows|columns"
+    if last > 1:
+        remedy += " (the first axis or the last)"
+    if n_labels is None:
+        raise DataError(f"{table} and no labels; {remedy}")
+    if fitting:
+        raise DataError(f"{table} with {n_labels} labels; {remedy}")
+    raise DataError(
+        f"{table} but {n_labels} labels; name the dataset with the right labels with --labels-key"
+    )
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    if len(shape) == 2:
+        return f"{shape[0]} rows and {shape[1]} columns"
+    return " x ".join(map(str, shape))

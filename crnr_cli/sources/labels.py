@@ -1,0 +1,75 @@
+"""Labels of any type in a feature file, as text."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+from crnr_cli.system import memory
+
+_BYTES_PER_TEXT = 200  # in a list, while others are being made of it
+
+
+def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
+    """One label per sample. In a matrix of zeros and ones, each sample has a one where its class is."""
+    values = _read(path, array)
+    if values.ndim == 2 and min(values.shape) > 1:
+        values = _classes(path, values) + first_class
+    return texts(path, values)
+
+
+def texts(path: Path, array: Any) -> list[str]:
+    """Labels or names of any type, as text."""
+    values = _read(path, array).ravel()
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise DataError(f"{path}: the label of row {int(np.isnan(values).argmax())} is not a number (NaN)")
+    items = values.tolist()
+    if values.dtype.kind not in "fiubU" and not all(isinstance(value, bytes | str) for value in items):
+        raise DataError(f"{path}: labels must be numbers or text, not {values.dtype}")
+    found = [label_text(value) for value in items]
+    for text in set(found):
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as e:
+            raise DataError(f"{path}: row {found.index(text)} has a label or name that is not text") from e
+    return found
+
+
+def label_text(label: float | str | bytes) -> str:
+    """A label as text, whatever its type: 7, 7.0, b'7' and '7' are the same label."""
+    if isinstance(label, bytes):
+        return label.decode("utf-8", "surrogateescape")
+    is_integer = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
+    return str(int(label) if is_integer else label)
+
+
+def _read(path: Path, array: Any) -> Array:
+    count = math.prod(array.shape)
+    memory.require(
+        count * (array.dtype.itemsize + _BYTES_PER_TEXT),
+        f"{path}: a list of {count} labels or names",
+        "divide the file into several",
+    )
+    try:
+        return np.asarray(array)
+    except (OSError, ValueError) as e:
+        raise DataError(f"{path}: cannot read its labels or names ({e})") from e
+
+
+def _classes(path: Path, values: Array) -> Array:
+    """The class of each sample, counted from 0, by a matrix of classes x samples or samples x classes."""
+    wrong = f"{path}: labels of shape {values.shape} are not one label per sample"
+    remedy = "save one number or text per sample, or name another dataset with --labels-key"
+    if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
+        raise DataError(f"{wrong}, nor a single 1 per sample; {remedy}")
+    fitting = [axis for axis in (0, 1) if (values.sum(axis=axis) == 1).all()]
+    if len(fitting) != 1:
+        why = "a single 1 in every row and column" if fitting else "no or several ones for some samples"
+        raise DataError(f"{wrong}, and have {why}; {remedy}")
+    classes: Array = values.argmax(axis=fitting[0])
+    return classes

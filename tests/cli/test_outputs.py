@@ -1,0 +1,290 @@
+"""Every output of every command: no input is overwritten, and nothing is lost if it cannot be written."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
+from itertools import permutations
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from crnr_cli.cli import COMMANDS
+from crnr_cli.cli.command import Written
+from helpers.onnx_models import flat_model
+from helpers.runner import Outcome, Runner, powerless
+from helpers.samples import make_features, make_pictures
+
+# Each output by command and parameter, as a command that writes it to {}.
+OUTPUTS = {
+    ("build", "path"): "build gallery -o {}",
+    ("classify", "path"): "classify queries -g gallery.h5 -o {}",
+    ("evaluate", "errors"): "evaluate out.csv --errors {}",
+    ("evaluate", "confusion"): "evaluate out.csv --confusion {}",
+    ("evaluate", "html"): "evaluate out.csv --html {}",
+    ("compare", "csv"): "compare features.npz --methods nn --draws 1 --csv {}",
+    ("tune", "path"): "tune features.npz --folds 2 --budget 0 -o {}",
+    ("tune", "plot"): "tune features.npz --folds 2 --budget 0 --plot {}",
+    ("explain", "path"): "explain queries/ant/9.png -g gallery.h5 -o {}",
+    ("add", "gallery"): "add {} queries",
+    ("remove", "gallery"): "remove {} --class cow",
+}
+IN_PLACE = {"add", "remove"}  # these change a gallery, which has to exist
+PICTURES = {("tune", "plot"), ("explain", "path")}  # whose names have to end in .png or the like
+each_output = pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
+
+
+def parameters(command: str) -> dict[str, Any]:
+    function: Callable[..., None] = getattr(import_module(f"crnr_cli.cli.{command}"), command)
+    return {name: parameter.annotation for name, parameter in signature(function).parameters.items()}
+
+
+def is_written(annotation: Any) -> bool:
+    return any(isinstance(mark, Written) for mark in get_args(annotation)[1:])
+
+
+def is_path(annotation: Any) -> bool:
+    kind = next(iter(get_args(annotation)), None)
+    return Path in (kind, *get_args(kind))
+
+
+def test_every_output_is_in_the_table() -> None:
+    found = {(c, name) for c in COMMANDS for name, kind in parameters(c).items() if is_written(kind)}
+    assert found == OUTPUTS.keys()
+
+
+def test_every_other_path_is_an_input() -> None:
+    """A new option with a Path is an output, and has to be marked as Written, or is known here."""
+    found = {
+        name
+        for command in COMMANDS
+        for name, kind in parameters(command).items()
+        if is_path(kind) and not is_written(kind)
+    }
+    assert found == {"gallery", "extractor"}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that the commands need."""
+    here = tmp_path_factory.mktemp("template")
+    crnr = Runner(here)
+    make_pictures(here / "gallery")
+    make_pictures(here / "queries", first=9, per_class=1)
+    make_features(here / "features.npz")
+    assert crnr("build", "gallery", "-q") == Outcome(0, "", "")
+    assert crnr("classify", "queries", "-q", "-o", "out.csv") == Outcome(0, "", "")
+    return here
+
+
+@pytest.fixture
+def here(template: Path, crnr: Runner) -> Path:
+    """The current folder, with copies of the inputs that can be overwritten without harm."""
+    for source in sorted(template.rglob("*")):
+        copy = crnr.here / source.relative_to(template)
+        if source.is_dir():
+            copy.mkdir()
+        else:
+            copy.write_bytes(source.read_bytes())
+    return crnr.here
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """The mode and the content of everything in a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        content = os.fsencode(path.readlink()) if path.is_symlink() else b""
+        if stat.S_ISREG(status.st_mode):
+            content = path.read_bytes()
+        found[str(path.relative_to(folder))] = status.st_mode, content
+    return found
+
+
+def command_for(output: tuple[str, str], name: str) -> list[str]:
+    return shlex.split(OUTPUTS[output].format(shlex.quote(name)))
+
+
+def name_for(output: tuple[str, str], stem: str = "new") -> str:
+    """A name that the output may have; a gallery that is changed exists."""
+    name = f"{stem}.png" if output in PICTURES else stem
+    if output[0] in IN_PLACE:
+        Path(name).write_bytes(Path("gallery.h5").read_bytes())
+    return name
+
+
+def refused(crnr: Runner, arguments: list[str], reason: str, stdin: bytes = b"") -> None:
+    """One line says why, and everything is as it was."""
+    before = snapshot(crnr.here)
+    outcome = crnr(*arguments, stdin=stdin)
+    assert outcome.exit in (1, 2), outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1
+    assert reason in outcome.err
+    assert snapshot(crnr.here) == before
+
+
+@each_output
+@pytest.mark.usefixtures("here")
+def test_the_command_of_the_table_writes_it(crnr: Runner, output: tuple[str, str]) -> None:
+    """Otherwise the tests below would find nothing."""
+    name = name_for(output)
+    before = snapshot(crnr.here)
+    assert crnr(*command_for(output, name)).exit == 0
+    after = snapshot(crnr.here)
+    assert after.keys() == {*before, name}
+    assert after.pop(name) != before.pop(name, None)
+    assert after == before
+
+
+SAMPLE, QUERY = "gallery/ant/0.png", "queries/ant/9.png"
+IS_INPUT = ": is an input of this run; write to another file\n"
+INSIDE = ", which is an input; write it elsewhere\n"
+
+
+INPUTS = {
+    f"build gallery -o {SAMPLE}": IS_INPUT,
+    f"build - -o {SAMPLE}": IS_INPUT,
+    f"build gallery/bee {SAMPLE} -o {SAMPLE}": IS_INPUT,
+    "build features.npz -o features.npz": IS_INPUT,
+    "build features.npz -o linked.png": IS_INPUT,
+    f"build gallery --update -o {SAMPLE}": "not a crnr gallery\n",
+    "build gallery --extractor model.onnx -o model.onnx": IS_INPUT,
+    "classify - -o queries/bee/9.png": IS_INPUT,
+    f"classify queries -o {QUERY}": INSIDE,
+    "classify queries -o queries/new.csv": INSIDE,
+    "classify queries -o queries/../queries/ant/new.csv": INSIDE,
+    "classify queries -o gallery.h5": IS_INPUT,
+    f"classify queries -o {SAMPLE}": IS_INPUT,
+    "classify mine.crnr-part -o mine": "mine.crnr-part is an input of this run; write to another file\n",
+    "classify mine.crnr-journal -o mine": "mine.crnr-journal is an input of this run;",
+    f"evaluate queries --html {QUERY}": INSIDE,
+    f"evaluate queries --errors {SAMPLE}": IS_INPUT,
+    f"evaluate queries/ant/9.png --confusion {QUERY}": IS_INPUT,
+    "evaluate out.csv --errors out.csv": IS_INPUT,
+    "evaluate out.csv --confusion gallery.h5": IS_INPUT,
+    f"evaluate out.csv --html {QUERY}": IS_INPUT,
+    "evaluate - --html gallery.h5": IS_INPUT,
+    f"compare gallery --csv {SAMPLE}": INSIDE,
+    f"compare gallery --test queries --csv {QUERY}": INSIDE,
+    f"compare - --csv {SAMPLE}": IS_INPUT,
+    "compare features.npz --csv features.npz": IS_INPUT,
+    f"tune gallery -o {SAMPLE}": IS_INPUT,
+    f"tune gallery --plot {SAMPLE}": INSIDE,
+    f"tune - --plot {SAMPLE}": IS_INPUT,
+    "tune features.npz -o features.npz": IS_INPUT,
+    "tune features.npz --plot linked.png": IS_INPUT,
+    f"explain {QUERY} -o {QUERY}": IS_INPUT,
+    f"explain {QUERY} -o {SAMPLE}": IS_INPUT,
+    "explain features.npz#1 -g features.h5 -o linked.png": IS_INPUT,
+    "add gallery.h5 gallery.h5": IS_INPUT,
+}
+
+
+@pytest.mark.parametrize("command", INPUTS)
+def test_an_input_is_not_overwritten(crnr: Runner, here: Path, command: str) -> None:
+    """Whether it was named, found in a folder, listed on stdin, or is mentioned in a gallery or a CSV."""
+    os.link("features.npz", "linked.png")
+    for name in ("mine.crnr-part", "mine.crnr-journal"):
+        Path(name).write_bytes(Path(QUERY).read_bytes())
+    if "features.h5" in command:
+        assert crnr("build", "features.npz", "-o", "features.h5", "-q").exit == 0
+    if "model.onnx" in command:
+        pytest.importorskip("onnxruntime")
+        flat_model(here / "model.onnx", ["n", 3, 8, 8])
+    rows = Path("out.csv").read_bytes()
+    stdin = rows if "evaluate" in command else f"{SAMPLE}\nqueries/bee/9.png\n".encode()
+    refused(crnr, shlex.split(command), INPUTS[command], stdin)
+
+
+def test_a_second_name_of_a_file_that_is_no_input(crnr: Runner, here: Path) -> None:
+    """It gets a file of its own, and the other name keeps the old one."""
+    os.link("features.npz", "linked.csv")
+    old = Path("features.npz").read_bytes()
+    assert crnr("classify", QUERY, "-o", "linked.csv").exit == 0
+    assert Path("features.npz").read_bytes() == old
+
+
+@each_output
+@pytest.mark.parametrize("ending", [".crnr-part", ".crnr-journal"])
+@pytest.mark.usefixtures("here")
+def test_a_link_where_the_partial_file_will_be(crnr: Runner, output: tuple[str, str], ending: str) -> None:
+    name = name_for(output)
+    Path("victim").write_text("secret")
+    Path(name + ending).symlink_to("victim")
+    refused(crnr, command_for(output, name), f"needs the name {name}{ending}, which is a link")
+
+
+@each_output
+def test_a_folder_without_access(crnr: Runner, here: Path, output: tuple[str, str]) -> None:
+    (here / "closed").mkdir()
+    name = name_for(output, "closed/new")
+    before = snapshot(here)
+    for mode in (0o000, 0o444, 0o555):  # neither enter nor list; not enter; not write
+        (here / "closed").chmod(mode)
+        with powerless():
+            outcome = crnr(*command_for(output, name))
+        (here / "closed").chmod(0o755)
+        assert (outcome.exit, outcome.out) == (1, "")
+        assert outcome.err == f"error: {name}: no permission to write; choose another place\n"
+        assert snapshot(here) == before
+
+
+@each_output
+@pytest.mark.usefixtures("here")
+def test_a_name_that_is_too_long(crnr: Runner, output: tuple[str, str]) -> None:
+    name = "x" * 300 + (".png" if output in PICTURES else "")
+    refused(crnr, command_for(output, name), "File name too long")
+
+
+@each_output
+@pytest.mark.usefixtures("here")
+def test_a_name_that_is_almost_too_long(crnr: Runner, output: tuple[str, str]) -> None:
+    """Nothing can be appended to it, but it can be written."""
+    name = name_for(output, "x" * (251 if output in PICTURES else 255))
+    before = set(crnr.files())
+    assert crnr(*command_for(output, name)).exit == 0
+    assert crnr.files() == before | {name}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [pair for pair in permutations(OUTPUTS, 2) if pair[0][0] == pair[1][0]]
+)
+@pytest.mark.usefixtures("here")
+def test_one_name_for_two_outputs(crnr: Runner, one: tuple[str, str], other: tuple[str, str]) -> None:
+    name = "z.png"
+    first, second = command_for(one, name), command_for(other, f"./{name}")
+    both = [*first, *second[-2:]]
+    before = snapshot(crnr.here)
+    outcome = crnr(*both)
+    assert (outcome.exit, outcome.out) == (2, "")
+    assert outcome.err == "error: z.png: two outputs cannot be the same file; give them different names\n"
+    assert snapshot(crnr.here) == before
+
+
+@each_output
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+@pytest.mark.usefixtures("here")
+def test_the_permissions_of_the_old_file_are_kept(crnr: Runner, output: tuple[str, str], mode: int) -> None:
+    name = name_for(output)
+    Path(name).touch()
+    Path(name).chmod(mode)
+    assert crnr(*command_for(output, name)).exit == 0
+    assert stat.S_IMODE(Path(name).stat().st_mode) == mode
+    assert Path(name).stat().st_size > 0
+
+
+@pytest.mark.usefixtures("here")
+def test_a_gallery_may_be_made_in_the_folder_of_its_samples(crnr: Runner) -> None:
+    """The second time it is in the listing, and so is what a killed run left behind."""
+    Path("gallery/gallery.h5.crnr-part").write_bytes(b"unfinished")
+    crnr.here = Path("gallery").absolute()
+    for _ in range(3):
+        assert crnr("build", ".").exit == 0
+        assert crnr.files() == {"ant", "bee", "cow", "gallery.h5"}

@@ -1,0 +1,142 @@
+"""Every path that a command takes, given as something that no file can be: one line says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from crnr_cli.cli import COMMANDS
+from helpers.runner import Outcome, Runner, powerless
+from helpers.samples import make_features, make_pictures
+
+# Each input by command and parameter, as a command that reads it from {}.
+INPUTS = {
+    ("build", "sources"): "build {} -o new.h5",
+    ("build", "extractor"): "build gallery -o new.h5 --extractor {}",
+    ("classify", "sources"): "classify {} -o new.csv",
+    ("classify", "gallery"): "classify queries -o new.csv -g {}",
+    ("classify", "extractor"): "classify queries -o new.csv --extractor {}",
+    ("evaluate", "sources"): "evaluate {}",
+    ("evaluate", "gallery"): "evaluate queries -g {}",
+    ("evaluate", "extractor"): "evaluate queries --extractor {}",
+    ("compare", "sources"): "compare {} --methods nn",
+    ("compare", "test"): "compare gallery --methods nn --test {}",
+    ("compare", "extractor"): "compare gallery --methods nn --extractor {}",
+    ("info", "gallery"): "info {}",
+    ("explain", "query"): "explain {}",
+    ("explain", "gallery"): "explain queries/ant/9.png -g {}",
+    ("explain", "extractor"): "explain queries/ant/9.png --extractor {}",
+    ("tune", "sources"): "tune {}",
+    ("tune", "extractor"): "tune gallery --extractor {}",
+    ("add", "gallery"): "add {} queries",
+    ("add", "sources"): "add gallery.h5 {}",
+    ("add", "extractor"): "add gallery.h5 queries --extractor {}",
+    ("remove", "gallery"): "remove {} --class ant",
+    ("verify", "gallery"): "verify {}",
+    ("verify", "against"): "verify gallery.h5 --against {}",
+}
+LONG = "x" * 300
+# What is given, and a word that the message must have.
+GIVEN = {
+    "empty": ("", ""),
+    "missing": ("missing", ""),
+    "too long": (LONG, "File name too long"),
+    "too long, csv": (f"{LONG}.csv", "File name too long"),
+    "too long, features": (f"{LONG}.npz", "File name too long"),
+    "in a folder too long": (f"{LONG}/x", "File name too long"),
+    "NUL": ("a\0b", "null"),
+    "NUL, csv": ("a\0b.csv", "null"),
+    "in a closed folder": ("closed/x.png", "ermission"),
+    "features in a closed folder": ("closed/x.npz", "ermission"),
+    "row in a closed folder": ("closed/x.npz#1", "ermission"),
+    "csv in a closed folder": ("closed/x.csv", "ermission"),
+    "closed folder": ("closed", ""),
+    "folder": ("empty folder", ""),
+    "folder named like features": ("folder.npz", ""),
+    "folder named like a csv": ("folder.csv", ""),
+    "pipe": ("pipe", ""),
+    "pipe named like features": ("pipe.npz", ""),
+    "loop of links": ("loop", ""),
+    "link to nowhere": ("lost", ""),
+    "below a file": ("gallery.h5/x", ""),
+    "device": ("/dev/null", ""),
+}
+
+
+def test_every_path_is_in_the_table() -> None:
+    """Options with a Path, and arguments that are called SOURCE or QUERY."""
+    found = set()
+    for command in COMMANDS:
+        for name, parameter in signature(
+            getattr(import_module(f"crnr_cli.cli.{command}"), command)
+        ).parameters.items():
+            kind, *declared = get_args(parameter.annotation) or (None,)
+            is_path = Path in (kind, *get_args(kind)) or any(
+                str(getattr(one, "metavar", "")).startswith(("SOURCE", "QUERY")) for one in declared
+            )
+            if is_path and not any(type(one).__name__ == "Written" for one in declared):
+                found.add((command, name))
+    assert found | {("add", "gallery"), ("remove", "gallery")} == INPUTS.keys()
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What the commands read, and what they are given instead."""
+    here = tmp_path_factory.mktemp("here")
+    make_pictures(here / "gallery")
+    make_pictures(here / "queries", first=9, per_class=1)
+    make_features(here / "features.npz")
+    assert Runner(here)("build", "gallery", "-q") == Outcome(0, "", "")
+    for name in ("closed", "empty folder", "folder.npz", "folder.csv"):
+        (here / name).mkdir()
+    for name in ("pipe", "pipe.npz"):
+        os.mkfifo(here / name)
+    (here / "loop").symlink_to("loop")
+    (here / "lost").symlink_to("nowhere")
+    (here / "closed").chmod(0)
+    yield here
+    (here / "closed").chmod(0o755)
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("argument", INPUTS, ids=" ".join)
+def test_a_path_that_cannot_be_used(here: Path, argument: tuple[str, str], given: str) -> None:
+    value, reason = GIVEN[given]
+    if "\0" in value and argument[1] in ("gallery", "extractor"):
+        pytest.skip("Typer does not take it, and no program can be given it")
+    arguments = shlex.split(INPUTS[argument].format("@"))
+    arguments[arguments.index("@")] = value
+    before = {path: path.lstat().st_mtime_ns for path in here.iterdir()}
+    signal.alarm(60)  # nothing may wait for a pipe that nobody writes to
+    try:
+        with powerless():
+            outcome = Runner(here)(*arguments)
+    finally:
+        signal.alarm(0)
+    for name in ("new.csv", "new.h5"):
+        (here / name).unlink(missing_ok=True)
+    assert {path: path.lstat().st_mtime_ns for path in here.iterdir()} == before
+    if outcome.exit == 3:  # an input among others that cannot be used has its row
+        assert argument == ("classify", "sources")
+        assert "without an answer: 1 " in outcome.err
+        return
+    assert outcome.exit in (1, 2), outcome
+    assert outcome.out == ""
+    *notes, error = outcome.err.splitlines()
+    assert error.startswith("error: ")
+    assert all(note.startswith(("left out: ", "missing: ", "... and ")) for note in notes)
+    assert reason in error or "was built without a network" in error
+    if given == "empty" and argument[1] in ("sources", "query", "test", "against"):
+        assert error == "error: the name of a source is empty; is a variable of your script not set?"
+    if "closed folder" in given:
+        assert "--update" not in error
+    if "in a closed folder" in given:
+        assert "crnr build" not in error  # nothing has to be built

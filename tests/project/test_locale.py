@@ -1,0 +1,96 @@
+"""The locale: names are bytes, and come out as the same bytes whatever the locale."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crnr_cli import cli
+from crnr_cli.gallery.file import load_gallery
+from helpers.runner import Runner, read_rows
+from helpers.samples import picture
+
+CLASSES = ("café", "日本", os.fsdecode(b"not \xff utf-8"))
+PRINT_ENCODING = "import sys; print(sys.getfilesystemencoding())"
+Environment = dict[str, str]
+
+
+def environment(**changes: str) -> Environment:
+    """Ours, without anything that decides how Python decodes names."""
+    decisive = ("LANG", "LC_ALL", "LC_CTYPE", "PYTHONUTF8", "PYTHONCOERCECLOCALE", "PYTHONIOENCODING")
+    return {name: value for name, value in os.environ.items() if name not in decisive} | changes
+
+
+def latin_1(folder: Path) -> Environment:
+    if shutil.which("localedef") is None:
+        pytest.skip("localedef is not installed")
+    place = folder / "de_DE.ISO-8859-1"
+    subprocess.run(
+        ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", str(place)], capture_output=True, check=False
+    )
+    return environment(LOCPATH=str(folder), LC_ALL="de_DE.ISO-8859-1")
+
+
+def ascii_only(folder: Path) -> Environment:
+    return environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+
+
+@pytest.mark.parametrize(("locale", "encoding"), [(latin_1, "iso8859-1"), (ascii_only, "ascii")])
+def test_the_same_bytes_in_another_locale(
+    crnr: Runner,
+    tmp_path_factory: pytest.TempPathFactory,
+    locale: Callable[[Path], Environment],
+    encoding: str,
+) -> None:
+    other = locale(tmp_path_factory.mktemp("locales"))
+    found = crnr.process(program=(sys.executable, "-c", PRINT_ENCODING), env=other).out.strip()
+    if found != encoding:
+        pytest.skip(f"Python uses {found} here")
+    for number, name in enumerate(CLASSES):
+        (crnr.here / "gallery" / name).mkdir(parents=True)
+        for sample in range(3):
+            picture(number, sample).save(crnr.here / "gallery" / name / f"{sample} é.png")
+    np.savez(crnr.here / "features.npz", features=np.eye(4), labels=["é", "é", "日", "日"])
+    results = []
+    for env in (environment(LC_ALL="C.UTF-8"), other):
+        outcomes = [
+            crnr.process(*command.split(), env=env)
+            for command in (
+                "build gallery -q",
+                "classify gallery -q -o out.csv",
+                "evaluate gallery --json --errors errors.csv",
+                "info --json",
+                "build features.npz -o features.h5 -q",
+                "evaluate features.npz -g features.h5 --json -q",
+                "build gallery/nö",
+            )
+        ]
+        files = {name: (crnr.here / name).read_bytes() for name in crnr.files() if name != "gallery"}
+        results.append((outcomes, files))
+    assert results[0] == results[1]
+    assert [outcome.exit for outcome in outcomes] == [0, 0, 0, 0, 0, 0, 1]
+    assert load_gallery(crnr.here / "gallery.h5").classes == sorted(CLASSES)
+    assert {row["label"] for row in read_rows(crnr.here / "out.csv")} == set(CLASSES)
+    assert load_gallery(crnr.here / "features.h5").classes == ["é", "日"]
+
+
+def test_crnr_starts_again_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If UTF-8 mode did not help, there is nothing else to try."""
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda program, arguments: started.append(arguments))
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-W", "error", "/bin/crnr", "info"])
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    cli._use_utf8()
+    assert started == [[sys.executable, "-X", "utf8", "-W", "error", "/bin/crnr", "info"]]
+    assert os.environ["PYTHONUTF8"] == "1"
+    monkeypatch.setattr(sys, "flags", type("Flags", (), {"utf8_mode": 1}))
+    cli._use_utf8()
+    assert len(started) == 1

@@ -1,0 +1,121 @@
+"""Intervals of macro scores: against resampling, as a property, and by simulated coverage."""
+
+from __future__ import annotations
+
+import tracemalloc
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score, precision_score, recall_score
+
+from crnr_cli.arrays import Array
+from crnr_cli.results.intervals import macro_intervals
+from crnr_cli.results.scores import Scores, score
+
+names = st.sampled_from(["cat", "dog", "owl", "a,b", "Ö"])
+pairs = st.lists(st.tuples(names, st.none() | names), min_size=1, max_size=60)
+
+THEIRS = {
+    "precision": partial(precision_score, average="macro", zero_division=np.nan),
+    "recall": partial(recall_score, average="macro", zero_division=np.nan),
+    "f1": partial(f1_score, average="macro"),
+}
+
+
+def scored(truths: Array, labels: Array) -> Scores:
+    return score([f"c{t}" for t in truths.ravel().tolist()], [f"c{p}" for p in labels.ravel().tolist()])
+
+
+@given(pairs)
+def test_an_interval_contains_its_score_and_lies_within_0_and_1(rows: list[tuple[str, str | None]]) -> None:
+    truths, labels = (list(column) for column in zip(*rows, strict=True))
+    scores = score(truths, labels)
+    found = macro_intervals(scores)
+    for name in THEIRS:
+        value, interval = getattr(scores.macro, name), getattr(found, name)
+        if value is None:
+            assert interval is None
+        else:
+            assert 0 <= interval[0] <= value <= interval[1] <= 1
+
+
+@pytest.mark.parametrize(("classes", "queries", "seed"), [(100, 2, 1), (200, 3, 2), (2, 1, 3), (1000, 1, 4)])
+def test_an_interval_contains_its_score_for_many_small_classes(classes: int, queries: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(classes), queries)
+    label = np.where(rng.random(len(truth)) < 0.7, truth, rng.integers(0, classes, len(truth)))
+    scores = scored(truth, label)
+    found = macro_intervals(scores)
+    for name in THEIRS:
+        low, high = getattr(found, name)
+        assert 0 <= low <= getattr(scores.macro, name) <= high <= 1
+
+
+def test_with_many_queries_intervals_are_those_of_resampling() -> None:
+    rng = np.random.default_rng(5)
+    truth = np.repeat(np.arange(4), 500)
+    label = np.where(rng.random(2000) < 0.8, truth, rng.integers(0, 3, 2000))
+    resampled: dict[str, list[float]] = {name: [] for name in THEIRS}
+    for _ in range(100):
+        drawn = rng.integers(0, 500, (4, 500)) + 500 * np.arange(4)[:, None]
+        for name, theirs in THEIRS.items():
+            resampled[name].append(theirs(truth[drawn.ravel()], label[drawn.ravel()]))
+    found = macro_intervals(scored(truth, label))
+    for name, values in resampled.items():
+        np.testing.assert_allclose(getattr(found, name), np.quantile(values, [0.025, 0.975]), atol=0.01)
+
+
+def test_perfect_answers_are_not_certain() -> None:
+    scores = score(["a", "b"] * 10, ["a", "b"] * 10)
+    low, high = macro_intervals(scores).f1
+    assert high == 1
+    assert 0.75 < low < 0.9  # 20 of 20 right: Wilson's interval of the accuracy begins at 0.839
+
+
+def test_no_queries_have_no_intervals() -> None:
+    found = macro_intervals(score([], []))
+    assert (found.precision, found.recall, found.f1) == (None, None, None)
+
+
+def test_thousands_of_classes_need_little_memory() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(5000), 2)
+    label = np.where(rng.random(10000) < 0.5, truth, rng.integers(0, 5000, 10000))
+    tracemalloc.start()
+    macro_intervals(scored(truth, label))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20e6  # a matrix of 5000 x 5000 counts has 200 MB
+
+
+def simulated_coverage(table: Array, queries: int, replicates: int) -> dict[str, float]:
+    """How often the intervals contain the score of the table, by its plain formula."""
+    k = len(table)
+    hits, predicted = table.diagonal(), table.sum(axis=0)
+    true = {"precision": hits / predicted, "recall": hits, "f1": 2 * hits / (1 + predicted)}
+    rng = np.random.default_rng(k * queries)
+    covered = dict.fromkeys(true, 0)
+    for _ in range(replicates):
+        labels = np.array([rng.choice(k, queries, p=row) for row in table])
+        found = macro_intervals(scored(np.repeat(np.arange(k), queries), labels))
+        for name, values in true.items():
+            low, high = getattr(found, name)
+            covered[name] += low <= values.mean() <= high
+    return {name: count / replicates for name, count in covered.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("classes", "queries"), [(3, 30), (10, 5), (20, 10), (50, 3), (100, 2), (100, 5)])
+@pytest.mark.parametrize("accuracy", [0.7, 0.9])
+def test_intervals_of_f1_contain_the_true_score_as_often_as_they_say(
+    classes: int, queries: int, accuracy: float
+) -> None:
+    table = np.full((classes, classes), (1 - accuracy) / (classes - 1))
+    np.fill_diagonal(table, accuracy)
+    covered = simulated_coverage(table, queries, 400)
+    # 95 %, within what chance allows in 400 draws; small classes may be covered more often.
+    assert 0.92 <= covered["f1"] <= 0.99
+    assert 0.92 <= covered["recall"] <= 0.99
