@@ -596,7 +596,8 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--watch", nargs=2, metavar=("ROOM", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    sys.path.insert(0, str(ROOT))  # the package of this checkout, wherever it is installed
+    # The package of this checkout, wherever it is installed; and no benchmark for a library of the same name.
+    sys.path[0] = str(ROOT)
     if options.serve:
         return serve()
     if options.watch:
