@@ -149,18 +149,18 @@ def make_journal(path: Path) -> None:
             partial.write(batch)
             partial.end_batch({"ok": 2}, 0)  # type: ignore[arg-type]
         raise KeyboardInterrupt
-    path.write_bytes(Path("run.csv.part.journal").read_bytes())
+    path.write_bytes(Path("run.csv.crnr-journal").read_bytes())
 
 
 def open_journal(path: Path) -> object:
     """Continue the run; the partial file may be damaged too, in a way that the journal's bytes decide."""
-    output, part = Path("run.csv"), Path("run.csv.part")
+    output, part = Path("run.csv"), Path("run.csv.crnr-part")
     chance = Random(zlib.crc32(path.read_bytes()))
     left = b"".join(BATCHES)
     if chance.random() < 0.3:
         left = damage.bytes_changed(left, chance)
     part.write_bytes(left)
-    Path("run.csv.part.journal").write_bytes(path.read_bytes())
+    Path("run.csv.crnr-journal").write_bytes(path.read_bytes())
     try:
         with resumable(output, IDENTITY, resume=True) as partial:
             size = partial.done.size

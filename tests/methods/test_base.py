@@ -1,4 +1,4 @@
-"""What all methods share: parameters and their limits, samples, batches, memory, one pass for many settings."""
+"""What all methods share: parameters and their limits, samples, batches, memory, and variants in one pass."""
 
 from __future__ import annotations
 

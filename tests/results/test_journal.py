@@ -105,7 +105,7 @@ def test_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
 def test_a_line_that_is_no_entry_ends_what_is_trusted(tmp_path: Path, line: bytes, at: int) -> None:
     with pytest.raises(Stop):
         write(tmp_path / "out", resume=False, stop_after=3)
-    journal = tmp_path / "out.part.journal"
+    journal = tmp_path / "out.crnr-journal"
     lines = journal.read_bytes().splitlines()
     lines[at] = line
     journal.write_bytes(b"\n".join(lines) + b"\n")
