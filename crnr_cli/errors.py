@@ -8,6 +8,8 @@ CrnrError                 exit 1: one line on stderr, earlier output untouched
 └── SampleError           an input that cannot be used: its row has no answer, but a `status`
 """
 
+from crnr_cli.wording import counted
+
 
 class CrnrError(Exception):
     """Something the user can fix; the message names the file and the remedy."""
@@ -48,7 +50,7 @@ class NotConverged(UserWarning):
         self.count, self.advice = count, advice
 
     def __str__(self) -> str:
-        return f"{self.count} {'query' if self.count == 1 else 'queries'} did not converge: {self.advice}"
+        return f"{counted(self.count, 'query')} did not converge: {self.advice}"
 
 
 def first_line(error: Exception) -> str:

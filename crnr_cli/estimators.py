@@ -29,6 +29,7 @@ from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.labels import label_text
 from crnr_cli.sources.tables import row_hash
+from crnr_cli.wording import counted
 
 
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -143,7 +144,9 @@ def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
     batch = recipe.applied(batch, dtype)
     bad = [row for row, error in enumerate(batch.errors) if error]
     if bad:
-        raise ValueError(f"{len(bad)} rows cannot be used; the first is row {bad[0]}: {batch.errors[bad[0]]}")
+        raise ValueError(
+            f"{counted(len(bad), 'row')} cannot be used; the first is row {bad[0]}: {batch.errors[bad[0]]}"
+        )
     return batch.values
 
 

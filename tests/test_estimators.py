@@ -159,7 +159,7 @@ def test_what_cannot_be_used_is_a_value_error(digits: Any, tmp_path: Path) -> No
     with pytest.raises(ValueError, match="a label is an empty string"):
         crnr_cli.CRNRClassifier().fit(X, np.where(y == 0, "", y.astype(str)))
     fitted = crnr_cli.CRNRClassifier().fit(X, y)
-    with pytest.raises(ValueError, match=r"1 rows cannot be used; the first is row 2: nothing to compare"):
+    with pytest.raises(ValueError, match=r"1 row cannot be used; the first is row 2: nothing to compare"):
         fitted.predict(np.where(np.arange(len(queries))[:, None] == 2, 0, queries))
     with pytest.raises(ValueError, match="there is no directory"):
         fitted.save(tmp_path / "missing" / "g.h5")
@@ -205,7 +205,7 @@ def test_a_row_of_one_colour_is_refused_by_a_gallery_of_pictures(crnr: Runner) -
     make_pictures(crnr.here / "gallery")
     crnr("build", "gallery", "-q")
     estimator = crnr_cli.CRNRClassifier.from_gallery("gallery.h5")
-    with pytest.raises(ValueError, match=r"1 rows cannot be used; the first is row 1: .* all of one colour"):
+    with pytest.raises(ValueError, match=r"1 row cannot be used; the first is row 1: .* all of one colour"):
         estimator.predict(np.vstack([np.arange(64), np.full(64, 7)]))
 
 
@@ -213,3 +213,20 @@ def test_labels_may_differ_in_case() -> None:
     letters = np.array(["a", "A"] * 5)
     X = np.eye(2)[[0, 1] * 5] + 0.1
     assert crnr_cli.CRNRClassifier().fit(X, letters).predict(X).tolist() == letters.tolist()
+
+
+ODD_VALUES = ("x", None, [1.0], np.array([1.0, 2.0]), float("nan"), float("inf"), -1, 10**400, object(), 1j)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameter"),
+    [(estimator, name) for estimator in ESTIMATORS for name in estimator().get_params()],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_parameter_that_is_no_number_is_named(estimator: type, parameter: str) -> None:
+    """As in scikit-learn, parameters are checked by `fit`, which raises ValueError."""
+    X, y = np.random.default_rng(0).random((6, 4)), np.arange(6) % 2
+    for value in ODD_VALUES:
+        wrong = estimator(**{parameter: value})
+        with pytest.raises(ValueError, match=rf"^{estimator.method}: {parameter} must be "):
+            wrong.fit(X, y)

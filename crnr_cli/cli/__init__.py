@@ -17,20 +17,31 @@ from typing import Annotated
 import typer
 
 from crnr_cli import __version__
+from crnr_cli.cli.parsing import Command, Commands
 
-# Every command is a function in the module of the same name; its help ends with this example.
-COMMANDS = {
-    "build": "crnr build gallery/ --pca 100 --lam 0.1",
-    "classify": "find queries -name '*.png' | crnr classify - -o out.csv",
-    "evaluate": "crnr evaluate out.csv --min-accuracy 0.9",
-    "compare": "crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1",
-    "info": "crnr info gallery.h5 --json",
-    "explain": "crnr explain query.png --against nrc -o why.png",
-    "tune": "crnr tune gallery/ -o gallery.h5 --budget 60",
-    "add": "crnr add gallery.h5 new_pictures/",
-    "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
-    "verify": "crnr verify gallery.h5 --against gallery/",
+# Every command is a function in the module of the same name; its help ends with this example. The panels are
+# those of `crnr --help`, and both they and their commands are in the order of use.
+PANELS = {
+    "Label files": {
+        "build": "crnr build gallery/ --pca 100 --lam 0.1",
+        "classify": "find queries -name '*.png' | crnr classify - -o out.csv",
+        "evaluate": "crnr evaluate out.csv --min-accuracy 0.9",
+    },
+    "Choose a method and its settings": {
+        "compare": "crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1",
+        "tune": "crnr tune gallery/ -o gallery.h5 --budget 60",
+    },
+    "Inspect answers and galleries": {
+        "explain": "crnr explain query.png --against nrc -o why.png",
+        "info": "crnr info gallery.h5 --json",
+        "verify": "crnr verify gallery.h5 --against gallery/",
+    },
+    "Manage galleries": {
+        "add": "crnr add gallery.h5 new_pictures/",
+        "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
+    },
 }
+COMMANDS = [name for commands in PANELS.values() for name in commands]
 
 
 def _show_version(wanted: bool) -> None:
@@ -51,6 +62,7 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The Typer application with these commands."""
     app = typer.Typer(
         name="crnr",
+        cls=Commands,
         no_args_is_help=True,
         pretty_exceptions_enable=False,  # a bug keeps its plain traceback
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -58,9 +70,12 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     app.callback(
         epilog="Example: crnr build gallery/ && crnr classify queries/ -o out.csv && crnr evaluate out.csv"
     )(crnr)
-    for name in names:
-        command = getattr(import_module(f"crnr_cli.cli.{name}"), name)
-        app.command(name, epilog=f"Example: {COMMANDS[name]}")(command)
+    wanted = set(names)
+    for panel, commands in PANELS.items():
+        for name in filter(wanted.__contains__, commands):
+            command = getattr(import_module(f"crnr_cli.cli.{name}"), name)
+            epilog = f"Example: {commands[name]}"
+            app.command(name, cls=Command, epilog=epilog, rich_help_panel=panel)(command)
     return app
 
 

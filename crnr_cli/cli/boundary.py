@@ -81,7 +81,7 @@ def _limit_reached(error: OSError | MemoryError | RuntimeError) -> str | None:
 
 @contextmanager
 def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
-    """After a signal, stop at the next report of progress, which ends a batch, or after _GRACE seconds."""
+    """After a signal, stop when the next batch is reported as classified, or after _GRACE seconds."""
     received: list[_Stopped] = []
 
     def stop(*_: object) -> NoReturn:
@@ -95,7 +95,7 @@ def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
 
     def report(step: str, done: int, total: int) -> None:
         progress(step, done, total)
-        if received:
+        if received and step == "classifying":
             stop()
 
     previous = signal.signal(signal.SIGALRM, stop)

@@ -9,9 +9,9 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, command, given, names_of
-from crnr_cli.cli.console import shown_progress
+from crnr_cli.cli.console import EarlyNotes, shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.method_options import MethodOptions
+from crnr_cli.cli.method_options import MethodOptions, ParameterOptions
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vectors
 from crnr_cli.errors import UsageError
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
 
 # Settings that --update cannot change. --extractor is allowed, as the file of the network may have moved.
-_FIXED = [name for name in names_of(MethodOptions, Vectors, Steps, Network) if name != "extractor"]
+_FIXED = [
+    name for name in names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions) if name != "extractor"
+]
 
 
 @command
@@ -29,28 +31,32 @@ def build(
     sources: Sources,
     path: Annotated[
         Path,
-        typer.Option("--output", "-o", envvar="CRNR_GALLERY", help="Gallery file to write."),
+        typer.Option("--output", "-o", metavar="FILE", envvar="CRNR_GALLERY", help="Gallery file to write."),
         Written(is_gallery=True),
     ] = options.GALLERY,
     update: Annotated[
         bool,
         typer.Option(
             "--update",
-            help="Make the gallery match SOURCE as it is now, with the gallery's own settings: read only "
-            "files that are new or have changed, and remove samples that SOURCE no longer has.",
+            help="Bring the gallery up to date with SOURCE, keeping its settings: read only files that are "
+            "new or have changed, and remove samples that SOURCE no longer has.",
         ),
     ] = False,
     *,
-    method: MethodOptions,
     vectors: Vectors,
     steps: Steps,
     network: Network,
+    method: MethodOptions,
     input: Input,
     strictness: Strictness,
     output: Output,
+    parameters: ParameterOptions,
 ) -> None:
     """Make a gallery file from labelled examples: one folder of pictures per class, or a file of features."""
-    reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
+    early = EarlyNotes(output.quiet)
+    reading = options.reading(
+        input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values()
+    )
     from crnr_cli.jobs.build import BuildOptions
     from crnr_cli.jobs.build import build as run_build
     from crnr_cli.jobs.update import update as run_update
@@ -64,6 +70,7 @@ def build(
                 )
             report: BuildReport = run_update(sources, path, reading, progress, network.extractor)
         else:
-            report = run_build(sources, path, BuildOptions(reading, **method.values()), progress)
-    show_report(path, report, output)
+            build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate)
+            report = run_build(sources, path, build_options, progress)
+    show_report(path, report, output, early)
     strictness.finish(report.skipped)

@@ -15,8 +15,10 @@ from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import say, shown_progress
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Quiet, Sources, Strictness
+from crnr_cli.cli.values import Whole
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.readers import is_table
+from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from crnr_cli.cluster.dask import Cluster
@@ -35,7 +37,7 @@ def classify(
     top: Annotated[
         int | None,
         typer.Option(
-            min=1,
+            click_type=Whole(),
             metavar="K",
             help="Write only the K best classes, as label_1, residual_1, ...",
             show_default="the residuals of all classes",
@@ -48,7 +50,7 @@ def classify(
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1,
+            click_type=Whole(),
             metavar="N",
             help="Inputs per batch; a stopped run keeps its finished batches.",
             show_default="128 to 256, 32 with a network",
@@ -111,14 +113,15 @@ def _answering(cluster: Cluster | None, gallery: Path, decoders: DecoderPool) ->
 def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
     from crnr_cli.sources.folders import ignored_note
 
+    total = counted(report.n_queries, "input")
     if resume:
-        say(f"note: {report.resumed_after} of {report.n_queries} inputs were done by the earlier run")
+        say(f"note: {report.resumed_after} of {total} were done by the earlier run")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
     if report.rejection:
         rejected = report.statuses["rejected"]
-        say(f"{rejected} of {report.n_queries} inputs labelled 'unknown': {report.rejection}")
-    say(f"{report.statuses['ok']} of {report.n_queries} inputs labelled" + (f": {path}" if path else ""))
+        say(f"{rejected} of {total} labelled 'unknown': {report.rejection}")
+    say(f"{report.statuses['ok']} of {total} labelled" + (f": {path}" if path else ""))
     for name, why in report.failures:
         say(f"no answer: {name}: {why}", style="yellow")
     reasons = [

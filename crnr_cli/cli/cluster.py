@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from crnr_cli.cli.console import say
+from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from crnr_cli.cluster.dask import Cluster
@@ -23,7 +24,7 @@ def joined(where: str | None, quiet: bool) -> Iterator[Cluster | None]:
 
     with connected(where) as cluster:
         if not quiet:
-            say(f"{cluster.n_workers} workers; dashboard: {cluster.dashboard}")
+            say(f"{counted(cluster.n_workers, 'worker')}; dashboard: {cluster.dashboard}")
         yield cluster
 
 

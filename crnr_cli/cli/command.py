@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import typer
+from typer._click.globals import get_current_context
 
 from crnr_cli.cli.boundary import boundary
+from crnr_cli.cli.values import check_choices
 from crnr_cli.system.cores import use_cores
 from crnr_cli.system.outputs import Output, is_stdout, planned
 
@@ -43,6 +45,7 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
     def run(**given: Any) -> None:
         with boundary(quiet=given.get("quiet", False)):
             use_cores(given.get("jobs"), side_by_side=side_by_side)
+            check_choices(get_current_context())
             outputs = [
                 Output(Path(given[name]), mark.is_gallery)
                 for name, mark in written.items()

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crnr_cli.cli import options
+from crnr_cli.cli import completion, options
 from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import (
+    EarlyNotes,
     print_full_width,
     print_json,
     results_console,
@@ -24,6 +25,9 @@ from crnr_cli.cli.console import (
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vectors
 from crnr_cli.cli.tables import number, write_csv
+from crnr_cli.cli.values import METHOD_LIST, Number, Whole
+from crnr_cli.errors import UsageError
+from crnr_cli.wording import counted, not_one_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,15 +62,21 @@ class Testing:
     holdout: Annotated[
         float | None,
         _testing_option(
-            metavar="P", help="Without --test: share of every class to test with.", show_default="0.3"
+            click_type=Number(above=0, at_most=1),
+            metavar="SHARE",
+            help="Without --test: share of every class to test with.",
+            show_default="0.3",
         ),
     ] = None
     draws: Annotated[
         int | None,
-        _testing_option(min=1, metavar="N", help="How many times to draw that share.", show_default="5"),
+        _testing_option(
+            click_type=Whole(), metavar="N", help="How many times to draw that share.", show_default="5"
+        ),
     ] = None
     seed: Annotated[
-        int | None, _testing_option(min=0, metavar="N", help="Seed of the draws.", show_default="0")
+        int | None,
+        _testing_option(click_type=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
     ] = None
 
     def values(self, keys: Keys) -> dict[str, Any]:
@@ -74,9 +84,9 @@ class Testing:
         given = {name: getattr(self, name) for name in ("holdout", "draws", "seed")}
         drawn = {name: value for name, value in given.items() if value is not None}
         if self.test and drawn:
-            raise typer.BadParameter(f"--{next(iter(drawn))} cannot be combined with --test")
+            raise UsageError(f"--{next(iter(drawn))} cannot be combined with --test")
         if not self.test and (self.test_features_key, self.test_labels_key) != (None, None):
-            raise typer.BadParameter("--test-features-key and --test-labels-key need --test")
+            raise UsageError("--test-features-key and --test-labels-key need --test")
         test_keys = replace(
             keys,
             features=self.test_features_key or keys.features,
@@ -89,12 +99,16 @@ class Testing:
 def compare(
     sources: Sources,
     methods: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Methods to compare.", show_default="all")
+        str | None,
+        typer.Option(click_type=METHOD_LIST, help="Methods to compare: {choices}.", show_default="all"),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="METHOD.PARAM=VALUE", help="Set a parameter of a method; can be repeated."
+            "--set",
+            metavar="METHOD.PARAM=VALUE",
+            help="Set a parameter of a method; can be repeated.",
+            autocompletion=completion.settings,
         ),
     ] = None,
     csv: Annotated[
@@ -114,8 +128,11 @@ def compare(
 
     With --dask, the times in the table are measured on the workers.
     """
-    names = options.parse_methods(methods)
-    reading = options.reading(input, vectors, network, steps=steps.made(), **strictness.values())
+    names = options.split_names(methods)
+    early = EarlyNotes(output.quiet)
+    reading = options.reading(
+        input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values()
+    )
     tested = testing.values(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
     from crnr_cli.jobs.compare import compare as run
@@ -133,12 +150,11 @@ def compare(
         print_full_width(results_console(), _table(report))
     if not output.quiet:
         say_left_out(report.left_out)
-        say_notes(report.notes)
+        say_notes(early.rest(report.notes))
     strictness.finish(report.skipped)
 
 
 def _parse_settings(texts: Sequence[str]) -> dict[str, dict[str, object]]:
-    from crnr_cli.errors import UsageError
     from crnr_cli.methods import METHODS, parse_parameter
 
     settings: dict[str, dict[str, object]] = {}
@@ -148,7 +164,7 @@ def _parse_settings(texts: Sequence[str]) -> dict[str, dict[str, object]]:
         if not dot or not equals:
             raise UsageError(f"--set {text}: write METHOD.PARAM=VALUE, such as crc.lam=0.1")
         if name not in METHODS:
-            raise UsageError(f"--set {text}: unknown method {name}; choose from {', '.join(METHODS)}")
+            raise UsageError(f"--set {text}: {not_one_of(name, METHODS)}")
         settings.setdefault(name, {})[parameter] = parse_parameter(name, parameter, value)
     return settings
 
@@ -196,12 +212,14 @@ def _table(report: CompareReport) -> Table:
     from rich.table import Table
 
     answers = report.results[0].scores.n
-    repeated = f", {answers} answers" if answers > report.n_tested else ""
+    tested = counted(report.n_tested, "sample")
+    if answers > report.n_tested:
+        tested += f" ({counted(answers, 'prediction')} over all draws)"
     table = Table(
-        title=f"{report.n_classes} classes, {report.n_gallery} samples of dimension {report.dimension} "
-        f"in the gallery, {report.n_tested} tested{repeated}",
+        title=f"{counted(report.n_classes, 'class')}, {counted(report.n_gallery, 'sample')} of dimension "
+        f"{report.dimension} in the gallery,\ntested with {tested}",
         title_justify="left",
-        caption=f"p: of the difference from the best, by McNemar's paired test; * is below {_SIGNIFICANT}",
+        caption=f"p: McNemar's test against the best method; * p < {_SIGNIFICANT}",
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)

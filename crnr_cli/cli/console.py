@@ -57,6 +57,22 @@ def say_notes(notes: Iterable[Note]) -> None:
         say_some("note", texts)
 
 
+class EarlyNotes:
+    """Prints notes as soon as they are known, and remembers them, so that the end does not repeat them."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._shown: list[Note] = []
+
+    def __call__(self, notes: Sequence[Note]) -> None:
+        self._shown += notes
+        if not self._quiet:
+            say_notes(notes)
+
+    def rest(self, notes: Iterable[Note]) -> list[Note]:
+        return [note for note in notes if note not in self._shown]
+
+
 def results_console() -> Console:
     """The console for results on stdout. In a pipe or a file, lines are not wrapped.
 

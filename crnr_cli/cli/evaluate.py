@@ -17,6 +17,7 @@ from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output, Strictness
 from crnr_cli.cli.score_tables import show_scores
 from crnr_cli.cli.tables import number, write_csv
+from crnr_cli.cli.values import Number
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.evaluate import EvaluateReport
@@ -26,7 +27,7 @@ _MAX_CLASSES = 20_000  # with a confusion matrix or a page
 _MAX_MATRIX = 1000  # classes; for more, JSON has only the cells that are not zero
 
 
-_gates_option = partial(typer.Option, min=0, max=1, metavar="SHARE", rich_help_panel="Gates")
+_gates_option = partial(typer.Option, click_type=Number(at_most=1), metavar="SHARE", rich_help_panel="Gates")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +36,19 @@ class Gates:
 
     min_accuracy: Annotated[
         float | None,
-        _gates_option(help="Exit 4 if the accuracy is below this. Inputs without an answer count as wrong."),
+        _gates_option(
+            help="Exit with code 4 if the accuracy is below this; inputs without an answer count as wrong."
+        ),
     ] = None
     min_f1: Annotated[
         float | None,
-        _gates_option(help="Exit 4 if the macro F1 is below this. Inputs without an answer count as wrong."),
+        _gates_option(
+            help="Exit with code 4 if the macro F1 is below this; inputs without an answer count as wrong."
+        ),
     ] = None
     min_coverage: Annotated[
         float | None,
-        _gates_option(help="Exit 4 if a smaller share of the inputs got an answer."),
+        _gates_option(help="Exit with code 4 if a smaller share of the inputs got an answer."),
     ] = None
 
     def finish(self, report: EvaluateReport) -> None:

@@ -13,6 +13,8 @@ from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output
+from crnr_cli.cli.values import METHOD
+from crnr_cli.wording import counted, have
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,11 +33,13 @@ def explain(
     ],
     gallery: options.GalleryPath = options.GALLERY,
     against: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="Compare with another method, side by side.")
+        str | None, typer.Option(click_type=METHOD, help="Compare with another method: {choices}.")
     ] = None,
     path: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Draw it: .png, .svg, .pdf or .html."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write a drawing to this file: .png, .svg, .pdf or .html."
+        ),
         Written(),
     ] = None,
     *,
@@ -93,13 +97,15 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
     console = results_console()
     classes = report.gallery.classes
     first, second = explanation.order[:2].tolist()
-    truth = "" if report.truth is None else f", true class {report.truth}"
+    truth = "" if report.truth is None else f"; true class {report.truth}"
     console.print(
         Text.assemble(
-            plain(f"{report.query}{truth}: "),
+            plain(f"{report.query}: "),
             plain(classes[first], "bold green" if report.truth in (None, classes[first]) else "bold red"),
-            f" by {explanation.method.name}, margin {explanation.margin:.3f} to ",
+            f" by {explanation.method.name} (runner-up ",
             plain(classes[second]),
+            f", margin {explanation.margin:.3f})",
+            plain(truth),
         )
     )
     print_table(console, _class_table(report, explanation))
@@ -143,7 +149,8 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
         table.add_row(plain(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
     if len(classes) > len(shown):
         rest = "lower scores" if scored else "larger residuals"
-        table.caption = f"{len(classes) - len(shown)} more classes have {rest}"
+        more = len(classes) - len(shown)
+        table.caption = f"{counted(more, 'more class')} {have(more)} {rest}"
         table.caption_justify = "left"
     return table
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from crnr_cli.cli import options
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console
@@ -9,7 +11,9 @@ from crnr_cli.cli.console import plain, print_json, print_table, results_console
 
 @command
 def info(
-    gallery: options.GalleryArgument = options.GALLERY,
+    context: typer.Context,
+    argument: options.GalleryArgument = None,
+    option: options.GalleryPath = options.GALLERY,
     *,
     output: options.Json,
 ) -> None:
@@ -17,6 +21,7 @@ def info(
     from crnr_cli.gallery.file import load_gallery
     from crnr_cli.gallery.gallery import describe
 
+    gallery = options.one_gallery(context, argument, option)
     loaded = load_gallery(gallery)
     about = {"gallery": str(gallery), "bytes": gallery.stat().st_size, **describe(loaded)}
     if output.json:

@@ -1,79 +1,124 @@
-"""The group of options for a method and its parameters."""
+"""The groups of options for a method and its parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
+from crnr_cli.cli.values import METHOD, Choice, Number, Whole
+
 _method_option = partial(typer.Option, rich_help_panel="Method")
+_parameter_option = partial(typer.Option, rich_help_panel="Parameters of methods")
+
+
+def _factors() -> Iterable[str]:
+    from crnr_cli.methods.nonnegative import FACTORS
+
+    return FACTORS
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions:
-    """The method and its parameters; those that are None stay at the method's defaults."""
+    """The method, and what to prepare for rejecting queries."""
 
     method: Annotated[
         str,
-        _method_option(help="crnr, nrc, crc, nsc, src, croc, procrc, nn, svm or softmax."),
+        _method_option(click_type=METHOD, help="How queries are compared with the samples: {choices}."),
     ] = "crnr"
+    calibrate: Annotated[
+        bool,
+        _method_option(
+            "--calibrate",
+            help="Compute when to reject a query, and store it; otherwise every `classify --reject` "
+            "computes it again.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterOptions:
+    """The parameters of all methods; those that are None stay at the method's defaults."""
+
     lam: Annotated[
         float | None,
-        _method_option(
-            help="Weight of the class residuals (crnr), the ridge (crc, croc, procrc) or the l1 norm (src).",
+        _parameter_option(
+            click_type=Number(),
+            metavar="X",
+            help="How much each class has to represent a query by itself (crnr); strength of the "
+            "regularization (crc, croc, procrc, src).",
             show_default="0.01 for crnr, else 0.001",
         ),
     ] = None
     mu: Annotated[
         float | None,
-        _method_option(help="ADMM penalty (crnr, nrc).", show_default="0.1"),
+        _parameter_option(
+            click_type=Number(above=0),
+            metavar="X",
+            help="Penalty of ADMM: how strongly an iteration is drawn to non-negative weights (crnr, nrc).",
+            show_default="0.1",
+        ),
     ] = None
     iterations: Annotated[
         int | None,
-        _method_option(
-            help="ADMM iterations (crnr, nrc); maximum number of iterations (src).",
+        _parameter_option(
+            click_type=Whole(at_most=10**6),
+            metavar="N",
+            help="Iterations of ADMM (crnr, nrc); maximum number of iterations (src).",
             show_default="5; 2000 for src",
         ),
     ] = None
     tol: Annotated[
         float | None,
-        _method_option(
-            help="Stop early when a query changes by less than this (crnr, nrc); duality gap (src).",
-            show_default="0: never; 1e-6 for src",
+        _parameter_option(
+            click_type=Number(),
+            metavar="X",
+            help="Stop early when the weights of a query change by less than this (crnr, nrc) or when the "
+            "duality gap is below it (src).",
+            show_default="0, which is never; 1e-6 for src",
         ),
     ] = None
     factor: Annotated[
         str | None,
-        _method_option(help="dense or low-rank (crnr, nrc).", show_default="the cheaper one"),
+        _parameter_option(
+            click_type=Choice(_factors),
+            help="Form in which the factorized system is stored (crnr, nrc): {choices}. auto takes the "
+            "cheaper one.",
+            show_default="auto",
+        ),
     ] = None
     gamma: Annotated[
         float | None,
-        _method_option(
-            help="How strongly each class is pulled towards all of them (procrc).", show_default="0.001"
+        _parameter_option(
+            click_type=Number(),
+            metavar="X",
+            help="How strongly the representation by each class is drawn to that by all classes (procrc).",
+            show_default="0.001",
         ),
     ] = None
     weight: Annotated[
         float | None,
-        _method_option(help="Weight of the collaborative residual (croc).", show_default="0.1"),
+        _parameter_option(
+            click_type=Number(),
+            metavar="X",
+            help="Weight of the residual of crc, which is added to that of nsc (croc).",
+            show_default="0.1",
+        ),
     ] = None
     c: Annotated[
         float | None,
-        _method_option(
-            "--c", help="Inverse regularization strength (svm, softmax).", show_default="1; 100 for softmax"
+        _parameter_option(
+            "--c",
+            click_type=Number(above=0),
+            metavar="X",
+            help="Inverse of the regularization strength: higher values fit the samples more closely "
+            "(svm, softmax).",
+            show_default="1; 100 for softmax",
         ),
     ] = None
-    calibrate: Annotated[
-        bool,
-        _method_option(
-            "--calibrate",
-            help="Store the calibration for --reject; otherwise every `classify --reject` computes it.",
-        ),
-    ] = False
 
-    def values(self) -> dict[str, Any]:
-        """As fields of `BuildOptions`."""
-        other = ("method", "calibrate")
-        given = {name: value for name, value in vars(self).items() if name not in other and value is not None}
-        return {"method": self.method, "parameters": given, "calibrate": self.calibrate}
+    def given(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value is not None}

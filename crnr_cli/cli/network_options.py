@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, PRESETS, NetworkOptions
+from crnr_cli.cli.values import Choice, Number, Numbers
+from crnr_cli.errors import UsageError
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS, NetworkOptions
 
 _network_option = partial(typer.Option, rich_help_panel="Network")
 
@@ -27,14 +29,15 @@ class Network:
     extractor_preset: Annotated[
         str | None,
         _network_option(
-            metavar="NAME",
-            help=f"How the network expects its pictures: {', '.join(PRESETS)}.",
+            click_type=Choice(PRESETS),
+            help="How the network expects its pictures: {choices}.",
             show_default="imagenet; efficientnet-lite if the model's name contains that",
         ),
     ] = None
     crop: Annotated[
         float | None,
         _network_option(
+            click_type=Number(at_most=1),
             metavar="SHARE",
             help="Central part of a picture that the network sees; 0 squeezes the full picture.",
             show_default="the preset's",
@@ -43,36 +46,42 @@ class Network:
     filter: Annotated[
         str | None,
         _network_option(
-            metavar="NAME", help=f"Resampling filter: {', '.join(FILTERS)}.", show_default="the preset's"
+            click_type=Choice(FILTERS), help="Resampling filter: {choices}.", show_default="the preset's"
         ),
     ] = None
     mean: Annotated[
-        str | None,
+        Any,  # a tuple of numbers, which Typer would take for several values
         _network_option(
+            click_type=Numbers(),
             metavar="X[,Y,Z]",
-            help="Subtracted from the values of 0 to 255, per channel.",
+            help="Mean per channel to subtract from the pixels, whose values are 0 to 255.",
             show_default="the preset's",
         ),
     ] = None
     std: Annotated[
-        str | None,
+        Any,  # a tuple of numbers, which Typer would take for several values
         _network_option(
-            metavar="X[,Y,Z]", help="The result is divided by this, per channel.", show_default="the preset's"
+            click_type=Numbers(),
+            metavar="X[,Y,Z]",
+            help="Standard deviation per channel to divide by.",
+            show_default="the preset's",
         ),
     ] = None
     channels: Annotated[
         str | None,
         _network_option(
-            metavar="ORDER",
-            help=f"Order of the channels: {', '.join(CHANNELS)}.",
+            click_type=Choice(CHANNELS),
+            metavar="NAME",  # the names themselves would leave too little room beside them
+            help="Order of the channels: {choices}.",
             show_default="rgb; grey if the network has one channel",
         ),
     ] = None
     layout: Annotated[
         str | None,
         _network_option(
-            metavar="ORDER",
-            help=f"Order of the axes: {', '.join(LAYOUTS)}.",
+            click_type=Choice(LAYOUTS),
+            metavar="NAME",
+            help="Order of the axes of the network's input: {choices}.",
             show_default="as the model's input suggests",
         ),
     ] = None
@@ -83,7 +92,8 @@ class Network:
     pool: Annotated[
         str,
         _network_option(
-            metavar="HOW", help="avg takes the mean of feature maps, if the network's output is not a vector."
+            click_type=Choice(POOLS),
+            help="How to turn feature maps into a vector, if the network returns maps: avg takes their mean.",
         ),
     ] = "none"
 
@@ -91,15 +101,15 @@ class Network:
         """None if no network is used."""
         if self.extractor is None:
             if self != Network():
-                raise typer.BadParameter("options for a network need --extractor MODEL.onnx")
+                raise UsageError("options for a network need --extractor MODEL.onnx")
             return None
         return NetworkOptions(
             model=self.extractor,
             preset=self.extractor_preset,
             crop=self.crop,
             filter=self.filter,
-            mean=_parse_numbers("--mean", self.mean),
-            std=_parse_numbers("--std", self.std),
+            mean=self.mean,
+            std=self.std,
             channels=self.channels,
             layout=self.layout,
             output=self.extractor_output,
@@ -119,12 +129,3 @@ class Model:
             show_default="where it was, or next to the gallery",
         ),
     ] = None
-
-
-def _parse_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as e:
-        raise typer.BadParameter(f"{option} {text}: give one number, or three separated by commas") from e

@@ -7,7 +7,6 @@ A group is a frozen dataclass whose fields are options. A command takes groups a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli.boundary import SKIPPED
-from crnr_cli.cli.command import Written
+from crnr_cli.cli.command import Written, given
+from crnr_cli.cli.values import Choice, Number, Whole
+from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.sources.readers import READERS
 
@@ -25,21 +26,13 @@ if TYPE_CHECKING:
     from crnr_cli.recipe.base import Step
 
 GALLERY = Path("gallery.h5")
+_MOST_JOBS = 4096
+_LONGEST_SIDE = 65535  # of a picture, in pixels
 
 _reading_option = partial(typer.Option, rich_help_panel="Reading")
 _vectors_option = partial(typer.Option, rich_help_panel="Vectors")
 _strictness_option = partial(typer.Option, rich_help_panel="Strictness")
 _output_option = partial(typer.Option, rich_help_panel="Output")
-
-
-class Axis(StrEnum):
-    rows = "rows"
-    columns = "columns"
-
-
-class Precision(StrEnum):
-    float32 = "float32"
-    float64 = "float64"
 
 
 Sources = Annotated[
@@ -50,20 +43,25 @@ Sources = Annotated[
     ),
 ]
 GalleryPath = Annotated[
-    Path, typer.Option("--gallery", "-g", envvar="CRNR_GALLERY", help="Gallery written by `crnr build`.")
+    Path,
+    typer.Option(
+        "--gallery", "-g", metavar="FILE", envvar="CRNR_GALLERY", help="Gallery written by `crnr build`."
+    ),
 ]
 GalleryArgument = Annotated[
-    Path, typer.Argument(envvar="CRNR_GALLERY", help="Gallery written by `crnr build`.")
+    Path | None,
+    typer.Argument(metavar="GALLERY", help="The gallery; --gallery is another way to name it."),
 ]
-# Without the environment variable: a gallery that is changed has to be named.
+# Without a default and the environment variable: a gallery that is changed has to be named.
 ChangedGallery = Annotated[
-    Path, typer.Argument(help="Gallery written by `crnr build`."), Written(is_gallery=True)
+    Path | None,
+    typer.Option("--gallery", "-g", metavar="FILE", help="Another way to name the gallery."),
+    Written(is_gallery=True),
 ]
 Reject = Annotated[
     float | None,
     typer.Option(
-        min=0,
-        max=1,
+        click_type=Number(at_most=1),
         metavar="RATE",
         help="Label queries that probably belong to no class as unknown, at this rate of false rejections.",
         show_default="never",
@@ -90,9 +88,10 @@ class Input:
         _reading_option(metavar="NAME", help="Dataset with the labels.", show_default="labels"),
     ] = None
     samples: Annotated[
-        Axis | None,
+        str | None,
         _reading_option(
             "--samples",
+            click_type=Choice(("rows", "columns")),
             help="Whether the samples are the rows or the columns of the features.",
             show_default="rows; in .mat files decided by the number of labels",
         ),
@@ -103,12 +102,19 @@ class Input:
     ] = False
     max_pixels: Annotated[
         int,
-        _reading_option(min=1, metavar="N", help="Pictures with more pixels than this are not decoded."),
+        _reading_option(
+            click_type=Whole(), metavar="N", help="Pictures with more pixels than this are not decoded."
+        ),
     ] = MAX_PIXELS
     jobs: Annotated[
         int | None,
         _reading_option(
-            "--jobs", "-j", min=1, metavar="N", help="Number of cores to use.", show_default="all"
+            "--jobs",
+            "-j",
+            click_type=Whole(at_most=_MOST_JOBS),
+            metavar="N",
+            help="Number of cores to use.",
+            show_default="all",
         ),
     ] = None
 
@@ -137,15 +143,20 @@ class Vectors:
             show_default="their own if it is the same for all and at most 64x64, else 32x32",
         ),
     ] = None
-    color: Annotated[bool, _vectors_option("--color", help="Use colour instead of grey.")] = False
+    color: Annotated[bool, _vectors_option("--color", help="Compare pictures in colour instead of grey.")] = (
+        False
+    )
     dtype: Annotated[
-        Precision,
-        _vectors_option(help="Precision of the vectors; float64 agrees with the reference to 1e-10."),
-    ] = Precision.float32
+        str,
+        _vectors_option(
+            click_type=Choice(("float32", "float64")),
+            help="Precision of the numbers. Use float64 to reproduce published results to 1e-10.",
+        ),
+    ] = "float32"
 
     def values(self) -> dict[str, Any]:
         """As fields of `Reading`."""
-        return {"size": parse_size(self.size), "color": self.color, "dtype": self.dtype.value}
+        return {"size": parse_size(self.size), "color": self.color, "dtype": self.dtype}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,12 +166,14 @@ class Steps:
     power: Annotated[
         float,
         _vectors_option(
-            metavar="P", help="Raise the absolute value of every feature to the power P, keeping its sign."
+            click_type=Number(above=0, at_most=100),
+            metavar="P",
+            help="Raise the absolute value of every feature to the power P, keeping its sign.",
         ),
     ] = 1.0
     pca: Annotated[
         int | None,
-        _vectors_option(min=1, metavar="K", help="Project on K principal components."),
+        _vectors_option(click_type=Whole(), metavar="K", help="Project on K principal components."),
     ] = None
 
     def made(self) -> tuple[Step, ...]:
@@ -195,7 +208,7 @@ class TriedSteps:
                 settings[name] = [STEPS[name].parse(part) for part in text.split(",")]
             except (ValueError, OverflowError) as e:
                 default = type(self)().__dict__[name]
-                raise typer.BadParameter(
+                raise UsageError(
                     f"--{name} {text!r}: give settings separated by commas, such as {default}"
                 ) from e
         return settings
@@ -212,12 +225,14 @@ class Strictness:
     max_failure_rate: Annotated[
         float,
         _strictness_option(
-            min=0, max=1, metavar="R", help="Stop when more than this share of the inputs has to be skipped."
+            click_type=Number(at_most=1),
+            metavar="SHARE",
+            help="Stop when more than this share of the inputs has to be skipped.",
         ),
     ] = 1.0
     allow_skipped: Annotated[
         bool,
-        _strictness_option("--allow-skipped", help="Exit 0 even if some inputs were skipped."),
+        _strictness_option("--allow-skipped", help="Exit with code 0 even if some inputs were skipped."),
     ] = False
 
     def values(self) -> dict[str, Any]:
@@ -255,19 +270,28 @@ def reading(input: Input, vectors: Vectors, network: Network, **other: Any) -> R
     return Reading(**input.values(), **vectors.values(), network=network.options(), **other)
 
 
+def one_gallery(context: typer.Context, argument: Path | None, option: Path | None) -> Path:
+    """The gallery that was named, as the argument or with --gallery."""
+    if argument and given(context, ["option"]):
+        context.fail(f"two galleries are named, {argument} and {option}; name one")
+    chosen = argument or option
+    if chosen is None:
+        context.fail("missing argument: GALLERY")
+    return chosen
+
+
 def parse_size(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     parts = text.lower().split("x")
-    if len(parts) not in (1, 2) or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise typer.BadParameter(f"{text!r} is not a size; write 32 or 32x24")
+    if len(parts) not in (1, 2) or not all(map(_is_side, parts)):
+        raise UsageError(f"--size {text!r}: write 32 or 32x24, with at most {_LONGEST_SIDE} pixels per side")
     return int(parts[0]), int(parts[-1])
 
 
-def parse_methods(text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise typer.BadParameter(f"--methods {text!r}: give names separated by commas, such as crnr,nrc")
-    return names
+def _is_side(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= _LONGEST_SIDE
+
+
+def split_names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]

@@ -6,20 +6,36 @@ from typing import Annotated
 
 import typer
 
-from crnr_cli.cli.command import command
+from crnr_cli.cli import completion
+from crnr_cli.cli.command import Written, command
+from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.options import ChangedGallery, Output
+from crnr_cli.cli.options import ChangedGallery, GalleryArgument, Output, one_gallery
 from crnr_cli.errors import UsageError
 
 
 @command
 def remove(
-    gallery: ChangedGallery,
+    context: typer.Context,
+    argument: Annotated[GalleryArgument, Written(is_gallery=True)] = None,
+    option: ChangedGallery = None,
     classes: Annotated[
-        list[str] | None, typer.Option("--class", metavar="NAME", help="Class to remove; can be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--class",
+            metavar="NAME",
+            help="Class to remove; can be repeated.",
+            autocompletion=completion.classes,
+        ),
     ] = None,
     samples: Annotated[
-        list[str] | None, typer.Option("--sample", metavar="NAME", help="Sample to remove; can be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--sample",
+            metavar="NAME",
+            help="Sample to remove; can be repeated.",
+            autocompletion=completion.samples,
+        ),
     ] = None,
     *,
     output: Output,
@@ -29,4 +45,7 @@ def remove(
 
     if not classes and not samples:
         raise UsageError("choose what to remove with --class NAME or --sample NAME")
-    show_report(gallery, run(gallery, classes or [], samples or []), output)
+    gallery = one_gallery(context, argument, option)
+    with shown_progress(output.quiet) as progress:
+        report = run(gallery, classes or [], samples or [], progress)
+    show_report(gallery, report, output)

@@ -12,6 +12,7 @@ from crnr_cli.cli import options
 from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.command import Written, command, given, names_of
 from crnr_cli.cli.console import (
+    EarlyNotes,
     print_full_width,
     print_json,
     results_console,
@@ -22,6 +23,8 @@ from crnr_cli.cli.console import (
 )
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Strictness, TriedSteps, Vectors
+from crnr_cli.cli.values import METHOD_LIST, Number, Whole
+from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tune import Trial, TuneReport
@@ -39,27 +42,35 @@ def tune(
     sources: Sources,
     path: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Build a gallery with the chosen settings."),
+        typer.Option("--output", "-o", metavar="FILE", help="Build this gallery with the chosen settings."),
         Written(is_gallery=True),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,...",
-            help="Other methods to try besides crnr, at their default settings.",
+            click_type=METHOD_LIST,
+            help="Methods to try besides crnr, with their default parameters: {choices}.",
             show_default="none",
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Number of parts that are held out in turn.")] = 5,
+    folds: Annotated[
+        int,
+        typer.Option(click_type=Whole(2), metavar="N", help="Number of parts that are held out in turn."),
+    ] = 5,
     budget: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="SECONDS", help="Try no further setting after this time.", show_default="none"
+            click_type=Number(),
+            metavar="SECONDS",
+            help="Stop trying settings after this time.",
+            show_default="none",
         ),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw accuracy over lam: .png, .svg or .pdf."),
+        typer.Option(
+            metavar="FILE", help="Write a plot of accuracy over lam to this file: .png, .svg or .pdf."
+        ),
         Written(),
     ] = None,
     dask: options.Dask = None,
@@ -71,9 +82,10 @@ def tune(
     strictness: Strictness,
     output: Output,
 ) -> None:
-    """Find settings by cross-validation on the gallery's own samples; the paper's stay if none is better."""
-    names = options.parse_methods(methods)
-    reading = options.reading(input, vectors, network, **strictness.values())
+    """Search for better settings by cross-validation on the gallery; keep the defaults if none is better."""
+    names = options.split_names(methods)
+    early = EarlyNotes(output.quiet)
+    reading = options.reading(input, vectors, network, on_notes=early, **strictness.values())
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
     from crnr_cli.system.optional import require
@@ -95,6 +107,8 @@ def tune(
     else:
         _show(report)
     if not output.quiet:
+        say_left_out(report.left_out)
+        say_notes(early.rest(report.notes))
         _explain_choice(report, path, _same_reading(context, sources))
     strictness.finish(report.skipped)
 
@@ -146,11 +160,11 @@ def _show(report: TuneReport) -> None:
         collapse_padding=True,
     )
     table.add_column("", no_wrap=True)
-    for column in (*columns, "%", "95 % interval", "over paper's"):
+    for column in (*columns, "%", "95 % interval", "vs. default"):
         table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
     for trial, settings in zip(shown, rows, strict=True):
         chosen, paper = trial is report.chosen, trial is report.paper
-        role = "kept" if chosen and paper else "chosen" if chosen else "paper's" if paper else ""
+        role = "kept" if chosen and paper else "chosen" if chosen else "default" if paper else ""
         lead, error = trial.lead(report.paper)
         low, high = trial.interval
         table.add_row(
@@ -163,8 +177,8 @@ def _show(report: TuneReport) -> None:
         )
     console = results_console()
     console.print(
-        f"{len(report.paper.right)} samples, each labelled by the others, in {report.folds} folds; "
-        f"best of {len(report.trials)} settings"
+        f"{counted(len(report.paper.right), 'sample')}, each labelled by the others, in "
+        f"{counted(report.folds, 'fold')}; best of {counted(len(report.trials), 'setting')}"
     )
     print_full_width(console, table)
 
@@ -177,19 +191,21 @@ def _same_reading(context: typer.Context, sources: list[str]) -> str:
     """The sources and the options for reading them, as they were given on the command line."""
     arguments = list(sources)
     for option, value in given(context, _READING).items():
-        arguments += [option] if value is True else [option, str(value)]
+        as_written = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+        arguments += [option] if value is True else [option, as_written]
     return shlex.join(arguments)
 
 
 def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None:
-    say_left_out(report.left_out)
-    say_notes(report.notes)
     if report.untried:
-        say(f"note: the time budget ended before {report.untried} settings were tried", style="yellow")
+        say(f"note: the time budget ended with {counted(report.untried, 'setting')} untried", style="yellow")
     if report.chosen is report.paper:
-        say("no setting beats the paper's by more than one standard error: keep the paper's")
+        say("no setting beats the default by more than one standard error; keeping the default")
     else:
-        say("chosen: the fewest changes from the paper's setting, within one standard error of the best")
+        say(
+            "chosen: the setting with the fewest changes from the default, "
+            "within one standard error of the best"
+        )
     settings = report.chosen.setting.parameters()
     flags = " ".join(
         f"--{name}" if value is True else f"--{name} {_shown(value)}"
@@ -207,7 +223,7 @@ def _draw(report: TuneReport, path: Path) -> None:
     from crnr_cli.jobs.tune import LAMS, MUS
     from crnr_cli.report.plots import save, sensitivity
 
-    # If another method won, the plot shows crnr at the paper's setting.
+    # If another method won, the plot shows crnr at the default setting.
     chosen = report.chosen if report.chosen.setting.method.name == "crnr" else report.paper
     accuracy: dict[tuple[float, float], float] = {}
     for trial in report.trials:
@@ -219,9 +235,9 @@ def _draw(report: TuneReport, path: Path) -> None:
     elsewhere = "" if on_a_line else f", with {_shown_fixed(report.paper)}"
     marked = {
         name: (trial.setting.parameters()["lam"], trial.accuracy)
-        for name, trial in ((f"the paper's setting{elsewhere}", report.paper), ("chosen", chosen))
+        for name, trial in ((f"default{elsewhere}", report.paper), ("chosen", chosen))
     }
-    title = f"{_shown_fixed(chosen)}; {len(report.paper.right)} samples held out in turn"
+    title = f"{_shown_fixed(chosen)}; {counted(len(report.paper.right), 'sample')} held out in turn"
     save(sensitivity(LAMS, lines, marked, title), path)
 
 
@@ -232,4 +248,4 @@ def _fixed(trial: Trial) -> dict[str, Any]:
 
 def _shown_fixed(trial: Trial) -> str:
     steps = trial.setting.describe()
-    return f"{trial.setting.parameters()['iterations']} iterations" + (f", {steps}" if steps else "")
+    return counted(trial.setting.parameters()["iterations"], "iteration") + (f", {steps}" if steps else "")

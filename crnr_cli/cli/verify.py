@@ -11,11 +11,14 @@ from crnr_cli.cli import options
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import print_json, say, say_some
 from crnr_cli.cli.options import Input, Output
+from crnr_cli.wording import are, counted, have
 
 
 @command
 def verify(
-    gallery: options.GalleryArgument = options.GALLERY,
+    context: typer.Context,
+    argument: options.GalleryArgument = None,
+    option: options.GalleryPath = options.GALLERY,
     against: Annotated[
         list[str] | None,
         typer.Option(metavar="SOURCE", help="A source of the gallery to compare with; can be repeated."),
@@ -29,6 +32,7 @@ def verify(
     from crnr_cli.jobs.verify import verify as run
     from crnr_cli.sources.base import InputOptions
 
+    gallery = options.one_gallery(context, argument, option)
     report = run(gallery, against or [], InputOptions(**input.values()))
     if output.json:
         print_json({"gallery": str(gallery), **asdict(report), "holds": report.holds})
@@ -36,15 +40,16 @@ def verify(
         say_some("changed", report.changed)
         say_some("missing", report.missing)
         say_some("not in the gallery", report.unknown)
+    samples = counted(report.n_samples, "sample")
     if not report.holds:
         raise DataError(
-            f"{gallery}: {len(report.changed)} of {report.n_samples} samples have changed and "
-            f"{len(report.missing)} are missing in {', '.join(against or [])}; "
+            f"{gallery}: {len(report.changed)} of {samples} {have(len(report.changed))} changed and "
+            f"{len(report.missing)} {are(len(report.missing))} missing in {', '.join(against or [])}; "
             "if these are all its sources, `crnr build --update` with them brings it up to date, "
             "and removes the missing samples"
         )
     if not output.quiet:
-        compared = ", and equal to its sources" if against else ""
-        if report.unknown:
-            compared += f", which have {len(report.unknown)} more samples"
-        say(f"{gallery}: {report.n_samples} samples, correct checksum{compared}")
+        compared = ", all the same as in the sources" if against else ""
+        if extra := len(report.unknown):
+            compared += f"; {counted(extra, 'sample')} of the sources {are(extra)} not in the gallery"
+        say(f"{gallery}: OK, {samples}, valid checksum{compared}")

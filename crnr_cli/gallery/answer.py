@@ -22,6 +22,7 @@ from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Answers
 from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.cores import pieces_at_once, side_by_side
 from crnr_cli.system.memory import room_for
@@ -42,7 +43,7 @@ class QueryOptions(InputOptions):
 Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[Answers]]
 
 
-def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
+def load_for(options: QueryOptions, gallery_path: Path, progress: Progress = silent) -> Gallery:
     """Load the gallery, and calibrate it if queries are to be rejected and its file has no calibration."""
     gallery = load_gallery(gallery_path)
     refuse_mentioned(gallery.names)
@@ -50,7 +51,7 @@ def load_for(options: QueryOptions, gallery_path: Path) -> Gallery:
         gallery = with_model_at(options.model, gallery, gallery_path)
     if options.reject is None or gallery.calibration:
         return gallery
-    return gallery.calibrated(options.n_jobs)
+    return gallery.calibrated(options.n_jobs, progress)
 
 
 def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
@@ -66,7 +67,7 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
-    source = open_source(names, options)
+    source = by_class_folders(open_source(names, options), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     gallery.recipe.opened(options.n_jobs)  # fail now if the model is missing or has changed
     return source
@@ -106,6 +107,12 @@ def answer(
         copies = known.in_batch(raw, vectors) if known else []
         return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies)
 
+    def extracted(batch: Batch) -> Batch:
+        raw = extract(batch)
+        if recipe.is_slow_to_read:  # and answers come several batches later
+            progress("reading", batch.end, n_queries)
+        return raw
+
     progress("classifying", 0, n_queries)
     size = queries_per_batch(gallery, options)
     # The network runs here and not in the threads below, as it uses all cores itself.
@@ -114,7 +121,7 @@ def answer(
         source.spans(size)[first:], recipe.request(options.max_pixels), decoders or DecoderPool(options.jobs)
     )
     threads = _batches_at_once(gallery, size, options.n_jobs)
-    with closing(batches), closing(side_by_side(answered, map(extract, batches), threads)) as done:
+    with closing(batches), closing(side_by_side(answered, map(extracted, batches), threads)) as done:
         for answers in done:
             yield answers
             progress("classifying", answers.batch.end, n_queries)

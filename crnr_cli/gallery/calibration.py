@@ -17,10 +17,12 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples, fitted
 from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
+from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import standout
 from crnr_cli.results.table import number_format
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once, side_by_side
+from crnr_cli.wording import counted
 
 _FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
 _ENOUGH = 1000  # held-out samples, to know the rate to about one percent
@@ -52,7 +54,13 @@ class Calibration:
         )
 
 
-def calibrate(samples: Samples, method: Method, hashes: Sequence[str], jobs: int = 1) -> Calibration:
+def calibrate(
+    samples: Samples,
+    method: Method,
+    hashes: Sequence[str],
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> Calibration:
     """Hold out a part of every class and classify it by the rest, until there are enough values.
 
     Up to `jobs` parts are classified at the same time, if there is enough memory.
@@ -78,8 +86,15 @@ def calibrate(samples: Samples, method: Method, hashes: Sequence[str], jobs: int
     needed = method.fit_bytes(samples) + 2 * samples.vectors.nbytes
     memory.require(needed, "holding samples out of the gallery", "use --pca or fewer samples")
     threads = min(pieces_at_once(jobs), memory.room_for(needed))
-    parts = side_by_side(standouts_of, np.flatnonzero(asked[:enough]).tolist(), threads)
-    found = [values for part in parts for values in part]
+    total = int(asked[:enough].sum())
+    progress("calibrating", 0, total)
+    found: list[Array] = []
+    for part in side_by_side(standouts_of, np.flatnonzero(asked[:enough]).tolist(), threads):
+        found += part
+        progress("calibrating", sum(map(len, found)), total)
     standouts = np.sort(np.concatenate(found))
-    origin = f"{len(standouts)} gallery samples, classified with 1/{count} of the gallery left out at a time"
+    origin = (
+        f"{counted(len(standouts), 'gallery sample')}, "
+        f"classified with 1/{count} of the gallery left out at a time"
+    )
     return Calibration(standouts, origin)

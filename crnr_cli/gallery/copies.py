@@ -10,6 +10,7 @@ import numpy as np
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.gallery.samples import Labelled, Note
 from crnr_cli.sources.tables import row_hash
+from crnr_cli.wording import counted
 
 _TOLERANCE = 1e-5  # between unit vectors of the same picture, which are rounded differently in other batches
 
@@ -87,7 +88,8 @@ def copy_notes(labelled: Labelled, copies: Array) -> list[Note]:
     again = [(first, i) for first, i in pairs if first != i and labels[first] == labels[i]]
     if again:
         first, i = again[0]
-        samples = "1 sample is a copy" if len(again) == 1 else f"{len(again)} samples are copies"
-        text = f"{samples} of another one in the same class: {names[i]} of {names[first]}"
-        notes.append(Note("copies", text if len(again) == 1 else text.replace(": ", ", such as ", 1)))
+        what = "is a copy" if len(again) == 1 else "are copies"
+        pair = f"such as {names[i]} of {names[first]}"
+        text = f"{counted(len(again), 'sample')} {what} of others in the same class, {pair}"
+        notes.append(Note("copies", text))
     return notes

@@ -11,6 +11,7 @@ from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.methods import Method, Samples, State
+from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 
 
@@ -50,9 +51,9 @@ class Gallery:
         """(m, K), for m unit vectors as rows."""
         return self.method.residuals(self.samples, self.state, vectors)
 
-    def calibrated(self, jobs: int) -> Gallery:
+    def calibrated(self, jobs: int, progress: Progress = silent) -> Gallery:
         """The gallery with a calibration, for which up to `jobs` parts of it are classified at once."""
-        return replace(self, calibration=calibrate(self.samples, self.method, self.hashes, jobs))
+        return replace(self, calibration=calibrate(self.samples, self.method, self.hashes, jobs, progress))
 
 
 def describe(gallery: Gallery) -> dict[str, Any]:

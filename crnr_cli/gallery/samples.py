@@ -20,13 +20,14 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
+from crnr_cli.wording import counted, have
 
 _LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
 _DEFAULT_SIZE = (32, 32)
 BATCH = 1024
 _WEAK_PIXELS = (
-    "raw pixels work badly on photographs: on 12 kinds of flowers they give 26 % accuracy, and features of a "
-    "network 94 %; use a network with --extractor MODEL.onnx"
+    "raw pixels work poorly on photographs; if these are photographs, use the features of a network with "
+    "--extractor MODEL.onnx"
 )
 
 
@@ -46,6 +47,9 @@ class Reading(InputOptions):
     network: NetworkOptions | None = None
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
+    label: str | None = None  # the class of all samples, whatever their folders or labels say
+    # Called with the notes that are known before the samples are read, which may take long.
+    on_notes: Callable[[Sequence[Note]], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def read_by_recipe(
 
     The share of failures is of `total`, if only a part of a source is read.
     """
-    found = Labelled(recipe=recipe, notes=_source_notes(source))
+    found = Labelled(recipe=recipe, notes=_source_notes(source, needs_labels=reading.label is None))
     vectors = _read(
         found, source, reading, progress, DecoderPool(reading.jobs), label_of=label_of, total=total
     )
@@ -174,8 +178,8 @@ def refuse_mismatch(source: Source, recipe: Recipe) -> None:
         raise DataError(f"the gallery was built from {recipe.kind}, but these are {source.kind}")
     if source.n_features not in (None, recipe.n_inputs):
         raise DataError(
-            f"{next(source.listing())[0]}: {source.n_features} features per sample, but the gallery was "
-            f"built from {recipe.n_inputs}; use the same features for both"
+            f"{next(source.listing())[0]}: {counted(source.n_features or 0, 'feature')} per sample, but the "
+            f"gallery was built from {recipe.n_inputs}; use the same features for both"
         )
 
 
@@ -195,9 +199,11 @@ def _new_gallery(source: Source, reading: Reading, progress: Progress, decoders:
         if size is None:
             size = _common_size(source.sizes(reading.max_pixels, decoders, progress), notes)
         recipe = Recipe.for_pictures(RawPixels(size, reading.color), reading.steps)
+    if reading.on_notes and notes:
+        reading.on_notes(notes)
     memory.require(
         recipe.fit_bytes(len(source), np.dtype(reading.dtype).itemsize),
-        f"reading {len(source)} samples of {recipe.n_inputs} numbers",
+        f"reading {counted(len(source), 'sample')} of {counted(recipe.n_inputs, 'number')}",
         "use a smaller --size or --pca",
     )
     return Labelled(recipe=recipe, notes=notes)
@@ -234,9 +240,10 @@ def _common_size(sizes: set[tuple[int, int]], notes: list[Note]) -> tuple[int, i
     return _DEFAULT_SIZE
 
 
-def _source_notes(source: Source) -> list[Note]:
-    """What the user should know about a source; it is refused if it has no labels."""
-    source.require_labels()
+def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
+    """What the user should know about a source; it is refused if it needs labels and has none."""
+    if needs_labels:
+        source.require_labels()
     return [Note("source", text) for text in source.notes()]
 
 
@@ -276,6 +283,8 @@ def _read(
         left_out_before = len(found.left_out)
         hashes = _hashes(batch)
         usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
+        if reading.label is not None:
+            usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
         kept.append(_collect(usable, hashes, found, label_of))
         skipped += [left for left in found.left_out[left_out_before:] if left.is_skipped]
         _refuse_too_many(skipped, total or len(source), reading.max_failure_rate)
@@ -318,8 +327,8 @@ def _refuse_too_many(skipped: Sequence[LeftOut], total: int, rate: float) -> Non
     if len(skipped) > rate * total:
         culprit = skipped[int(rate * total)]
         raise DataError(
-            f"{culprit.name}: {culprit.error}; stopped: {len(skipped)} of {total} samples "
-            f"have to be skipped, and at most {rate:.2%} is allowed"
+            f"{culprit.name}: {culprit.error}; stopped: {len(skipped)} of {counted(total, 'sample')} "
+            f"{have(len(skipped))} to be skipped, and at most {rate:.2%} is allowed"
         )
 
 
@@ -327,4 +336,4 @@ def _refuse_non_finite(found: Labelled) -> None:
     bad = [left.name for left in found.left_out if left.error.status == "non_finite"]
     if bad:
         shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
-        raise DataError(f"{len(bad)} rows contain NaN or infinity: {shown}; fix or remove them")
+        raise DataError(f"NaN or infinity in {counted(len(bad), 'row')}, to be fixed or removed: {shown}")

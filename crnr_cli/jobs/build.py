@@ -39,9 +39,9 @@ def build(
         labelled = read_samples(source, options.reading, progress)
         progress("fitting", 0, 1)
         gallery = make_gallery(labelled, method)
-        if options.calibrate:
-            gallery = gallery.calibrated(options.reading.n_jobs)
         progress("fitting", 1, 1)
+        if options.calibrate:
+            gallery = gallery.calibrated(options.reading.n_jobs, progress)
         save_gallery(gallery, file)
         file_bytes = os.fstat(file.fileno()).st_size
     return BuildReport(

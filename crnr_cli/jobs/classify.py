@@ -29,6 +29,7 @@ from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.system.files import replacing
 from crnr_cli.system.outputs import is_replaceable
+from crnr_cli.wording import counted, have
 
 _MAX_FAILURES = 10  # kept for the report; the CSV has all of them
 
@@ -62,7 +63,7 @@ def classify(
     answered_by = answered_by or answering(DecoderPool(options.jobs))
     if resume and not (isinstance(output, Path) and is_replaceable(output)):
         raise UsageError("--resume needs an output file; name it with --output")
-    gallery = load_for(options, gallery_path)
+    gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
     if not isinstance(output, Path):
         return _write(gallery, source, _Direct(output), options, progress, answered_by)
@@ -139,7 +140,7 @@ def _refuse_too_many(
         "--max-failure-rate"
     )
     raise DataError(
-        f"{culprit}stopped: {failed} of {total} inputs have no answer, "
+        f"{culprit}stopped: {failed} of {counted(total, 'input')} {have(failed)} no answer, "
         f"and at most {allowed:.2%} is allowed{remedy if isinstance(file, Partial) else ''}"
     )
 

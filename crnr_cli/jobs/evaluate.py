@@ -18,6 +18,7 @@ from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
+from crnr_cli.wording import counted, have
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def evaluate(
         rows = [row for name in tables for row in _read(name)]
         refuse_mentioned(row.path for row in rows)
         return evaluate_rows(rows, ", ".join(names))
-    gallery = load_for(options, gallery_path)
+    gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
     rows = []
     failed: list[Prediction] = []
@@ -105,7 +106,8 @@ def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOpt
     if len(failed) > options.max_failure_rate * total:
         culprit = failed[int(options.max_failure_rate * total)]
         raise DataError(
-            f"{culprit.path}: {culprit.status}; stopped: {len(failed)} of {total} inputs have no answer, "
+            f"{culprit.path}: {culprit.status}; stopped: {len(failed)} of {counted(total, 'input')} "
+            f"{have(len(failed))} no answer, "
             f"and at most {options.max_failure_rate:.2%} is allowed"
         )
 

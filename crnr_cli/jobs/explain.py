@@ -17,6 +17,7 @@ from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.results.decision import margins
 from crnr_cli.sources.readers import is_table
 from crnr_cli.system.names import existing
+from crnr_cli.wording import counted
 
 _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
@@ -121,9 +122,11 @@ def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Ar
     source = open_queries([query], gallery, options)
     if row is None and len(source) > 1:
         example = f"{query}#0" if gallery.recipe.kind == "features" else "a picture"
-        raise UsageError(f"{query}: has {len(source)} queries, but explain takes one, such as {example}")
+        raise UsageError(
+            f"{query}: has {counted(len(source), 'query')}, but explain takes one, such as {example}"
+        )
     if row is not None and row >= len(source):
-        raise UsageError(f"{query}: has no row {row}; its {len(source)} rows are counted from 0")
+        raise UsageError(f"{query}: has no row {row}: it has {counted(len(source), 'row')}, counted from 0")
     start = row or 0
     request = gallery.recipe.request(options.max_pixels)
     (read,) = source.batches([(start, start + 1)], request, DecoderPool(1))

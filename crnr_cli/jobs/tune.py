@@ -29,6 +29,7 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
 from crnr_cli.system.spread import Spread, here
+from crnr_cli.wording import counted
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
@@ -324,7 +325,11 @@ def _refuse_too_large(samples: FoldedSamples, at_once: int) -> None:
     vectors = n * d * itemsize
     products, factor = (8 * n_kept**2, 4 * 8 * n_kept**2) if n_kept <= 2 * d else (0, 3 * 8 * n_kept * d)
     needed = folds * (vectors + products) + at_once * (2 * vectors + factor + _CODES)
-    memory.require(needed, f"tuning on {n} samples of {d} numbers", "use a smaller --size or fewer samples")
+    memory.require(
+        needed,
+        f"tuning on {counted(n, 'sample')} of {counted(d, 'number')}",
+        "use a smaller --size or fewer samples",
+    )
 
 
 def _build(

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Stamp
+from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.answer import with_model_at
+from crnr_cli.gallery.entries import Changes, Entry, by_name, compared, entries_of
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
@@ -32,8 +33,10 @@ from crnr_cli.gallery.samples import (
 )
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.base import Source
+from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
+from crnr_cli.wording import are, counted
 
 _MAX_NAMES = 10  # listed in an error
 _NEAREST = 3  # names suggested for an unknown one
@@ -42,37 +45,15 @@ _REMOVING = {"vanished", "not_regular", "no_class", "zero_norm"}
 
 
 @dataclass(frozen=True)
-class Changes:
-    """Names of samples, by what happened to them."""
-
-    added: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)  # in content or class
-    removed: list[str] = field(default_factory=list)
-    unchanged: int = 0  # only counted
-
-
-@dataclass(frozen=True)
 class UpdateReport(BuildReport):
     changes: Changes
-
-
-@dataclass(frozen=True)
-class _Sample:
-    name: str
-    label: str
-    sha256: str
-    stamp: Stamp
-    vector: Array
-
-    def is_same(self, other: _Sample) -> bool:
-        return (self.label, self.sha256) == (other.label, other.sha256)
 
 
 @dataclass(frozen=True)
 class _New:
     """The new content of a gallery."""
 
-    samples: list[_Sample]
+    samples: list[Entry]
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
@@ -89,26 +70,37 @@ def add(
     Files that have not changed since they were added are not read again.
     """
 
-    def change(gallery: Gallery, old: list[_Sample]) -> _New:
+    def change(gallery: Gallery, old: list[Entry]) -> _New:
         source = open_source(names, reading)
-        known = _by_name(old)
+        if reading.label is None:
+            source = by_class_folders(source, gallery.classes, strict=True)
+            if folder := folder_of_no_class(source):
+                raise DataError(
+                    f"{folder}: contains files but no class folders, and is not named after a class of "
+                    f"{path}; name the class of its pictures with --class NAME"
+                )
+        known = by_name(old)
         read = _read_changed(known, gallery, source, reading, progress)
-        fresh = _by_name(read.samples)
+        fresh = by_name(read.samples)
         listed = [*(known[name] for name in set(source.names()) & known.keys()), *read.samples]
         require_samples(listed, read.left_out)
         kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
         kept_names = {sample.name for sample in kept}
         added = [sample for sample in fresh.values() if sample.name not in kept_names]
-        notes = unusable_classes(source, [sample.label for sample in listed]) + _twice(kept, added)
+        notes = _new_classes(added, gallery.classes) + _twice(kept, added)
+        if reading.label is None:
+            notes += unusable_classes(source, [sample.label for sample in listed])
         return replace(read, samples=kept + added, notes=read.notes + notes)
 
-    return _rewrite(path, change, model)
+    return _rewrite(path, change, model, progress)
 
 
-def remove(path: Path, classes: Sequence[str], samples: Sequence[str]) -> UpdateReport:
+def remove(
+    path: Path, classes: Sequence[str], samples: Sequence[str], progress: Progress = silent
+) -> UpdateReport:
     """Remove classes or samples by name."""
 
-    def change(gallery: Gallery, old: list[_Sample]) -> _New:
+    def change(gallery: Gallery, old: list[Entry]) -> _New:
         _require_known(path, "class", classes, gallery.classes)
         _require_known(path, "sample", samples, gallery.names)
         kept = [sample for sample in old if sample.label not in classes and sample.name not in samples]
@@ -116,7 +108,7 @@ def remove(path: Path, classes: Sequence[str], samples: Sequence[str]) -> Update
             raise DataError(f"{path}: no samples would remain; delete the file instead")
         return _New(kept)
 
-    return _rewrite(path, change)
+    return _rewrite(path, change, progress=progress)
 
 
 def update(
@@ -132,16 +124,16 @@ def update(
     must not cost the gallery a class.
     """
 
-    def change(gallery: Gallery, old: list[_Sample]) -> _New:
-        source = open_source(names, reading)
-        known = _by_name(old)
+    def change(gallery: Gallery, old: list[Entry]) -> _New:
+        source = by_class_folders(open_source(names, reading), gallery.classes)
+        known = by_name(old)
         refuse_mismatch(source, gallery.recipe)
         if known.keys().isdisjoint(source.names()):  # renamed, or a mistake
             _refuse_another_source(path, old, source)
         read = _read_changed(known, gallery, source, reading, progress)
-        now = known | _by_name(read.samples)
+        now = known | by_name(read.samples)
         errors = {left.name: left.error for left in read.left_out}
-        listed: list[_Sample] = []
+        listed: list[Entry] = []
         kept = 0
         for name in dict.fromkeys(source.names()):
             if name not in errors:
@@ -154,15 +146,18 @@ def update(
         emptied = sorted(set(gallery.classes) - {sample.label for sample in listed})
         notes = [Note("emptied class", f"class {name}: no samples remain, removed") for name in emptied]
         if kept:
-            samples = "1 sample" if kept == 1 else f"{kept} samples"
-            notes.append(Note("kept", f"{samples} kept as before, as the files cannot be read now"))
+            text = f"{counted(kept, 'sample')} kept as before, as the files cannot be read now"
+            notes.append(Note("kept", text))
         return replace(read, samples=listed, notes=read.notes + notes)
 
-    return _rewrite(path, change, model)
+    return _rewrite(path, change, model, progress)
 
 
 def _rewrite(
-    path: Path, change: Callable[[Gallery, list[_Sample]], _New], model: Path | None = None
+    path: Path,
+    change: Callable[[Gallery, list[Entry]], _New],
+    model: Path | None = None,
+    progress: Progress = silent,
 ) -> UpdateReport:
     """Load, change, fit and save while holding the lock, so that no other process writes the gallery."""
     started = time.perf_counter()
@@ -170,9 +165,9 @@ def _rewrite(
         gallery = load_gallery(path)
         if model:
             gallery = with_model_at(model, gallery, path)
-        old = list(_samples(gallery))
+        old = list(entries_of(gallery))
         new = change(gallery, old)
-        changes = _compared(old, new.samples)
+        changes = compared(old, new.samples)
         labelled = LabelledVectors(
             recipe=gallery.recipe,
             names=[sample.name for sample in new.samples],
@@ -192,7 +187,7 @@ def _rewrite(
         calibrated = gallery.calibration is not None
         gallery = make_gallery(labelled, gallery.method)
         if calibrated:
-            gallery = _calibrated(gallery, labelled.notes)
+            gallery = _calibrated(gallery, labelled.notes, progress)
         save_gallery(gallery, file)
         file_bytes = os.fstat(file.fileno()).st_size
     return UpdateReport(
@@ -205,27 +200,15 @@ def _rewrite(
     )
 
 
-def _calibrated(gallery: Gallery, notes: list[Note]) -> Gallery:
+def _calibrated(gallery: Gallery, notes: list[Note], progress: Progress) -> Gallery:
     try:
-        return gallery.calibrated(jobs=1)
+        return gallery.calibrated(1, progress)
     except DataError as e:  # a calibration of other samples would be wrong
         notes.append(Note("calibration", f"the calibration is removed: {e}"))
         return gallery
 
 
-def _by_name(samples: Iterable[_Sample]) -> dict[str, _Sample]:
-    """Samples by name. Two different samples of one name are refused, as one of them would be lost."""
-    found: dict[str, _Sample] = {}
-    for sample in samples:
-        if not sample.is_same(found.setdefault(sample.name, sample)):
-            raise DataError(
-                f"two different samples are called {sample.name}; give them different names, or build "
-                "the gallery again from all its sources"
-            )
-    return found
-
-
-def _twice(kept: Sequence[_Sample], added: Sequence[_Sample]) -> list[Note]:
+def _twice(kept: Sequence[Entry], added: Sequence[Entry]) -> list[Note]:
     """Report samples that are now duplicated, such as those of a folder added under another path."""
     names = {(sample.label, sample.sha256): sample.name for sample in kept}
     again = [sample for sample in added if (sample.label, sample.sha256) in names]
@@ -233,32 +216,24 @@ def _twice(kept: Sequence[_Sample], added: Sequence[_Sample]) -> list[Note]:
         return []
     first = again[0]
     text = (
-        f"{len(again)} of the added samples are now in the gallery twice: {first.name} is the same as "
+        f"{len(again)} of {counted(len(added), 'added sample')} {are(len(again))} now in the gallery twice: "
+        f"{first.name} is the same as "
         f"{names[first.label, first.sha256]}; `crnr remove --sample` removes one"
     )
     return [Note("twice", text)]
 
 
-def _samples(gallery: Gallery) -> Iterator[_Sample]:
-    labels = np.array(gallery.classes, dtype=object)[gallery.samples.class_index]
-    stamps = gallery.stamps or [Stamp()] * len(gallery.names)
-    columns = zip(
-        gallery.names, labels.tolist(), gallery.hashes, stamps, gallery.samples.vectors, strict=True
-    )
-    return (_Sample(*column) for column in columns)
-
-
-def _refuse_another_source(path: Path, old: Sequence[_Sample], source: Source) -> None:
+def _refuse_another_source(path: Path, old: Sequence[Entry], source: Source) -> None:
     """Refuse to replace all samples by others, unless their contents show that a folder was renamed."""
     contents = {(label, sha256) for _, label, sha256 in source.contents()}
     if not any((sample.label, sample.sha256) in contents for sample in old):
         raise DataError(
-            f"{path}: none of its {len(old)} samples, such as {old[0].name}, is in the source; "
+            f"{path}: none of its {counted(len(old), 'sample')}, such as {old[0].name}, is in the source; "
             "name its sources as when it was built, or build without --update to replace it"
         )
 
 
-def _at_or_below(name: str, known: Mapping[str, _Sample]) -> list[_Sample]:
+def _at_or_below(name: str, known: Mapping[str, Entry]) -> list[Entry]:
     """The sample of a file that cannot be read, or those of all files in such a folder."""
     if name in known:
         return [known[name]]
@@ -267,40 +242,30 @@ def _at_or_below(name: str, known: Mapping[str, _Sample]) -> list[_Sample]:
 
 
 def _read_changed(
-    known: Mapping[str, _Sample], gallery: Gallery, source: Source, reading: Reading, progress: Progress
+    known: Mapping[str, Entry], gallery: Gallery, source: Source, reading: Reading, progress: Progress
 ) -> _New:
     """Read the samples that are new, or whose files may have changed."""
     refuse_mismatch(source, gallery.recipe)
-    suspects = source.only(_may_have_changed(known))
+    suspects = source.only(_may_have_changed(known, reading.label))
     if not len(suspects):
         return _New([])
     reading = replace(reading, dtype=gallery.dtype)
     read = read_by_recipe(gallery.recipe, suspects, reading, progress, total=len(source))
     columns = zip(read.names, read.labels, read.hashes, read.stamps, read.vectors, strict=True)
-    return _New([_Sample(*column) for column in columns], read.left_out, read.notes)
+    return _New([Entry(*column) for column in columns], read.left_out, read.notes)
 
 
-def _may_have_changed(known: Mapping[str, _Sample]) -> Callable[[str, Stamp, tuple[str, ...]], bool]:
+def _may_have_changed(
+    known: Mapping[str, Entry], label: str | None
+) -> Callable[[str, Stamp, tuple[str, ...]], bool]:
     """A test whether a file's size, mtime or class differs from the gallery's sample of that name."""
 
     def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
         sample = known.get(name)
-        return sample is None or (sample.stamp, (sample.label,)) != (stamp, candidates[:1])
+        labels = candidates[:1] if label is None else (label,)
+        return sample is None or (sample.stamp, (sample.label,)) != (stamp, labels)
 
     return is_suspect
-
-
-def _compared(old: Iterable[_Sample], new: Iterable[_Sample]) -> Changes:
-    before = {sample.name: sample for sample in old}
-    after = {sample.name: sample for sample in new}
-    both = before.keys() & after.keys()
-    changed = [name for name in after if name in both and not after[name].is_same(before[name])]
-    return Changes(
-        added=[name for name in after if name not in both],
-        changed=changed,
-        removed=[name for name in before if name not in both],
-        unchanged=len(both) - len(changed),
-    )
 
 
 def _require_known(path: Path, what: str, wanted: Sequence[str], known: Sequence[str]) -> None:
@@ -310,7 +275,10 @@ def _require_known(path: Path, what: str, wanted: Sequence[str], known: Sequence
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
-    """All names if they are few; otherwise those that may have been meant."""
+    """The names that end like this one; all if they are few; otherwise those that may have been meant."""
+    if ending := [other for other in known if other.endswith(f"/{name}")]:
+        more = ", ..." if len(ending) > _MAX_NAMES else ""
+        return f"give the full name: {', '.join(ending[:_MAX_NAMES])}{more}"
     if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
         return f"the closest are {', '.join(near)}"
     return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")

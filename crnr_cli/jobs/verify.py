@@ -9,6 +9,7 @@ from pathlib import Path
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.samples import refuse_mismatch
 from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source
 
 
@@ -35,7 +36,7 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     report = VerifyReport(len(gallery.names))
     if not against:
         return report
-    source = open_source(against, options)
+    source = by_class_folders(open_source(against, options), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     found = list(source.contents())
     contents = {(label, sha256) for _, label, sha256 in found}

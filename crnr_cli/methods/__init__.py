@@ -11,6 +11,7 @@ from crnr_cli.methods.nonnegative import Crnr, NonNegative, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Nsc, Procrc
 from crnr_cli.methods.sparse import Src
 from crnr_cli.methods.trained import Softmax, Svm
+from crnr_cli.wording import not_one_of
 
 __all__ = [
     "METHODS",
@@ -46,20 +47,24 @@ METHODS: dict[str, type[Method]] = {
 def make_method(name: str, parameters: Mapping[str, object]) -> Method:
     """The method of this name with these parameters, the rest at their defaults."""
     if name not in METHODS:
-        raise UsageError(f"unknown method {name}; choose from {', '.join(METHODS)}")
-    method = METHODS[name]
-    known = method.parameter_names()
+        raise UsageError(f"method: {not_one_of(name, METHODS)}")
     for parameter in parameters:
-        if parameter not in known:
-            raise UsageError(f"{name} has no parameter {parameter}; it has {', '.join(known) or 'none'}")
-    return method(**parameters)
+        _refuse_unknown(name, parameter)
+    return METHODS[name](**parameters)
 
 
 def parse_parameter(name: str, parameter: str, text: str) -> object:
     """The value of a parameter from text, in the type of its default."""
-    # make_method refuses parameters that the method does not have.
-    kind: type = type(getattr(METHODS[name], parameter, ""))
+    _refuse_unknown(name, parameter)
+    kind: type = type(getattr(METHODS[name], parameter))
     try:
         return kind(text)
     except ValueError as e:
-        raise UsageError(f"{name}.{parameter}: {text!r} is not a number") from e
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"{name}.{parameter}: {text!r} is not {what}") from e
+
+
+def _refuse_unknown(name: str, parameter: str) -> None:
+    known = METHODS[name].parameter_names()
+    if parameter not in known:
+        raise UsageError(f"{name} has no parameter {parameter}; it has {', '.join(known) or 'none'}")

@@ -6,11 +6,12 @@ and queries are rows here, as everywhere except in `solvers`; only methods trans
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from numbers import Integral
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from crnr_cli import solvers
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.system import memory
+from crnr_cli.wording import counted
 
 State = dict[str, Array]
 
@@ -127,18 +129,25 @@ class Method(ABC):
 
     def _require_above_0(self, *parameters: str) -> None:
         for name in parameters:
-            value = getattr(self, name)
-            self._require(np.isfinite(value) and value > 0, f"{name} must be above 0, not {value:g}")
+            self._require(self._number(name) > 0, f"{name} must be above 0, not {getattr(self, name):g}")
 
     def _require_at_least_0(self, *parameters: str) -> None:
         for name in parameters:
-            value = getattr(self, name)
-            self._require(np.isfinite(value) and value >= 0, f"{name} must be 0 or more, not {value:g}")
+            self._require(self._number(name) >= 0, f"{name} must be 0 or more, not {getattr(self, name):g}")
+
+    def _number(self, name: str) -> float:
+        value = getattr(self, name)
+        try:
+            number = float(value) if isinstance(value, Real) else math.nan
+        except OverflowError:
+            number = math.inf
+        self._require(math.isfinite(number), f"{name} must be a finite number, not {value!r}")
+        return number
 
     def _require_iterations(self, iterations: int) -> None:
         self._require(
             isinstance(iterations, Integral) and 1 <= iterations <= _MAX_ITERATIONS,
-            f"iterations must be a whole number from 1 to {_MAX_ITERATIONS}, not {iterations}",
+            f"iterations must be a whole number from 1 to {_MAX_ITERATIONS}, not {iterations!r}",
         )
 
 
@@ -147,7 +156,7 @@ def fitted(method: Method, samples: Samples) -> State:
     n, d = samples.vectors.shape
     memory.require(
         method.fit_bytes(samples),
-        f"fitting {method.name} to {n} samples of dimension {d}",
+        f"fitting {method.name} to {counted(n, 'sample')} of dimension {d}",
         "use --pca or fewer samples",
     )
     try:

@@ -13,6 +13,8 @@ from crnr_cli import solvers
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import CodingMethod, Method, Samples, Split, State
 
+FACTORS = ("auto", "dense", "low-rank")
+
 
 @dataclass(frozen=True, kw_only=True)
 class NonNegative(CodingMethod):
@@ -34,8 +36,8 @@ class NonNegative(CodingMethod):
         self._require_iterations(self.iterations)
         self._require_at_least_0("tol")
         self._require(
-            self.factor in ("auto", "dense", "low-rank"),
-            f"factor must be auto, dense or low-rank, not {self.factor}",
+            isinstance(self.factor, str) and self.factor in FACTORS,
+            f"factor must be {' or '.join(FACTORS)}, not {self.factor!r}",
         )
 
     def fit(self, samples: Samples) -> State:

@@ -13,6 +13,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import NotConverged
 from crnr_cli.methods.base import CodingMethod, Samples, State
 from crnr_cli.solvers import lasso
+from crnr_cli.wording import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,8 @@ class Src(CodingMethod):
         code = lasso.code(factor, samples.vectors.T, Y, self.lam, self.iterations, self.tol)
         if unconverged := int((code.gap > code.tol).sum()):
             advice = (
-                f"src stopped after {self.iterations} iterations; build with a higher --iterations or --tol"
+                f"src stopped after {counted(self.iterations, 'iteration')}; "
+                "build with a higher --iterations or --tol"
             )
             warnings.warn(NotConverged(unconverged, advice), stacklevel=2)
         return code.c.T

@@ -14,6 +14,7 @@ from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Stored, is_one_color
 from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
+from crnr_cli.wording import counted
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ class Network(Extractor):
             raise UsageError(f"extractor: crop must be between 0 and 1, not {self.crop:g}")
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, self.bands) or not all(map(math.isfinite, values)):
-                raise UsageError(f"extractor: {name} must be 1 or {self.bands} numbers, not {len(values)}")
+                raise UsageError(
+                    f"extractor: {name} must be one number, or one per channel ({self.bands} in all), "
+                    f"not {counted(len(values), 'number')}"
+                )
         if 0 in self.std:
             raise UsageError("extractor: std must not be 0")
         if min(self.size) < 1 or max(self.size) > 4096 or self.n_outputs < 1:
@@ -125,8 +129,8 @@ class Network(Extractor):
 
     def describe(self) -> str:
         return (
-            f"{self.n_outputs} features of {Path(self.model).name}, {self.size[0]}x{self.size[1]}, "
-            f"{self.channels}"
+            f"{counted(self.n_outputs, 'feature')} of {Path(self.model).name}, "
+            f"{self.size[0]}x{self.size[1]}, {self.channels}"
         )
 
 

@@ -17,6 +17,7 @@ from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.recipe.onnx_weights import ModelHash, model_hash
 from crnr_cli.system.names import existing
 from crnr_cli.system.optional import require
+from crnr_cli.wording import counted
 
 _PICTURES_PER_RUN = 32
 _TYPES = {
@@ -71,7 +72,7 @@ class OpenNetwork:
         if pooled.shape != (len(pixels), how.n_outputs):
             expected = f"{len(pixels)} x {how.n_outputs}"
             found = " x ".join(map(str, pooled.shape))
-            raise DataError(f"{how.model}: returned {found} values instead of {expected}")
+            raise DataError(f"{how.model}: returned an array of {found} instead of {expected}")
         return pooled
 
 
@@ -170,7 +171,7 @@ def _picture_input(path: Path, session: Any) -> Any:
     inputs = session.get_inputs()
     if len(inputs) != 1:
         names = ", ".join(given.name for given in inputs)
-        raise DataError(f"{path}: takes {len(inputs)} inputs ({names}), not one picture")
+        raise DataError(f"{path}: takes {counted(len(inputs), 'input')} ({names}), not one picture")
     given = inputs[0]
     if given.type not in _TYPES or len(given.shape) != 4:
         kind = (
@@ -232,7 +233,7 @@ def _with_n_outputs(path: Path, session: Any, network: Network) -> Network:
         )
     pooled = _pooled(output, network.layout, network.pool)
     if len(pooled) != count:
-        raise DataError(f"{path}: returns {len(pooled)} vectors for {count} pictures")
+        raise DataError(f"{path}: returns {counted(len(pooled), 'vector')} for {counted(count, 'picture')}")
     return replace(network, n_outputs=int(pooled.shape[1]))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crnr_cli.errors import UsageError
+from crnr_cli.wording import not_one_of
 
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 CHANNELS = ("rgb", "bgr", "grey")
@@ -44,7 +45,7 @@ class NetworkOptions:
 
     def __post_init__(self) -> None:
         if self.preset is not None and self.preset not in PRESETS:
-            raise UsageError(f"unknown preset {self.preset}; choose from {', '.join(PRESETS)}")
+            raise UsageError(f"preset: {not_one_of(self.preset, PRESETS)}")
 
     @property
     def preset_name(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.recipe.base import Step, Stored
+from crnr_cli.wording import counted
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ class Pca(Step):
 
     def n_outputs(self, n_inputs: int) -> int:
         if self.axes is not None and self.axes.shape != (n_inputs, self.count):
-            raise ValueError(f"its principal axes have the shape {self.axes.shape} for {n_inputs} inputs")
+            raise ValueError(
+                f"its principal axes have the shape {self.axes.shape} for {counted(n_inputs, 'input')}"
+            )
         return self.count
 
     @cached_property
@@ -75,7 +78,7 @@ class Pca(Step):
         return None if axes is None else cls(int(axes.shape[1]), axes)
 
     def describe(self) -> str:
-        return f"{self.count} principal components"
+        return counted(self.count, "principal component")
 
 
 def principal_axes(values: Array, count: int) -> Array:
@@ -87,7 +90,8 @@ def principal_axes(values: Array, count: int) -> Array:
     largest = min(n - 1, n_inputs)
     if not 1 <= count <= largest:
         raise UsageError(
-            f"--pca {count}: choose 1 to {largest} principal components for {n} samples of {n_inputs} numbers"
+            f"--pca {count}: choose 1 to {counted(largest, 'principal component')} for "
+            f"{counted(n, 'sample')} of {counted(n_inputs, 'number')}"
         )
     values -= values.mean(axis=0)
     if n_inputs <= n:

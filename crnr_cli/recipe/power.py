@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +10,8 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.recipe.base import Step, Stored
+
+_LARGEST = 100  # beyond that, all values but the largest vanish
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Power(Step):
     power: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.power) and self.power > 0):
-            raise UsageError(f"power must be above 0, not {self.power:g}")
+        if not 0 < self.power <= _LARGEST:
+            raise UsageError(f"power must be above 0 and at most {_LARGEST}, not {self.power:g}")
 
     @classmethod
     def of(cls, setting: Any) -> Power:

@@ -13,6 +13,7 @@ from crnr_cli.errors import SampleError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Part, Step, Stored
 from crnr_cli.recipe.registry import EXTRACTORS, STEPS
+from crnr_cli.wording import counted
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Recipe:
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest | None:
         """Which pixels the decoders should return; None if samples are not pictures."""
         return self.extractor.request(max_pixels, with_hash=with_hash) if self.extractor else None
+
+    @property
+    def is_slow_to_read(self) -> bool:
+        """Whether reading takes longer than classifying: a network has to run."""
+        return self.extractor is not None and self.extractor.max_batch is not None
 
     def batch_size(self, wanted: int) -> int:
         return min(wanted, (self.extractor and self.extractor.max_batch) or wanted)
@@ -162,7 +168,7 @@ class Recipe:
 
     def describe(self) -> list[str]:
         """A short description of each step, to print."""
-        first = f"{self.n_inputs} features" if self.extractor is None else self.extractor.describe()
+        first = counted(self.n_inputs, "feature") if self.extractor is None else self.extractor.describe()
         return [first, *(step.describe() for step in self.steps)]
 
 

@@ -24,6 +24,7 @@ from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.intervals import macro_intervals
 from crnr_cli.results.scores import Scores, most_confused, wilson
+from crnr_cli.wording import counted
 
 _MAX_MISTAKES = 2000  # listed in the page
 MAX_PICTURES = 60  # embedded in the page
@@ -153,7 +154,10 @@ def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[
     method = gallery.method.name
     return [
         ("file", as_text(str(path))),
-        ("samples", f"{len(gallery.names)} in {len(gallery.classes)} classes, {per_class} per class"),
+        (
+            "samples",
+            f"{len(gallery.names)} in {counted(len(gallery.classes), 'class')}, {per_class} per class",
+        ),
         ("made from", f"{gallery.recipe.kind}: {as_text('; '.join(gallery.recipe.describe()))}"),
         ("dimension", str(gallery.samples.vectors.shape[1])),
         ("method", f"{method}: {settings}" if settings else method),

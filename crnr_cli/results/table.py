@@ -14,6 +14,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
+from crnr_cli.wording import counted
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
@@ -131,7 +132,8 @@ def _finite(text: str | None) -> float | None:
 def _prediction(row: list[str], where: dict[str, int], name: str, line: int, width: int) -> Prediction:
     if len(row) != width:
         raise DataError(
-            f"{name}, line {line}: {len(row)} fields, but the header has {width}; is the file truncated?"
+            f"{name}, line {line}: {counted(len(row), 'field')}, but the header has {width}; "
+            "is the file truncated?"
         )
     values = {column: row[index] or None for column, index in where.items()}
     try:

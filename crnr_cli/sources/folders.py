@@ -22,6 +22,7 @@ from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
 from crnr_cli.system.outputs import PARTIAL_ENDINGS
+from crnr_cli.wording import counted
 
 # Files of operating systems and tools, which are never samples or classes.
 _SYSTEM_FILES = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
@@ -45,10 +46,24 @@ class PictureFile(NamedTuple):  # faster to create than a dataclass, as there ma
 
 
 @dataclass
+class NamedFolder:
+    """A folder that the user named: its files outside of class folders, and whether it has such folders."""
+
+    path: str
+    loose: list[int] = field(default_factory=list)  # positions in the listing
+    has_folders: bool = False
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(os.path.abspath(self.path))  # noqa: PTH100, PTH119, which keep links
+
+
+@dataclass
 class Pictures(Source):
     files: list[PictureFile] = field(default_factory=list)
     ignored: int = 0
     empty_folders: list[str] = field(default_factory=list)  # first-level folders without any file
+    named_folders: list[NamedFolder] = field(default_factory=list)
 
     kind: ClassVar[Kind] = "pictures"
 
@@ -131,8 +146,7 @@ class Pictures(Source):
 
 
 def ignored_note(count: int) -> str:
-    files = "file" if count == 1 else "files"
-    return f"{count} system {files} ignored (.DS_Store, Thumbs.db and the like)"
+    return f"{counted(count, 'system file')} ignored (.DS_Store, Thumbs.db and the like)"
 
 
 def is_unrelated(path: str, status: str) -> bool:
@@ -199,13 +213,18 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
 def _walk(root: Path, pictures: Pictures) -> None:
     """All files under a folder in a fixed order; the first folder below the root is the class."""
     followed: set[str] = set()
+    named = NamedFolder(str(root))
+    pictures.named_folders.append(named)
     for path, name, is_folder in _entries(str(root), (), pictures):
         before = len(pictures.files)
         if is_folder:
             _descend(path, name, os.path.realpath(root), followed, pictures)
             if len(pictures.files) == before:
                 pictures.empty_folders.append(name)
+            else:
+                named.has_folders = True
         else:
+            named.loose.append(before)
             pictures.files.append(_picture_file(path, ()))
 
 

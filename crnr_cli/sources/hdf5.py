@@ -21,6 +21,7 @@ from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.sources.readers import BEST_RATIO, Reader, Refused
 from crnr_cli.system.child import python_command
+from crnr_cli.wording import counted
 
 _MAX_DEPTH = 8
 _MAX_DATASETS = 10_000
@@ -204,7 +205,7 @@ def why_not(dataset: Any, references: bool = False) -> str | None:
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     stored = dataset.id.get_storage_size()
     if declared > stored * (BEST_RATIO if filters else 1):
-        return f"declares {declared} bytes and holds {stored}; write the complete file again"
+        return f"declares {counted(declared, 'byte')} and holds {stored}; write the complete file again"
     if filters and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK:
         return f"is compressed in chunks of more than {_MAX_CHUNK} bytes; write it with smaller chunks"
     return None

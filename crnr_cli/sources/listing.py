@@ -41,6 +41,8 @@ def open_source(names: Sequence[str], options: InputOptions) -> Source:
     listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
     refuse_listed(listed, are_pictures=source.kind == "pictures")
     if not len(source):
+        if list(names) == ["-"]:
+            raise DataError("nothing to do: the list of files on stdin is empty")
         raise DataError(f"nothing to do: no files found in {', '.join(names)}")
     return source
 

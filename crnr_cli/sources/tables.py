@@ -23,6 +23,7 @@ from crnr_cli.sources.base import Keys, Kind, Source, Span
 from crnr_cli.sources.labels import read_labels, texts
 from crnr_cli.sources.readers import Refused, reader_of
 from crnr_cli.system import memory
+from crnr_cli.wording import counted
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
 _BYTES_PER_NAME = 100
@@ -226,7 +227,7 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
     for file in files[1:]:
         if file.n_features != files[0].n_features:
             raise DataError(
-                f"{file.path}: {file.n_features} features per sample, "
+                f"{file.path}: {counted(file.n_features, 'feature')} per sample, "
                 f"but {files[0].path} has {files[0].n_features}"
             )
     return Features(files)

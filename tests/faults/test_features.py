@@ -95,7 +95,7 @@ def test_values_that_are_not_finite(case: Case) -> None:
     case.run(
         "build bad.npz",
         exit=1,
-        err=["error: 2 rows contain NaN or infinity: bad.npz#1, bad.npz#3; fix or remove them"],
+        err=["error: NaN or infinity in 2 rows, to be fixed or removed: bad.npz#1, bad.npz#3"],
     )
     assert case.files() == {"bad.npz"}
     np.savez("gallery.npz", features=values * 1e200, labels=labels)

@@ -210,6 +210,6 @@ def test_nothing_to_do(case: Case) -> None:
         ],
     )
     case.run("classify empty -o out.csv", exit=1, err=[nothing])
-    case.run("classify -", exit=1, err=["error: nothing to do: no files found in -"])
+    case.run("classify -", exit=1, err=["error: nothing to do: the list of files on stdin is empty"])
     case.run("classify gone", exit=1, err=["error: gone: no such file or folder"])
     assert case.files() == {"empty", "flat", "gallery", "gallery.h5"}

@@ -120,7 +120,7 @@ def make_queries(folder: str = "queries") -> Path:
 
 def labelled(answered: int, total: int) -> str:
     """What classify prints after a run that wrote out.csv."""
-    return f"{answered} of {total} inputs labelled: out.csv"
+    return f"{answered} of {total} input{'' if total == 1 else 's'} labelled: out.csv"
 
 
 def without(*reasons: str) -> str:

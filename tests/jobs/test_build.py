@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from crnr_cli.gallery.samples import Note, Reading
+from crnr_cli.jobs.build import BuildOptions, build
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_features, make_pictures
 
 
 def test_many_left_out_are_cut(crnr: Runner) -> None:
@@ -39,3 +42,59 @@ def test_a_build_that_is_stopped_leaves_nothing(crnr: Runner, stop: str) -> None
     assert (outcome.exit, outcome.out, outcome.err) == (128 + number, "", words)
     assert Path("gallery.h5").read_text() == "old"
     assert crnr.files() == {"g", "gallery.h5"}
+
+
+class Recorder:
+    """What a job reports while it runs, in order."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, int, int]] = []
+        self.notes: list[str] = []
+        self.notes_after = 0  # reports of progress in reading before the first note
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        self.steps.append((step, done, total))
+
+    def on_notes(self, notes: Sequence[Note]) -> None:
+        self.notes += [note.kind for note in notes]
+        self.notes_after = sum(step == "reading" for step, _, _ in self.steps)
+
+    def of(self, step: str) -> list[tuple[int, int]]:
+        return [(done, total) for name, done, total in self.steps if name == step]
+
+
+def test_notes_on_how_samples_are_read_come_before_they_are_read(tmp_path: Path) -> None:
+    make_pictures(tmp_path / "gallery", size=(70, 70))
+    seen = Recorder()
+    reading = Reading(on_notes=seen.on_notes)
+    report = build([str(tmp_path / "gallery")], tmp_path / "g.h5", BuildOptions(reading), seen.progress)
+    assert seen.notes == ["size", "weak pixels"]
+    assert seen.notes_after == 0
+    assert seen.of("reading")[-1] == (12, 12)
+    assert [note.kind for note in report.notes] == seen.notes  # for JSON
+
+
+def test_calibrating_reports_its_progress(tmp_path: Path) -> None:
+    make_features(tmp_path / "gallery.npz", per_class=10)
+    seen = Recorder()
+    options = BuildOptions(calibrate=True)
+    build([str(tmp_path / "gallery.npz")], tmp_path / "g.h5", options, seen.progress)
+    assert seen.of("fitting") == [(0, 1), (1, 1)]
+    counts = [done for done, _ in seen.of("calibrating")]
+    assert (counts[0], counts[-1], len(counts)) == (0, 30, 21)  # of 20 parts
+    assert counts == sorted(set(counts))
+    assert seen.steps.index(("fitting", 1, 1)) < seen.steps.index(("calibrating", 0, 30))
+
+
+def test_notes_are_printed_once(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery", size=(70, 70))
+    for line in ("build gallery", "tune gallery --budget 0", "compare gallery --methods nn --draws 1"):
+        outcome = crnr(*line.split())
+        assert outcome.exit == 0
+        lines = outcome.err.splitlines()
+        assert [text.split(":")[0] for text in lines[:2]] == ["note", "note"]
+        assert lines[0] == (
+            "note: pictures are larger than 64x64: all are resized to 32x32; --size chooses another size"
+        )
+        assert sum(text.startswith("note: ") for text in lines if "budget" not in text) == 2
+        assert "note" not in crnr(*line.split(), "-q").err

@@ -126,7 +126,7 @@ def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path: Path) -> None:
             2,
             "error: {features}: has 100 queries, but explain takes one, such as {features}#0\n",
         ),
-        ("{features}#100", 2, "error: {features}: has no row 100; its 100 rows are counted from 0\n"),
+        ("{features}#100", 2, "error: {features}: has no row 100: it has 100 rows, counted from 0\n"),
         ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
     ],
 )
@@ -176,7 +176,7 @@ def test_every_kind_of_method_can_be_compared_with(
     assert output.exists()
     shown = crnr("explain", QUERY, "-g", gallery, "--against", other)
     assert (shown.exit, shown.err) == (0, "")
-    assert f" by {other}, margin" in shown.out.replace("\n", " ")
+    assert f" by {other} (runner-up " in shown.out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("method", ["svm", "softmax"])
@@ -255,5 +255,7 @@ def test_the_label_of_a_feature_file_is_the_truth_as_in_classify(crnr: Runner) -
     (first, *_) = rows(crnr("classify", "queries.npz", "-q").out)
     explained = crnr("explain", "queries.npz#0", "--json")
     assert first["truth"] == json.loads(explained.out)["truth"] == "stranger"
-    assert crnr("explain", "queries.npz#0").out.startswith("queries.npz#0, true class stranger: ")
+    first = crnr("explain", "queries.npz#0").out.splitlines()[0]
+    assert first.startswith("queries.npz#0: ")
+    assert first.endswith("; true class stranger")
     assert crnr("explain", "queries.npz#0", "-o", "why.png").exit == 0

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
+from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.samples import Reading, read_raw
 from crnr_cli.recipe.base import Stored
@@ -338,11 +339,14 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
     [
         (["--size", "9"], "--size: m.onnx only takes pictures of 8x8; leave it out"),
         (["--pool", "avg"], "--pool: the output features of m.onnx is already a vector of 192; leave it out"),
-        (["--crop", "2"], "extractor: crop must be between 0 and 1, not 2"),
-        (["--mean", "1,2"], "extractor: mean must be 1 or 3 numbers, not 2"),
+        (["--crop", "2"], "--crop: '2' is not a number from 0 to 1"),
+        (["--mean", "1,2"], "--mean: '1,2' is neither a number nor three numbers separated by commas"),
         (["--std", "0"], "extractor: std must not be 0"),
-        (["--filter", "x"], "extractor: filter must be nearest or box or"),
-        (["--extractor-preset", "x"], "unknown preset x; choose from efficientnet-lite, imagenet, raw"),
+        (["--filter", "x"], "--filter: 'x' is not one of nearest, box, "),
+        (
+            ["--extractor-preset", "x"],
+            "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, raw",
+        ),
         (["--color"], "--color cannot be combined with --extractor"),
     ],
 )
@@ -356,7 +360,10 @@ def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], w
 def test_invalid_numbers_are_refused(crnr: Runner, photos: Path) -> None:
     refused = crnr("build", "photos", "--extractor", "m.onnx", "--mean", "1,two,3")
     assert (refused.exit, refused.out) == (2, "")
-    assert "--mean 1,two,3: give one number, or three separated by commas" in refused.err
+    assert refused.err == (
+        "error: --mean: '1,two,3' is neither a number nor three numbers separated by commas "
+        "(see `crnr build --help`)\n"
+    )
 
 
 def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
@@ -376,7 +383,7 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
 
 
 def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, pictures: Path) -> None:
-    hint = "note: raw pixels work badly on photographs"
+    hint = "note: raw pixels work poorly on photographs; "
     assert hint in crnr("build", "photos").err
     assert hint not in crnr("build", "gallery").err
 
@@ -402,3 +409,20 @@ def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:
     explained = crnr("explain", "queries/a/1.png", "-g", "tuned.h5", "--json")
     assert explained.exit == 0, explained.err
     assert json.loads(explained.out)["truth"] == "a"
+
+
+def test_the_network_reports_every_batch_that_it_has_read(crnr: Runner, photos: Path) -> None:
+    """Answers come later, and several batches at once."""
+    flat_model(photos / "m.onnx", ["n", 3, 8, 8])
+    assert crnr("build", "photos", "--extractor", "m.onnx", "-q").exit == 0
+    options = QueryOptions(batch_size=1)
+    gallery = load_for(options, Path("gallery.h5"))
+    source = open_queries(["photos"], gallery, options)
+    reported: list[tuple[str, int, int]] = []
+    list(answer(gallery, source, options, lambda *step: reported.append(step)))
+    n = len(source)
+    assert [report for report in reported if report[0] == "reading"] == [
+        ("reading", i, n) for i in range(1, n + 1)
+    ]
+    assert reported[0] == ("classifying", 0, n)
+    assert reported[-1] == ("classifying", n, n)

@@ -143,7 +143,7 @@ def test_what_was_written_is_read_back() -> None:
         ),
         pytest.param(
             "truth,label\na\n",
-            "f, line 2: 1 fields, but the header has 2; is the file truncated?",
+            "f, line 2: 1 field, but the header has 2; is the file truncated?",
             id="cut",
         ),
         pytest.param(

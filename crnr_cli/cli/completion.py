@@ -1,0 +1,36 @@
+"""What a shell completes besides options and choices: the names in the gallery that the line names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+
+def classes(context: typer.Context, incomplete: str) -> list[str]:
+    return _stored(context, "classes", incomplete)
+
+
+def samples(context: typer.Context, incomplete: str) -> list[str]:
+    return _stored(context, "samples", incomplete)
+
+
+def settings(incomplete: str) -> list[str]:
+    """METHOD.PARAM= of every parameter of every method."""
+    from crnr_cli.methods import METHODS
+
+    names = [f"{name}.{field}=" for name, method in METHODS.items() for field in method.parameter_names()]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _stored(context: typer.Context, of: Literal["classes", "samples"], incomplete: str) -> list[str]:
+    from crnr_cli.gallery.names import stored_names
+
+    # As long as the value of the last option is missing, Typer leaves the arguments unassigned.
+    arguments = [context.params.get("argument"), *(context.params.get("arguments") or []), *context.args]
+    named = context.params.get("option") or next(filter(None, arguments), None)
+    if named is None or not Path(named).is_file():  # a pipe would keep the shell waiting
+        return []
+    names = stored_names(Path(named), of)
+    return [name for name in names if name.startswith(incomplete) and name.isprintable()]

@@ -1,0 +1,169 @@
+"""The kinds of values that options take: numbers within limits, and names of a fixed set.
+
+A wrong value is refused while the command line is parsed, before any work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import typer
+from typer._click.core import Context, Parameter
+from typer._click.shell_completion import CompletionItem
+from typer._click.types import ParamType
+
+from crnr_cli.wording import not_one_of
+
+_LONGEST_METAVAR = 18  # characters: longer lists of names are part of the help text
+_LARGEST = 10**12
+_LARGEST_WHOLE = 2**63 - 1
+_MOST_DIGITS = 30  # of a whole number
+
+
+class Number(ParamType):
+    """A finite number within limits."""
+
+    name = "number"
+
+    def __init__(self, *, above: float | None = None, at_least: float = 0, at_most: float = _LARGEST) -> None:
+        """From `at_least` or, if `above` is given, above that."""
+        self.above, self.at_least, self.at_most = above, at_least, at_most
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
+        try:
+            number = self.parsed(str(value))
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or not self._is_within(number):
+            raise typer.BadParameter(f"{str(value)!r} is not {self.description}", ctx=ctx, param=param)
+        return number
+
+    def parsed(self, text: str) -> float:
+        return float(text)
+
+    def _is_within(self, number: float) -> bool:
+        return (
+            number >= self.at_least if self.above is None else number > self.above
+        ) and number <= self.at_most
+
+    @property
+    def description(self) -> str:
+        """Such as "a number from 0 to 1"."""
+        if self.above is not None:
+            return f"a {self.name} above {self.above} and at most {self.at_most}"
+        return f"a {self.name} from {self.at_least} to {self.at_most}"
+
+
+class Whole(Number):
+    """A whole number within limits."""
+
+    name = "whole number"
+
+    def __init__(self, at_least: int = 1, at_most: int = _LARGEST_WHOLE) -> None:
+        super().__init__(at_least=at_least, at_most=at_most)
+
+    def parsed(self, text: str) -> int:
+        if len(text) > _MOST_DIGITS:
+            raise ValueError("too long")
+        return int(text)
+
+
+class Numbers(ParamType):
+    """Finite numbers separated by commas."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            numbers = (math.nan,)
+        if len(numbers) not in (1, 3) or not all(abs(number) <= _LARGEST for number in numbers):
+            message = f"{value!r} is neither a number nor three numbers separated by commas"
+            raise typer.BadParameter(message, ctx=ctx, param=param)
+        return numbers
+
+
+class Choice(ParamType):
+    """A name of a fixed set, shown in the help and completed by the shell.
+
+    Names given by a function are not looked up while the command line is parsed, as their registry may load
+    NumPy, which must not happen before the cores are divided: the command then calls `check`.
+    """
+
+    name = "name"
+
+    def __init__(self, names: Iterable[str] | Callable[[], Iterable[str]]) -> None:
+        self._names = names
+        self.is_checked_later = callable(names)
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(self._names() if callable(self._names) else self._names)
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> str:
+        if not self.is_checked_later:
+            self.check(str(value), param, ctx)
+        return str(value)
+
+    def check(self, value: str, param: Parameter | None = None, ctx: Context | None = None) -> None:
+        for name in self.parts(value):
+            if name not in self.names:
+                raise typer.BadParameter(not_one_of(name, self.names), ctx=ctx, param=param)
+
+    def parts(self, value: str) -> list[str]:
+        return [value]
+
+    def get_metavar(self, param: Parameter, ctx: Context) -> str:
+        shown = f"[{'|'.join(self.names)}]"
+        return shown if len(shown) <= _LONGEST_METAVAR else "NAME"
+
+    def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
+
+
+class Choices(Choice):
+    """Several names of a fixed set, separated by commas."""
+
+    def check(self, value: str, param: Parameter | None = None, ctx: Context | None = None) -> None:
+        if not all(self.parts(value)):
+            message = f"{value!r} has an empty name; give names separated by commas"
+            raise typer.BadParameter(message, ctx=ctx, param=param)
+        super().check(value, param, ctx)
+
+    def parts(self, value: str) -> list[str]:
+        return [part.strip() for part in value.split(",")]
+
+    def get_metavar(self, param: Parameter, ctx: Context) -> str:
+        return "NAME,..."
+
+    def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",")
+        given = self.parts(before)
+        return [
+            CompletionItem(f"{before}{comma}{name}")
+            for name in self.names
+            if name.startswith(last) and name not in given
+        ]
+
+
+def check_choices(context: Context) -> None:
+    """Check the choices of a command that could not be checked while its line was parsed."""
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if isinstance(parameter.type, Choice) and parameter.type.is_checked_later and value is not None:
+            parameter.type.check(value, parameter, context)
+
+
+def method_names() -> Iterable[str]:
+    from crnr_cli.methods import METHODS
+
+    return METHODS
+
+
+METHOD = Choice(method_names)
+METHOD_LIST = Choices(method_names)

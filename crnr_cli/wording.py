@@ -1,0 +1,34 @@
+"""How messages count things, and what they say about a name that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_IRREGULAR = {"class": "classes", "query": "queries"}
+
+
+def counted(count: int, noun: str) -> str:
+    """Such as "no samples", "1 sample" or "2 samples"; of several words, the last is put in the plural."""
+    if count == 1:
+        return f"1 {noun}"
+    *before, last = noun.split(" ")
+    return " ".join([str(count), *before, _IRREGULAR.get(last, f"{last}s")])
+
+
+def are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def not_one_of(name: str, known: Iterable[str]) -> str:
+    """What is wrong with a name that is not known, all known names, and the one that may have been meant."""
+    from difflib import get_close_matches  # only for an error: it takes a while to load
+
+    names = list(known)
+    lower = {each.lower(): each for each in reversed(names)}
+    near = get_close_matches(name.lower(), list(lower), n=1)
+    hint = f"; did you mean {lower[near[0]]}?" if near else ""
+    return f"{name!r} is not one of {', '.join(names)}{hint}"

@@ -1,0 +1,198 @@
+"""Wrong usage of any command and option: one line that says what is wrong, exit code 2, and no work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from crnr_cli.cli import COMMANDS
+from crnr_cli.cli.values import Choice, Number, Numbers
+from crnr_cli.methods import METHODS
+from helpers.runner import APPLICATION, Runner
+from helpers.samples import make_features
+
+GROUP = typer.main.get_command(APPLICATION)
+assert isinstance(GROUP, typer.core.TyperGroup)
+OPTIONS = [
+    (command, max(parameter.opts, key=len), parameter)
+    for command, declared in GROUP.commands.items()
+    for parameter in declared.params
+    if isinstance(parameter, typer.core.TyperOption)
+]
+ARGUMENTS = {
+    **{command: ["gallery.npz"] for command in COMMANDS},
+    **{"info": ["gallery.h5"], "verify": ["gallery.h5"], "add": ["gallery.h5", "gallery.npz"]},
+    **{"explain": ["gallery.npz#0"], "remove": ["gallery.h5", "--class", "ant"]},
+}
+# Options whose value is text that is parsed later, as lists of numbers or of settings.
+TEXTS_OF_NUMBERS = {"--power", "--pca", "--size"}
+ODD_NUMBERS = ("nan", "inf", "-inf", "1e400", "-1", "9" * 40, "9" * 5000, "", "x", "0x10")
+
+
+def refused(crnr: Runner, *arguments: str) -> str:
+    """The message of a command that is refused."""
+    before = {path: path.read_bytes() for path in crnr.here.iterdir()}
+    outcome = crnr(*arguments)
+    assert (outcome.exit, outcome.out) == (2, ""), arguments
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in crnr.here.iterdir()} == before
+    return outcome.err.removeprefix("error: ").removesuffix("\n")
+
+
+@pytest.fixture
+def ready(crnr: Runner) -> Runner:
+    make_features(crnr.here / "gallery.npz")
+    assert crnr("build", "gallery.npz", "-q").exit == 0
+    return crnr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) -> None:
+    hint = f" (see `crnr {command} --help`)"
+    arguments = ARGUMENTS[command]
+    assert refused(ready, command, *arguments, "--nonsense") == f"no such option: --nonsense{hint}"
+    assert refused(ready, command, *arguments, "-z") == f"no such option: -z{hint}"
+    json = "--quiet" if command == "classify" else "--json"
+    misspelt = json.replace("o", "oo").replace("ie", "ei")
+    assert refused(ready, command, *arguments, misspelt) == (
+        f"no such option: {misspelt}; did you mean {json}?{hint}"
+    )
+    assert refused(ready, command, *arguments, f"{json}=1") == f"{json} takes no value{hint}"
+    valued = next(name for of, name, parameter in OPTIONS if of == command and not parameter.is_flag)
+    assert refused(ready, command, *arguments, valued) == f"{valued} needs a value{hint}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("bild x", "no such command: 'bild'; did you mean build? (see `crnr --help`)"),
+        ("frobnicate", "no such command: 'frobnicate' (see `crnr --help`)"),
+        ("help frobnicate", "no such command: 'frobnicate' (see `crnr --help`)"),
+        ("--frobnicate", "no such option: --frobnicate (see `crnr --help`)"),
+        ("build", "missing argument: SOURCE... (see `crnr build --help`)"),
+        ("explain", "missing argument: QUERY (see `crnr explain --help`)"),
+        ("add", "missing argument: GALLERY SOURCE... (see `crnr add --help`)"),
+        ("add gallery.h5", "missing argument: SOURCE... (see `crnr add --help`)"),
+        ("remove --class x", "missing argument: GALLERY (see `crnr remove --help`)"),
+        ("info a b", "unexpected argument: b (see `crnr info --help`)"),
+        ("info a -g b", "two galleries are named, a and b; name one (see `crnr info --help`)"),
+        ("build x --lam", "--lam needs a value (see `crnr build --help`)"),
+        ("build x -j", "-j needs a value (see `crnr build --help`)"),
+    ],
+)
+def test_wrong_lines(crnr: Runner, line: str, message: str) -> None:
+    assert refused(crnr, *line.split()) == message
+
+
+def test_a_line_without_a_command_shows_the_help(crnr: Runner) -> None:
+    assert crnr().exit == 2
+    assert crnr().out.strip() == crnr("--help").out.strip()
+    assert crnr("help").out == crnr("--help").out
+    assert crnr("help", "build").out == crnr("build", "--help").out
+
+
+NUMERIC = [
+    (command, option, parameter)
+    for command, option, parameter in OPTIONS
+    if isinstance(parameter.type, Number | Numbers) or option in TEXTS_OF_NUMBERS
+]
+
+
+@pytest.mark.parametrize(("command", "option", "parameter"), NUMERIC, ids=lambda value: str(value))
+def test_a_numeric_option_takes_no_odd_value(
+    ready: Runner, command: str, option: str, parameter: typer.core.TyperOption
+) -> None:
+    for value in ODD_NUMBERS:
+        if value == "-1" and isinstance(parameter.type, Numbers):
+            continue  # a mean can be negative
+        extra = ["--extractor", "m.onnx"] if option in ("--crop", "--mean", "--std") else []
+        message = refused(ready, command, *ARGUMENTS[command], f"{option}={value}", *extra)
+        assert option.removeprefix("--") in message
+
+
+def test_no_numeric_option_is_parsed_by_typer() -> None:
+    """Whose own numbers may be nan, and have no limit."""
+    kinds = {type(each[2].type).__name__ for each in OPTIONS if each not in NUMERIC}
+    assert kinds <= {"StringParamType", "TyperPath", "BoolParamType", "Choice", "Choices"}
+
+
+ODD_SETTINGS = (
+    "fit=1",
+    "name=x",
+    "__class__=1",
+    "parameter_names=1",
+    "=1",
+    ".=1",
+    "é=1",
+    "lam.real=1",
+    "nothing=",
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_only_parameters_can_be_set(ready: Runner, method: str) -> None:
+    for setting in ODD_SETTINGS:
+        message = refused(ready, "compare", "gallery.npz", "--set", f"{method}.{setting}")
+        assert message.startswith(f"{method} has no parameter ")
+    for parameter in METHODS[method].parameter_names():
+        for value in ("nan", "inf", "-inf", "1e400", "-1", "", "x", "0x10"):
+            refused(ready, "compare", "gallery.npz", "--set", f"{method}.{parameter}={value}")
+
+
+CHOICES = [each for each in OPTIONS if isinstance(each[2].type, Choice)]
+
+
+@pytest.mark.parametrize(("command", "option", "parameter"), CHOICES, ids=lambda value: str(value))
+def test_a_wrong_choice_lists_the_right_ones(
+    ready: Runner, command: str, option: str, parameter: typer.core.TyperOption
+) -> None:
+    assert isinstance(parameter.type, Choice)
+    names = parameter.type.names
+    wrong = f"{names[0]}e"
+    known = ", ".join(names)
+    assert refused(ready, command, *ARGUMENTS[command], option, wrong) == (
+        f"{option}: '{wrong}' is not one of {known}; did you mean {names[0]}? (see `crnr {command} --help`)"
+    )
+
+
+def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:
+    assert {option for _, option, _ in CHOICES} == {
+        *("--method", "--methods", "--against", "--factor", "--dtype", "--samples"),
+        *("--extractor-preset", "--filter", "--channels", "--layout", "--pool"),
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_names_as_other_tools_do(crnr: Runner, command: str) -> None:
+    text = " ".join(crnr(command, "--help").out.replace("│", " ").split())
+    usage = text[: text.index(command) + 60]
+    assert "{" not in text
+    assert "<" not in text
+    assert "--no-" not in text
+    assert "[default: (" not in text
+    for parameter in GROUP.commands[command].params:
+        if isinstance(parameter, typer.core.TyperArgument):
+            assert parameter.human_readable_name.isupper()
+            assert parameter.human_readable_name in usage
+    for of, _, parameter in CHOICES:
+        if of == command:
+            assert isinstance(parameter.type, Choice)
+            names = parameter.type.names
+            assert f"[{'|'.join(names)}]" in text or f"{', '.join(names)}." in text
+
+
+def test_the_gallery_can_be_named_in_both_ways(ready: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    (ready.here / "gallery.h5").rename("other.h5")
+    for command in ("info", "verify"):
+        assert ready(command, "other.h5") == ready(command, "-g", "other.h5")
+        assert ready(command).exit == 1
+    make_features(Path("more.npz"), seed=3)
+    assert ready("add", "-g", "other.h5", "more.npz").exit == 0
+    assert ready("remove", "-g", "other.h5", "--class", "ant").exit == 0
+    monkeypatch.setenv("CRNR_GALLERY", "other.h5")
+    assert ready("info").exit == ready("verify").exit == 0
+    assert ready("info", "missing.h5").exit == 1  # what the line names comes first
+    assert ready("remove", "--class", "bee").exit == 2  # a gallery that is changed is named on the line

@@ -1,0 +1,141 @@
+"""A folder of one class as a source, and the class of samples that are added."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crnr_cli.gallery.file import load_gallery
+from helpers.runner import Runner, rows
+from helpers.samples import make_features, make_pictures, picture
+
+
+@pytest.fixture
+def built(crnr: Runner) -> Runner:
+    """gallery.h5 with the classes ant, bee and cow, and other pictures of them in new/."""
+    make_pictures(crnr.here / "gallery")
+    make_pictures(crnr.here / "new", first=10)
+    assert crnr("build", "gallery", "-q").exit == 0
+    return crnr
+
+
+def labels() -> dict[str, str]:
+    """The class of every sample in the gallery, by name."""
+    gallery = load_gallery(Path("gallery.h5"))
+    classes = [gallery.classes[i] for i in gallery.samples.class_index]
+    return dict(zip(gallery.names, classes, strict=True))
+
+
+@pytest.mark.parametrize("source", ["new/ant", "new/ant/", "./new/ant", "new/../new/ant"])
+def test_a_class_folder_is_added_to_its_class(built: Runner, source: str) -> None:
+    outcome = built("add", "gallery.h5", source)
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert "is new" not in outcome.err
+    added = {name: label for name, label in labels().items() if "gallery/" not in name}
+    assert len(added) == 4
+    assert set(added.values()) == {"ant"}
+    assert built("verify", "gallery.h5", "--against", "gallery", "--against", source).exit == 0
+
+
+def test_the_current_folder_can_be_a_class_folder(built: Runner) -> None:
+    inside = Runner(built.here / "new" / "bee")
+    assert inside("add", "../../gallery.h5", ".").exit == 0
+    assert labels()["10.png"] == "bee"
+    assert inside("evaluate", ".", "-g", "../../gallery.h5", "--json").exit == 0
+
+
+def test_a_class_folder_is_evaluated_like_the_files_in_it(built: Runner) -> None:
+    by_folder = built("evaluate", "new/ant", "--json")
+    by_files = built("evaluate", *sorted(map(str, Path("new/ant").iterdir())), "--json")
+    assert (by_folder.exit, by_folder.err) == (0, "")
+    assert json.loads(by_folder.out) == json.loads(by_files.out)
+    assert json.loads(by_folder.out)["n"] == 4
+    assert {row["truth"] for row in rows(built("classify", "new/ant", "-q").out)} == {"ant"}
+
+
+def test_a_name_in_another_unicode_form_is_the_same(built: Runner) -> None:
+    composed, decomposed = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
+    make_pictures(built.here / "accents", [composed, "bee"])
+    make_pictures(built.here / "queries", [decomposed])
+    assert built("build", "accents", "-q").exit == 0
+    assert built("add", "gallery.h5", f"queries/{decomposed}").exit == 0
+    assert set(labels().values()) == {composed, "bee"}
+
+
+def test_pictures_beside_folders_are_ambiguous(built: Runner) -> None:
+    make_pictures(built.here / "new" / "ant", ["old"], first=20)
+    before = Path("gallery.h5").read_bytes()
+    outcome = built("add", "gallery.h5", "new/ant")
+    assert (outcome.exit, outcome.out) == (2, "")
+    assert outcome.err == (
+        "error: new/ant: contains both pictures, as the folder of a class does, and folders, which may be "
+        "classes; name its files or folders one by one, or put all pictures into one class with --class ant\n"
+    )
+    assert Path("gallery.h5").read_bytes() == before
+    assert built("add", "gallery.h5", "new/ant", "--class", "ant").exit == 0
+    assert labels()["new/ant/old/20.png"] == "ant"
+    # Queries need no class: those that are not in a folder of their own have no truth.
+    truths = {row["path"]: row["truth"] for row in rows(built("classify", "new/ant", "-q").out)}
+    assert set(truths.values()) == {""}
+
+
+def test_a_folder_of_no_class_is_refused(built: Runner) -> None:
+    Path("new/ant").rename("new/photos")
+    outcome = built("add", "gallery.h5", "new/photos")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == (
+        "error: new/photos: contains files but no class folders, and is not named after a class of "
+        "gallery.h5; name the class of its pictures with --class NAME\n"
+    )
+    assert built("add", "gallery.h5", "new/photos", "--class", "ant").exit == 0
+    assert labels()["new/photos/10.png"] == "ant"
+
+
+def test_a_new_class_is_named(built: Runner) -> None:
+    Path("Downloads").mkdir()
+    picture(3, 0).save("Downloads/IMG_0001.png")
+    outcome = built("add", "gallery.h5", "Downloads/IMG_0001.png")
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert outcome.err.splitlines()[:2] == [
+        "note: class Downloads is new: 1 sample, such as Downloads/IMG_0001.png",
+        "added: Downloads/IMG_0001.png",
+    ]
+    again = built("add", "gallery.h5", "Downloads/IMG_0001.png")
+    assert "is new" not in again.err
+    wrong = built("add", "gallery.h5", "new/bee", "--class", "bea", "--json")
+    assert json.loads(wrong.out)["notes"] == ["class bea is new: 4 samples, such as new/bee/10.png"]
+
+
+def test_the_class_can_be_chosen_for_features(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    assert crnr("build", "gallery.npz", "-q").exit == 0
+    np.savez("new.npz", features=np.eye(6, dtype=np.float32)[:2])
+    unlabelled = crnr("add", "gallery.h5", "new.npz")
+    assert (unlabelled.exit, unlabelled.out) == (1, "")
+    assert unlabelled.err.startswith("error: new.npz: no labels; ")
+    assert crnr("add", "gallery.h5", "new.npz", "--class", "bee").exit == 0
+    assert {name: label for name, label in labels().items() if name.startswith("new")} == {
+        "new.npz#0": "bee",
+        "new.npz#1": "bee",
+    }
+
+
+@pytest.mark.parametrize("name", ["", "unknown", "ANT"])
+def test_a_class_that_cannot_be(built: Runner, name: str) -> None:
+    before = Path("gallery.h5").read_bytes()
+    outcome = built("add", "gallery.h5", "new/ant", "--class", name)
+    assert outcome.exit == (1 if name else 2)
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1
+    assert Path("gallery.h5").read_bytes() == before
+
+
+def test_stray_files_beside_class_folders_are_left_out_as_before(built: Runner) -> None:
+    picture(0, 99).save("new/stray.png")
+    outcome = built("add", "gallery.h5", "new")
+    assert outcome.exit == 3
+    assert "left out: new/stray.png: not in a class folder\n" in outcome.err

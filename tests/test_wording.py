@@ -1,0 +1,67 @@
+"""Plurals and lists of names, and that every message uses them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import crnr_cli
+from crnr_cli.wording import are, counted, have, not_one_of
+
+MODULES = sorted(Path(crnr_cli.__file__).parent.rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("noun", "expected"),
+    [
+        ("sample", ["0 samples", "1 sample", "2 samples"]),
+        ("class", ["0 classes", "1 class", "2 classes"]),
+        ("query", ["0 queries", "1 query", "2 queries"]),
+        ("system file", ["0 system files", "1 system file", "2 system files"]),
+        ("more class", ["0 more classes", "1 more class", "2 more classes"]),
+    ],
+)
+def test_counts(noun: str, expected: list[str]) -> None:
+    assert [counted(n, noun) for n in range(3)] == expected
+
+
+def test_verbs() -> None:
+    assert [are(n) for n in range(3)] == ["are", "is", "are"]
+    assert [have(n) for n in range(3)] == ["have", "has", "have"]
+
+
+def test_names() -> None:
+    assert not_one_of("x", ["aa", "bb"]) == "'x' is not one of aa, bb"
+    assert not_one_of("NRC", ["crnr", "nrc"]) == "'NRC' is not one of crnr, nrc; did you mean nrc?"
+    assert not_one_of("", ["a"]) == "'' is not one of a"
+
+
+NOUNS = (
+    "samples|classes|inputs|queries|rows|columns|files|folders|features|settings|iterations|workers|labels|"
+    "numbers|folds|answers|predictions|fields|components|outputs|methods|pictures|values|mistakes|cores|bytes"
+)
+COUNTED = re.compile(rf" (?:\w+ )?(?:{NOUNS})\b")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: "/".join(path.parts[-2:]))
+def test_no_message_counts_by_itself(path: Path) -> None:
+    """`{n} samples` would say "1 samples"; `counted(n, "sample")` does not."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for value, after in zip(node.values, node.values[1:], strict=False):
+            if not (isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant)):
+                continue
+            if COUNTED.match(str(after.value)) and _may_be_a_count(value):
+                found.append((node.lineno, ast.unparse(node)))
+    assert found == []
+
+
+def _may_be_a_count(value: ast.FormattedValue) -> bool:
+    """A list of names is not, and a constant is known to be large."""
+    text = ast.unparse(value.value)
+    return not text.isupper() and "counted" not in text and "join" not in text
