@@ -38,7 +38,7 @@ from pathlib import Path
 from random import Random
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")  # and no benchmark as a library
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import numpy as np
 
