@@ -3,6 +3,7 @@
     python benchmarks/mutants.py                        # solvers, methods and results: all mutants
     python benchmarks/mutants.py solvers/admm.py        # one file
     python benchmarks/mutants.py --survivors            # only those that survived the last time
+    python benchmarks/mutants.py --report               # report on the last runs without running any
     python benchmarks/mutants.py --list solvers         # print the mutants without running any
 
 A mutant is the package with one expression or statement changed: + becomes -, < becomes <=, a number is one
@@ -13,7 +14,7 @@ Every mutant is a fork of a process that has loaded NumPy, SciPy, scikit-learn a
 The fork imports the changed module, and runs only those tests that reach the changed function, the quickest
 first. Processes that a test starts itself run the code as it is.
 
-A run of all mutants writes benchmarks/mutants.md, with the reasons of mutants.toml. The exit code is
+Without a room or file, benchmarks/mutants.md is written, with the reasons of mutants.toml. The exit code is
 1 if less than 90 % of the mutants of a room are killed, or if a survivor has no reason.
 
 Why no library: mutmut does not change what is outside functions, such as the fields of dataclasses, nor what
@@ -387,10 +388,12 @@ class Watch:
 
 def watch(room: str, output: Path) -> None:
     """Run the tests of a room as they are, and write which of them reach which lines."""
-    import coverage
     import pytest
 
-    watched = coverage.Coverage(data_file=None, config_file=False, include=[f"{PACKAGE}/{room}/*"])
+    # By its name: for a type checker, `import coverage` is the benchmark next to this one.
+    watched = import_module("coverage").Coverage(
+        data_file=None, config_file=False, include=[f"{PACKAGE}/{room}/*"]
+    )
     plugin = Watch(watched)
     watched.start()
     code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *ROOMS[room]], plugins=[plugin])
@@ -591,6 +594,7 @@ def main() -> None:
         "names", nargs="*", default=list(ROOMS), help="rooms, or files such as solvers/admm.py"
     )
     parser.add_argument("--survivors", action="store_true", help="run only those that survived the last time")
+    parser.add_argument("--report", action="store_true", help="report on the last runs, and run none")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -612,13 +616,15 @@ def main() -> None:
         for mutant in mutants:
             print(mutant)
         return None
-    earlier: dict[Mutant, str] = {}
-    if options.survivors:
-        killed = {mutant.key: end for mutant, end in load().items() if is_killed(end)}
-        earlier = {mutant: killed[mutant.key] for mutant in mutants if mutant.key in killed}
-    ends = earlier | run([mutant for mutant in mutants if mutant not in earlier], options.jobs)
-    store(ends)
-    if {mutant.room for mutant in ends} == set(ROOMS) and options.names == list(ROOMS):
+    last = {mutant.key: end for mutant, end in load().items()}
+    known = {mutant: last[mutant.key] for mutant in mutants if mutant.key in last}
+    if options.report:
+        ends = {mutant: known.get(mutant, "not run") for mutant in mutants}
+    else:
+        known = {m: end for m, end in known.items() if is_killed(end)} if options.survivors else {}
+        ends = known | run([mutant for mutant in mutants if mutant not in known], options.jobs)
+        store(ends)
+    if options.names == list(ROOMS):
         (HERE / "mutants.md").write_text(page(ends))
     wrong = list(failures(ends))
     print("\n".join(wrong))
