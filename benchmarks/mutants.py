@@ -437,6 +437,9 @@ class Reach:
         ]
         return sorted(reaching, key=lambda test: self.seconds.get(test, 0.0))
 
+    def total_seconds(self, mutant: Mutant) -> float:
+        return sum(self.seconds[test] for test in self.tests(mutant))
+
 
 def function_lines(mutant: Mutant) -> tuple[int, int]:
     """The lines of the innermost function around a mutant; if there is none, those of the file."""
@@ -473,7 +476,7 @@ class Server:
         tests = reach.tests(mutant)
         if not tests:
             return "not reached"
-        seconds = 20 + 5 * sum(reach.seconds[test] for test in tests)
+        seconds = 20 + 5 * reach.total_seconds(mutant)
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # noqa: PT018
         stdin.write(json.dumps({"mutant": asdict(mutant), "tests": tests, "seconds": seconds}) + "\n")
@@ -501,9 +504,13 @@ def store(ends: dict[Mutant, str]) -> None:
 def run(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
     reaches = {room: Reach.of(room) for room in sorted({mutant.room for mutant in mutants})}
     servers = [Server() for _ in range(jobs)]
-    for file in sorted({mutant.file for mutant in mutants}):
-        if servers[0].ended(Mutant(file, 1, "", "", "", 0), reaches[file.split("/")[0]]) != "survived":
-            sys.exit(f"{file}: the tests fail even though nothing is changed")
+    for room, reach in reaches.items():  # the quickest file of each
+        unchanged = [
+            Mutant(file, 1, "", "", "", 0) for file in sorted({m.file for m in mutants if m.room == room})
+        ]
+        quickest = min(unchanged, key=lambda each: reach.total_seconds(each) or 1e9)
+        if servers[0].ended(quickest, reach) != "survived":
+            sys.exit(f"{quickest.file}: the tests fail even though nothing is changed")
     ends: dict[Mutant, str] = {}
 
     def one(mutant: Mutant) -> None:
