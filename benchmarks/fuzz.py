@@ -50,6 +50,7 @@ CPU_SECONDS = 5.0
 WALL_SECONDS = 20.0
 MEGABYTES = 1024
 BLOCK = 2000  # files per fork
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a folder, if there is one
 REFUSED, OPENED, PEAK, NUMBER = range(4)  # what a fork reports, as numbers in shared memory
 
 
@@ -133,7 +134,7 @@ class Block:
         self.name, self.first, self.last = name, first, last
         self.report = Report()
         self.report[NUMBER] = first
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=IN_MEMORY)
         self.errors = Path(self.folder.name) / "errors"
         self.pid = os.fork()
         if not self.pid:

@@ -3,6 +3,7 @@
     python benchmarks/mutants.py                        # solvers, methods and results: all mutants
     python benchmarks/mutants.py solvers/admm.py        # one file
     python benchmarks/mutants.py --survivors            # only those that survived the last time
+    python benchmarks/mutants.py --report               # report on the last runs without running any
     python benchmarks/mutants.py --list solvers         # print the mutants without running any
 
 A mutant is the package with one expression or statement changed: + becomes -, < becomes <=, a number is one
@@ -13,7 +14,7 @@ Every mutant is a fork of a process that has loaded NumPy, SciPy, scikit-learn a
 The fork imports the changed module, and runs only those tests that reach the changed function, the quickest
 first. Processes that a test starts itself run the code as it is.
 
-A run of all mutants writes benchmarks/mutants.md, with the reasons of mutants.toml. The exit code is
+Without a room or file, benchmarks/mutants.md is written, with the reasons of mutants.toml. The exit code is
 1 if less than 90 % of the mutants of a room are killed, or if a survivor has no reason.
 
 Why no library: mutmut does not change what is outside functions, such as the fields of dataclasses, nor what
@@ -387,10 +388,12 @@ class Watch:
 
 def watch(room: str, output: Path) -> None:
     """Run the tests of a room as they are, and write which of them reach which lines."""
-    import coverage
     import pytest
 
-    watched = coverage.Coverage(data_file=None, config_file=False, include=[f"{PACKAGE}/{room}/*"])
+    # By its name: for a type checker, `import coverage` is the benchmark next to this one.
+    watched = import_module("coverage").Coverage(
+        data_file=None, config_file=False, include=[f"{PACKAGE}/{room}/*"]
+    )
     plugin = Watch(watched)
     watched.start()
     code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *ROOMS[room]], plugins=[plugin])
@@ -434,6 +437,9 @@ class Reach:
         ]
         return sorted(reaching, key=lambda test: self.seconds.get(test, 0.0))
 
+    def total_seconds(self, mutant: Mutant) -> float:
+        return sum(self.seconds[test] for test in self.tests(mutant))
+
 
 def function_lines(mutant: Mutant) -> tuple[int, int]:
     """The lines of the innermost function around a mutant; if there is none, those of the file."""
@@ -470,7 +476,7 @@ class Server:
         tests = reach.tests(mutant)
         if not tests:
             return "not reached"
-        seconds = 20 + 5 * sum(reach.seconds[test] for test in tests)
+        seconds = 20 + 5 * reach.total_seconds(mutant)
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # noqa: PT018
         stdin.write(json.dumps({"mutant": asdict(mutant), "tests": tests, "seconds": seconds}) + "\n")
@@ -498,9 +504,13 @@ def store(ends: dict[Mutant, str]) -> None:
 def run(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
     reaches = {room: Reach.of(room) for room in sorted({mutant.room for mutant in mutants})}
     servers = [Server() for _ in range(jobs)]
-    for file in sorted({mutant.file for mutant in mutants}):
-        if servers[0].ended(Mutant(file, 1, "", "", "", 0), reaches[file.split("/")[0]]) != "survived":
-            sys.exit(f"{file}: the tests fail even though nothing is changed")
+    for room, reach in reaches.items():  # the quickest file of each
+        unchanged = [
+            Mutant(file, 1, "", "", "", 0) for file in sorted({m.file for m in mutants if m.room == room})
+        ]
+        quickest = min(unchanged, key=lambda each: reach.total_seconds(each) or 1e9)
+        if servers[0].ended(quickest, reach) != "survived":
+            sys.exit(f"{quickest.file}: the tests fail even though nothing is changed")
     ends: dict[Mutant, str] = {}
 
     def one(mutant: Mutant) -> None:
@@ -591,12 +601,14 @@ def main() -> None:
         "names", nargs="*", default=list(ROOMS), help="rooms, or files such as solvers/admm.py"
     )
     parser.add_argument("--survivors", action="store_true", help="run only those that survived the last time")
+    parser.add_argument("--report", action="store_true", help="report on the last runs, and run none")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--watch", nargs=2, metavar=("ROOM", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    sys.path.insert(0, str(ROOT))  # the package of this checkout, wherever it is installed
+    # The package of this checkout, wherever it is installed; and no benchmark for a library of the same name.
+    sys.path[0] = str(ROOT)
     if options.serve:
         return serve()
     if options.watch:
@@ -611,13 +623,15 @@ def main() -> None:
         for mutant in mutants:
             print(mutant)
         return None
-    earlier: dict[Mutant, str] = {}
-    if options.survivors:
-        killed = {mutant.key: end for mutant, end in load().items() if is_killed(end)}
-        earlier = {mutant: killed[mutant.key] for mutant in mutants if mutant.key in killed}
-    ends = earlier | run([mutant for mutant in mutants if mutant not in earlier], options.jobs)
-    store(ends)
-    if {mutant.room for mutant in ends} == set(ROOMS) and options.names == list(ROOMS):
+    last = {mutant.key: end for mutant, end in load().items()}
+    known = {mutant: last[mutant.key] for mutant in mutants if mutant.key in last}
+    if options.report:
+        ends = {mutant: known.get(mutant, "not run") for mutant in mutants}
+    else:
+        known = {m: end for m, end in known.items() if is_killed(end)} if options.survivors else {}
+        ends = known | run([mutant for mutant in mutants if mutant not in known], options.jobs)
+        store(ends)
+    if options.names == list(ROOMS):
         (HERE / "mutants.md").write_text(page(ends))
     wrong = list(failures(ends))
     print("\n".join(wrong))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -93,7 +94,8 @@ def _agreed(path: Path, file: BinaryIO, journal: BinaryIO, identity: Identity) -
     done = Done()
     first = journal.readline()
     earlier = _parsed(first)
-    if not isinstance(earlier, dict) or not file.read(1):  # there is no earlier run to continue
+    length = file.seek(0, os.SEEK_END)
+    if not isinstance(earlier, dict) or not length:  # there is no earlier run to continue
         return done, 0
     file.seek(0)
     _refuse_another_run(path, earlier, identity)
@@ -106,7 +108,7 @@ def _agreed(path: Path, file: BinaryIO, journal: BinaryIO, identity: Identity) -
                 "statuses": dict(statuses),
                 "skipped": int(n),
             }:
-                data = file.read(max(0, size - done.size))
+                data = file.read(max(0, min(size, length) - done.size))
             case _:
                 break
         if done.size + len(data) != size or hashlib.sha256(data).hexdigest() != sha256:

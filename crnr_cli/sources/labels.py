@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ def texts(path: Path, array: Any) -> list[str]:
     values = _read(path, array).ravel()
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise DataError(f"{path}: the label of row {int(np.isnan(values).argmax())} is not a number (NaN)")
+    if values.dtype.kind == "U":
+        _refuse_other_than_unicode(path, values)
     items = values.tolist()
     if values.dtype.kind not in "fiubU" and not all(isinstance(value, bytes | str) for value in items):
         raise DataError(f"{path}: labels must be numbers or text, not {values.dtype}")
@@ -59,6 +62,15 @@ def _read(path: Path, array: Any) -> Array:
         return np.asarray(array)
     except (OSError, ValueError) as e:
         raise DataError(f"{path}: cannot read its labels or names ({e})") from e
+
+
+def _refuse_other_than_unicode(path: Path, values: Array) -> None:
+    """NumPy stores text as a number per character, and fails at numbers that are none."""
+    length = values.dtype.itemsize // 4
+    numbers = values.astype(values.dtype.newbyteorder("=")).view(np.uint32) if length else np.empty(0)
+    too_large = np.flatnonzero(numbers > sys.maxunicode)
+    if len(too_large):
+        raise DataError(f"{path}: row {too_large[0] // length} has a label or name that is not text")
 
 
 def _classes(path: Path, values: Array) -> Array:

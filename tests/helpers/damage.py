@@ -424,7 +424,8 @@ def gallery_changed(data: bytes, chance: Random) -> bytes:
 
 def _some_objects_changed(file: h5py.File, chance: Random) -> None:
     for _ in range(chance.choice((1, 1, 2))):
-        with contextlib.suppress(*_UNWRITABLE):  # what HDF5 does not write is left as far as it got
+        # What HDF5 does not write is left as far as it got.
+        with contextlib.suppress(*_UNWRITABLE), np.errstate(all="ignore"):
             _object_changed(file, chance)
 
 
@@ -461,13 +462,11 @@ def _paths(file: h5py.File) -> list[str]:
 
 def _object_changed(file: h5py.File, chance: Random) -> None:
     paths = _paths(file)
-    holders = [path for path in ["/", *paths] if len(file[path].attrs)]
-    if holders and chance.random() < 0.4:
-        holder = file[chance.choice(holders)]
-        _attribute_changed(holder, chance.choice(list(holder.attrs)), chance)
-        return
-    if not paths:
-        return
+    if chance.random() < 0.4 or not paths:
+        holder = file[chance.choice(("/", "/", *paths))]
+        if names := list(holder.attrs):
+            _attribute_changed(holder, chance.choice(names), chance)
+            return
     path = chance.choice(paths)
     if not isinstance(file[path], h5py.Dataset) or chance.random() < 0.1:
         _link_changed(file, path, chance)
@@ -548,8 +547,7 @@ def _dataset_changed(file: h5py.File, path: str, chance: Random) -> None:
         case 3 if values.dtype.kind in "fiu" and values.size:
             extreme = chance.choice((np.nan, np.inf, -np.inf, 1e308, -1e38, 0.0, -1.0, 1e-320, 7.0))
             values = values.copy()
-            with np.errstate(all="ignore"):
-                values.flat[chance.randrange(values.size)] = np.array(extreme).astype(values.dtype)
+            values.flat[chance.randrange(values.size)] = np.array(extreme).astype(values.dtype)
         case 4 if values.size and values.dtype != object:
             content = bytearray(values.tobytes())
             for _ in range(chance.choice((1, 3))):
@@ -563,7 +561,7 @@ def _dataset_changed(file: h5py.File, path: str, chance: Random) -> None:
             }
         case _:
             values = (
-                np.zeros(values.shape, h5py.string_dtype()) if chance.random() < 0.2 else values[..., None]
+                np.zeros(values.shape, h5py.string_dtype()) if chance.random() < 0.02 else values[..., None]
             )
     del file[path]
     file.create_dataset(path, data=values, **options)

@@ -149,18 +149,18 @@ def make_journal(path: Path) -> None:
             partial.write(batch)
             partial.end_batch({"ok": 2}, 0)  # type: ignore[arg-type]
         raise KeyboardInterrupt
-    path.write_bytes(Path("run.csv.part.journal").read_bytes())
+    path.write_bytes(Path("run.csv.crnr-journal").read_bytes())
 
 
 def open_journal(path: Path) -> object:
     """Continue the run; the partial file may be damaged too, in a way that the journal's bytes decide."""
-    output, part = Path("run.csv"), Path("run.csv.part")
+    output, part = Path("run.csv"), Path("run.csv.crnr-part")
     chance = Random(zlib.crc32(path.read_bytes()))
     left = b"".join(BATCHES)
     if chance.random() < 0.3:
         left = damage.bytes_changed(left, chance)
     part.write_bytes(left)
-    Path("run.csv.part.journal").write_bytes(path.read_bytes())
+    Path("run.csv.crnr-journal").write_bytes(path.read_bytes())
     try:
         with resumable(output, IDENTITY, resume=True) as partial:
             size = partial.done.size
@@ -214,9 +214,9 @@ def png(path: Path) -> None:
 
 
 KINDS: dict[str, Kind] = {
-    "gallery": Kind(".h5", make_gallery, open_gallery, damage.gallery_changed, 10),
-    "gallery of src": Kind(".h5", lambda p: make_gallery(p, "src"), open_gallery, damage.gallery_changed, 3),
-    "gallery of nsc": Kind(".h5", lambda p: make_gallery(p, "nsc"), open_gallery, damage.gallery_changed, 3),
+    "gallery": Kind(".h5", make_gallery, open_gallery, damage.gallery_changed, 8),
+    "gallery of src": Kind(".h5", lambda p: make_gallery(p, "src"), open_gallery, damage.gallery_changed, 2),
+    "gallery of nsc": Kind(".h5", lambda p: make_gallery(p, "nsc"), open_gallery, damage.gallery_changed, 2),
     "hdf5": Kind(".h5", make_hdf5, open_features, damage.hdf5_changed, 6),
     "packed hdf5": Kind(
         ".h5",
@@ -229,7 +229,7 @@ KINDS: dict[str, Kind] = {
     "npz": Kind(".npz", make_npz, open_features, damage.zip_changed, 18),
     "mat": Kind(".mat", make_mat, open_mat_here, damage.mat_changed, 8, whole_way=open_features),
     "mat, all the way": Kind(".mat", make_mat, open_features, damage.mat_changed, 0.1),
-    "mat 7.3": Kind(".mat", make_mat73, open_features, damage.hdf5_changed, 3),
+    "mat 7.3": Kind(".mat", make_mat73, open_features, damage.hdf5_changed, 2),
     "table": Kind(".csv", make_table, open_table, damage.csv_changed, 12),
     "journal": Kind(".journal", make_journal, open_journal, damage.journal_changed, 6),
     "png": Kind(".png", png, open_picture, damage.png_changed, 8),

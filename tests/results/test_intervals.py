@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import tracemalloc
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from crnr_cli.arrays import Array
+from crnr_cli.results import intervals
 from crnr_cli.results.intervals import macro_intervals
-from crnr_cli.results.scores import Scores, score
+from crnr_cli.results.scores import Scores, score, wilson
 
 names = st.sampled_from(["cat", "dog", "owl", "a,b", "Ö"])
 pairs = st.lists(st.tuples(names, st.none() | names), min_size=1, max_size=60)
@@ -119,3 +121,93 @@ def test_intervals_of_f1_contain_the_true_score_as_often_as_they_say(
     # 95 %, within what chance allows in 400 draws; small classes may be covered more often.
     assert 0.92 <= covered["f1"] <= 0.99
     assert 0.92 <= covered["recall"] <= 0.99
+
+
+EXPANSIONS = {
+    "precision": (intervals._precision, lambda support, h, f: h / (h + f)),
+    "recall": (intervals._recall, lambda support, h, f: h / support),
+    "f1": (intervals._f1, lambda support, h, f: 2 * h / (support + h + f)),
+}
+
+
+@pytest.mark.parametrize(("expand", "formula"), EXPANSIONS.values(), ids=EXPANSIONS.keys())
+def test_derivatives_are_those_of_differences(expand: Any, formula: Any) -> None:
+    """h are right answers and f false labels; differences are taken to both sides."""
+    support, h, f = np.array([10.0, 30.0, 4.0]), np.array([7.0, 2.0, 3.5]), np.array([1.0, 6.0, 0.25])
+    found = expand(support, h, f)
+
+    def at(dh: float, df: float) -> Array:
+        result: Array = formula(support, h + dh, f + df)
+        return result
+
+    e = 1e-4
+    np.testing.assert_allclose(found.value, at(0, 0), rtol=1e-12)
+    np.testing.assert_allclose(found.dh, (at(e, 0) - at(-e, 0)) / (2 * e), atol=1e-7)
+    np.testing.assert_allclose(found.df, (at(0, e) - at(0, -e)) / (2 * e), atol=1e-7)
+    np.testing.assert_allclose(found.dhh, (at(e, 0) - 2 * at(0, 0) + at(-e, 0)) / e**2, atol=1e-6)
+    np.testing.assert_allclose(found.dff, (at(0, e) - 2 * at(0, 0) + at(0, -e)) / e**2, atol=1e-6)
+
+
+def plain_mixture(table: Array, unanswered: Array) -> tuple[Array, Array, float]:
+    """The number of queries per class, the smoothed probabilities of their labels, and the accuracy.
+
+    A class is mixed with half a query that is right as often as all are, and else gets any wrong label.
+    """
+    k = len(table)
+    support = table.sum(axis=1) + unanswered
+    pooled = (np.trace(table) + 0.5) / (support.sum() + 1)
+    probabilities = np.zeros((k, k))
+    for i in range(k):
+        own = support[i] / (support[i] + 0.5)
+        for j in range(k):
+            seen = table[i, j] / support[i] if support[i] else 0.0
+            elsewhere = pooled if i == j else (1 - pooled) / max(1, k - 1)
+            probabilities[i, j] = own * seen + (1 - own) * elsewhere
+    return support, probabilities, pooled
+
+
+@given(st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_smoothed_counts_are_those_of_the_mixture(k: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = rng.integers(0, 4, (k, k)) * (rng.random((k, k)) < 0.7)
+    unanswered = rng.integers(0, 2, k)
+    truths = [f"c{i}" for i in range(k) for j in range(k) for _ in range(table[i, j])]
+    labels: list[str | None] = [f"c{j}" for i in range(k) for j in range(k) for _ in range(table[i, j])]
+    for i in range(k):
+        truths += [f"c{i}"] * int(unanswered[i])
+        labels += [None] * int(unanswered[i])
+    assume({name for name in (*truths, *labels) if name} == {f"c{i}" for i in range(k)})
+    counts = intervals._Counts.of(score(truths, labels))
+    support, p, _ = plain_mixture(table, unanswered)
+    np.testing.assert_allclose(counts.support, support)
+    np.testing.assert_allclose(counts.hits(), support * p.diagonal(), atol=1e-12)
+    wrong = p - np.diag(p.diagonal())
+    np.testing.assert_allclose(counts.false_labels(), support @ wrong, atol=1e-12)
+    dh, df = rng.normal(size=k), rng.normal(size=k)
+    expected = 0.0
+    for i in range(k):
+        effects = np.where(np.arange(k) == i, dh[i], df)
+        mean, square = p[i] @ effects, p[i] @ effects**2
+        correction = 1 / (1 - support[i] / (support[i] + 0.5) ** 2)
+        expected += support[i] * max(0.0, square - mean**2) * correction
+    assert counts.variance(dh, df) == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_interval_is_wilsons_around_the_score_less_its_bias() -> None:
+    """The formula of the module, written out for one table; macro recall has no bias."""
+    table, unanswered = np.array([[8, 2, 1], [3, 9, 0], [1, 1, 5]]), np.array([1, 0, 2])
+    truths = [f"c{i}" for i in range(3) for j in range(3) for _ in range(table[i, j])] + ["c0", "c2", "c2"]
+    labels = [f"c{j}" for i in range(3) for j in range(3) for _ in range(table[i, j])] + [None] * 3
+    scores = score(truths, labels)
+    support, p, _ = plain_mixture(table, unanswered)
+    hits, false = support * p.diagonal(), support @ (p - np.diag(p.diagonal()))
+    found = macro_intervals(scores)
+    for name, (expand, _) in EXPANSIONS.items():
+        e = expand(support, hits, false)
+        correction = 1 / (1 - support / (support + 0.5) ** 2)
+        variance = intervals._Counts.of(scores).variance(e.dh / 3, e.df / 3)
+        bias = sum(e.dhh * hits * (1 - hits / support) * correction + e.dff * false) / 3 / 2
+        value, smooth = getattr(scores.macro, name), e.value.mean()
+        effective = smooth * (1 - smooth) / variance
+        assert (bias == 0) == (name == "recall")
+        assert getattr(found, name) == pytest.approx(wilson((value - bias) * effective, effective), rel=1e-9)

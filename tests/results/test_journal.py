@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -105,9 +106,21 @@ def test_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
 def test_a_line_that_is_no_entry_ends_what_is_trusted(tmp_path: Path, line: bytes, at: int) -> None:
     with pytest.raises(Stop):
         write(tmp_path / "out", resume=False, stop_after=3)
-    journal = tmp_path / "out.part.journal"
+    journal = tmp_path / "out.crnr-journal"
     lines = journal.read_bytes().splitlines()
     lines[at] = line
     journal.write_bytes(b"\n".join(lines) + b"\n")
     assert write(tmp_path / "out", resume=True) == max(0, at - 1)
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+@pytest.mark.parametrize("size", [2**40, 2**62, 2**70, -1, 0])
+def test_a_size_that_the_partial_file_does_not_have_is_not_read(tmp_path: Path, size: int) -> None:
+    with pytest.raises(Stop):
+        write(tmp_path / "out", resume=False, stop_after=3)
+    journal = tmp_path / "out.crnr-journal"
+    first, second, third, *rest = journal.read_bytes().splitlines()
+    third = json.dumps(json.loads(third) | {"size": size}).encode()
+    journal.write_bytes(b"\n".join([first, second, third, *rest]) + b"\n")
+    assert write(tmp_path / "out", resume=True) == 1
     assert (tmp_path / "out").read_bytes() == WHOLE

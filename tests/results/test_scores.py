@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
-from crnr_cli.results.scores import most_confused, score, wilson
+from crnr_cli.results.scores import mcnemar, most_confused, natural, score, wilson
 
 names = st.sampled_from(["cat", "dog", "owl", "a,b", "Ö"])
 pairs = st.lists(st.tuples(names, names), min_size=1, max_size=60)
@@ -70,3 +70,31 @@ def test_no_rows_have_no_accuracy() -> None:
 def test_most_confused_names_truth_first() -> None:
     scores = score(["cat", "cat", "dog", "owl"], ["dog", "dog", "cat", "owl"])
     assert most_confused(scores) == [("cat", "dog", 2), ("dog", "cat", 1)]
+
+
+def test_equal_mistakes_are_in_the_order_of_names() -> None:
+    scores = score(["b", "c", "a", "a", "c"], ["a", "a", "c", "b", "b"])
+    pairs = [("a", "b", 1), ("a", "c", 1), ("b", "a", 1), ("c", "a", 1), ("c", "b", 1)]
+    assert most_confused(scores) == pairs
+
+
+def test_a_query_without_answer_is_wrong_for_its_class_alone() -> None:
+    scores = score(["a", "a", "b"], ["a", None, "b"])
+    assert (scores.n, scores.correct) == (3, 2)
+    assert [(c.name, c.support, c.precision, c.recall) for c in scores.classes] == [
+        ("a", 2, 1.0, 0.5),
+        ("b", 1, 1.0, 1.0),
+    ]
+    assert list(scores.confusion_rows()) == [[1, 0], [0, 1]]
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_is_the_binomial_test(first: int, second: int) -> None:
+    expected = binomtest(first, first + second, 0.5).pvalue if first + second else 1.0
+    assert mcnemar(first, second) == pytest.approx(expected, rel=1e-9)
+
+
+def test_names_are_sorted_as_people_do() -> None:
+    assert sorted(["a10", "a9", "a100", "a1"], key=natural) == ["a1", "a9", "a10", "a100"]
+    assert sorted(["10", "9", "008", "08", "8"], key=natural) == ["008", "08", "8", "9", "10"]
+    assert sorted(["b1c10", "b1c2", "b01c11"], key=natural) == ["b1c2", "b1c10", "b01c11"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -13,8 +14,16 @@ from hypothesis import strategies as st
 
 from crnr_cli.arrays import Batch
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.results.decision import Answers, best_classes, margins, predictions
-from crnr_cli.results.table import CsvWriter, number_format, parse_predictions
+from crnr_cli.results.decision import (
+    Answers,
+    Prediction,
+    best_classes,
+    margins,
+    predictions,
+    separation,
+    standout,
+)
+from crnr_cli.results.table import CsvWriter, number_format, parse_predictions, read_predictions
 
 # File names are bytes but for NUL and /; Python shows what is not UTF-8 as lone surrogates.
 file_names = st.binary(min_size=1, max_size=12).map(
@@ -128,16 +137,79 @@ def test_what_was_written_is_read_back() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("", "f: no column truth or label", id="empty"),
-        pytest.param("path,truth\n", "f: no column label", id="no label column"),
-        pytest.param("truth,label\na\n", "f, line 2: 1 field, but the header has 2", id="cut"),
-        pytest.param('truth,label\n"a,b\n', "f, line 2: not readable as CSV", id="open quote"),
-        pytest.param("truth,label,margin\na,b,much\n", "f, line 2: could not convert", id="not a number"),
+        pytest.param("", "f: no column truth or label; was it written by `crnr classify`?", id="empty"),
+        pytest.param(
+            "path,truth\n", "f: no column label; was it written by `crnr classify`?", id="no label column"
+        ),
+        pytest.param(
+            "truth,label\na\n",
+            "f, line 2: 1 field, but the header has 2; is the file truncated?",
+            id="cut",
+        ),
+        pytest.param(
+            'truth,label\n"a,b\n', "f, line 2: not readable as CSV (unexpected end of data)", id="open quote"
+        ),
+        pytest.param(
+            "truth,label,margin\na,b,much\n",
+            "f, line 2: could not convert string to float: 'much'",
+            id="not a number",
+        ),
     ],
 )
 def test_a_broken_csv_is_named_with_its_line(text: str, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError) as error:
         parse_predictions(io.StringIO(text, newline=""), "f")
+    assert str(error.value) == message
+
+
+def test_csvs_of_other_programs_are_read(tmp_path: Path) -> None:
+    """With a byte order mark, CRLF, empty lines, columns in any order, and no status."""
+    path = tmp_path / "other.csv"
+    lines = ["label,more,truth,margin,residual", "", "b,1,a,nan,0.5", ",2,a,0.25,inf", "c,3,,-inf,"]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\r\n")
+    assert read_predictions(path) == [
+        Prediction("", "a", "b", 0.5, None, None, "ok"),
+        Prediction("", "a", None, None, None, 0.25, "no_label"),
+        Prediction("", None, "c", None, None, None, "ok"),
+    ]
+
+
+def test_a_csv_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as error:
+        read_predictions(tmp_path / "none.csv")
+    assert str(error.value) == f"{tmp_path}/none.csv: cannot read it (No such file or directory)"
+
+
+def test_without_a_header_there_are_only_rows() -> None:
+    file = io.BytesIO()
+    writer = CsvWriter(file, ["a", "b"], "float64", header=False)
+    assert writer.write(answers([], np.empty((0, 2)))) == []
+    assert file.getvalue() == b""
+    rows = writer.write(answers(["x\ry"], np.array([[0.5, 0.25]]), ["no class"]))
+    assert file.getvalue() == b'"x\ry",no class,b,0.25,a,0.5,ok,0.5,0.5,0.25\n'
+    assert rows == [Prediction("x\ry", "no class", "b", 0.25, "a", 0.5, "ok", 0.5)]
+
+
+def test_a_rejected_query_is_unknown_and_its_best_class_comes_second() -> None:
+    residuals = np.array([[0.5, 0.25, 0.75], [0.5, 0.45, 0.5]])
+    batch = Batch(["x", "bad", "y"], [None, SampleError("truncated"), None], residuals, 3)
+    first, failed, second = predictions(Answers(batch, [None, "a", "b"], min_standout=0.3), ["a", "b", "c"])
+    assert first[:5] == ("x", None, "b", 0.25, "a")
+    assert (first.status, first.margin, first.separation) == ("ok", 0.5, pytest.approx(1 - 0.25 / 0.625))
+    assert failed == Prediction("bad", "a", None, None, None, None, "truncated")
+    assert second[:5] == ("y", "b", "unknown", 0.45, "b")
+    assert (second.status, second.margin) == ("rejected", pytest.approx(0.1))
+    assert second.separation == pytest.approx(0.1)
+
+
+def test_how_far_the_best_class_stands_out() -> None:
+    residuals = np.array([[0.2, 0.4, 0.8], [0.5, 0.5, 0.5], [0.0, 0.0, 0.0]], np.float32)
+    np.testing.assert_allclose(standout(residuals), [1 - 0.2 / 0.6, 0, 0], atol=1e-7)
+    scores = np.array([[-3.0, 1.0, 2.0], [5.0, 5.0, 5.0]])
+    np.testing.assert_allclose(standout(scores, signed=True), [1 - np.exp(-4.5), 0], atol=1e-12)
+    assert standout(np.empty((0, 3))).shape == (0,)
+    found = separation(np.array([[0.1, 0.1, 0.1]], np.float32))
+    assert (found.dtype, found.tolist()) == (np.float32, [0.0])
 
 
 @given(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from crnr_cli import solvers
 from crnr_cli.arrays import Array
+from crnr_cli.solvers import factors, lasso
 
 FORMS = {"dense": solvers.factorize_dense, "low-rank": solvers.factorize_low_rank}
 
@@ -59,7 +60,14 @@ def test_every_class_is_in_one_block_and_tall_ones_are_alone(sizes: list[int], d
     assert {block for block, tall in blocks if tall} == tall_classes
 
 
-SHAPES = [([3, 4, 2], 50), ([30, 40, 50], 8), ([90, 70, 60, 5], 40), ([200], 10), ([5] * 60, 20)]
+SHAPES = [
+    ([3, 4, 2], 50),
+    ([30, 40, 50], 8),
+    ([90, 70, 60, 5], 40),
+    ([200], 10),
+    ([5] * 60, 20),
+    ([130, 100, 60, 60, 100], 200),
+]
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.1])
@@ -83,9 +91,11 @@ def test_multiplications_are_those_by_the_numbers_of_the_factor(
 
 
 def test_counts_of_large_galleries_do_not_overflow() -> None:
-    edges = edges_of([3_000_000_000, 3_000_000_000])
-    assert solvers.multiplications("low-rank", edges, 2 * 10**9, 0.1, 2) > 1e19
-    assert solvers.multiplications("dense", edges, 10, 0.1, 2) > 1e19
+    """Squares of 3 * 10^9 samples are more than fit into 64 bits when they are added up."""
+    k, d, edges = 3 * 10**9, 2 * 10**9, edges_of([3 * 10**9] * 2)
+    low_rank = 2 * k * d + d * d + 2 * 2 * k * d + 2 * k * k
+    assert solvers.multiplications("low-rank", edges, d, 0.1, 2) == pytest.approx(low_rank)
+    assert solvers.multiplications("dense", edges, d, 0.1, 2) == pytest.approx(2 * k * d + 4 * k * k)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -122,12 +132,25 @@ def test_a_factor_is_stored_in_the_type_of_the_samples(sizes: list[int], d: int,
     X, edges = samples(sizes, d, dtype), edges_of(sizes)
     for factorize in FORMS.values():
         factor = factorize(X, edges, 0.1, 0.1)
+        assert {array.dtype.kind for array in vars(factor).values()} <= set("fiu")  # as a gallery stores them
         assert {array.dtype for array in vars(factor).values() if array.dtype.kind == "f"} == {X.dtype}
         assert type(solvers.factor_of(vars(factor))) is type(factor)
     gram = X.astype(float).T @ X.astype(float)
     by_gram = solvers.factorize_gram(gram, edges, 0.1, 0.1, dtype)
     assert (by_gram.H.dtype, by_gram.M.dtype) == (X.dtype, X.dtype)
     np.testing.assert_array_equal(gram, X.astype(float).T @ X.astype(float))  # for other settings
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+@pytest.mark.parametrize(("sizes", "d"), SHAPES)
+def test_a_factor_in_float32_is_computed_in_float64(sizes: list[int], d: int, lam: float) -> None:
+    """Only its numbers are rounded, not what they are computed from."""
+    X, edges, mu = samples(sizes, d, "float32"), edges_of(sizes), 1e-4
+    for factorize in FORMS.values():
+        single, double = (vars(factorize(X.astype(dtype), edges, lam, mu)) for dtype in ("f4", "f8"))
+        for name, array in double.items():
+            scale = np.abs(array).max(initial=1.0)
+            np.testing.assert_allclose(single[name], array, rtol=0, atol=2e-7 * scale, err_msg=name)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.3])
@@ -184,6 +207,26 @@ def test_a_projection_is_its_formula(sizes: list[int], d: int, lam: float, dtype
     np.testing.assert_allclose(found, np.linalg.solve(Q, X64.T), **tolerance)
 
 
-@pytest.mark.parametrize(("n", "form"), [(8, "dense"), (9, "low-rank")])
-def test_the_projection_never_needs_a_matrix_of_all_samples_by_all(n: int, form: str) -> None:
-    assert solvers.projection_form(np.array([0, n]), 8) == form
+def test_a_projection_in_float32_is_computed_in_float64() -> None:
+    for sizes, d in SHAPES:
+        X, edges = samples(sizes, d, "float32"), edges_of(sizes)
+        single, double = (solvers.projection(X.astype(dtype), edges, 0.1, 1e-5) for dtype in ("f4", "f8"))
+        np.testing.assert_allclose(single, double, rtol=0, atol=1e-7 * np.abs(double).max())
+
+
+@pytest.mark.parametrize(("n", "form"), [(7, "dense"), (8, "dense"), (9, "low-rank")])
+def test_a_projection_never_needs_a_matrix_of_all_samples_by_all(
+    n: int, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = np.array([0, 2, n])
+    assert solvers.projection_form(edges, 8) == form
+    (other,) = set(FORMS) - {form}
+    monkeypatch.setattr(factors, FORMS[other].__name__, None)
+    assert solvers.projection(samples([2, n - 2], 8), edges, 0.1, 0.1).shape == (n, 8)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "d", "form"), [([5, 3, 7], 24, solvers.DenseFactor), ([20, 30, 25], 16, solvers.LowRankFactor)]
+)
+def test_the_l1_solver_has_the_factor_whose_steps_are_cheaper(sizes: list[int], d: int, form: type) -> None:
+    assert type(lasso.factorize(samples(sizes, d), edges_of(sizes), 0.1)) is form

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -138,3 +140,26 @@ def test_gap_where_a_part_of_it_vanishes(dtype: str) -> None:
     # For orthonormal samples the minimum is known: |x'y| less lam/2 each.
     least = np.array([[0.35], [0.55]], dtype)
     assert lasso.duality_gap(X, y, least, 0.5) == pytest.approx(0, abs=1e-6)
+
+
+def test_convergence_is_looked_for_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And after the last step: it costs about as much as a step."""
+    samples, queries, _ = problem(m=3)
+    X, Y = samples.vectors.T, queries.T.copy()
+    steps, looked = 0, []
+    one_step, gap = lasso._step, lasso.duality_gap
+
+    def counted_step(*arguments: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return one_step(*arguments)
+
+    def noted_gap(*arguments: Any) -> Any:
+        looked.append(steps)
+        return gap(*arguments)
+
+    monkeypatch.setattr(lasso, "_step", counted_step)
+    monkeypatch.setattr(lasso, "duality_gap", noted_gap)
+    lasso.code(lasso.factorize(X, samples.edges, 1e-3), X, Y, 1e-3, 50, 1e-13)
+    assert looked == [20, 40, 50]
+    assert steps == 50

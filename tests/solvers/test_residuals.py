@@ -86,10 +86,11 @@ def test_directions_count_as_in_matrix_rank(d: int, n: int, dtype: str, factor: 
     V, _ = np.linalg.qr(np.random.default_rng(6).normal(size=(n, n)))
     second = factor * max(d, n) * float(np.finfo(dtype).eps)
     X = (U[:, :1] @ V[:1] + second * U[:, 1:2] @ V[1:2]).astype(dtype)
-    _, edges = solvers.class_bases(X, np.array([0, n]))
+    before = np.ones((d, 200), dtype)  # another class, of one direction
+    _, edges = solvers.class_bases(np.hstack([before, X]), np.array([0, 200, 200 + n]))
     if dtype == "float64":  # in float32, rounding X to its type adds directions of about this length
-        assert edges.tolist() == [0, kept]
-    assert edges[1] == np.linalg.matrix_rank(X.astype(float), tol=max(d, n) * np.finfo(dtype).eps)
+        assert edges.tolist() == [0, 1, 1 + kept]
+    assert edges[2] - 1 == np.linalg.matrix_rank(X.astype(float), tol=max(d, n) * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

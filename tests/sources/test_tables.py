@@ -220,3 +220,14 @@ def test_a_part_is_read_anew_when_its_file_has_changed(tmp_path: Path) -> None:
         for _ in range(2):
             (file,) = part.opened(Keys()).files
             assert np.array_equal(file.rows(0, 3), values[:3])
+
+
+@pytest.mark.parametrize("key", ["labels", "paths"])
+@pytest.mark.parametrize("order", "<>")
+def test_numbers_that_are_not_characters_are_not_text(crnr: Runner, key: str, order: str) -> None:
+    """Unicode ends at 0x10ffff."""
+    wrong = np.array([ord("a"), 0x110000, ord("b"), 2**32 - 1], f"{order}u4").view(f"{order}U1")
+    np.savez("x.npz", **{"features": np.eye(4), "labels": list("aabb")} | {key: wrong})
+    outcome = crnr("build", "x.npz")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == "error: x.npz: row 1 has a label or name that is not text\n"

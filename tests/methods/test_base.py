@@ -1,0 +1,221 @@
+"""What all methods share: parameters and their limits, samples, batches, memory, and variants in one pass."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from crnr_cli import solvers
+from crnr_cli.errors import UsageError
+from crnr_cli.methods import METHODS, Samples, Split, batch_size, make_method, parse_parameter
+from helpers.method_checks import SIZES, problem
+
+# As the help of build gives them.
+DEFAULTS = {
+    "crnr": {"lam": 0.01, "mu": 0.1, "iterations": 5, "tol": 0.0, "factor": "auto"},
+    "nrc": {"mu": 0.1, "iterations": 5, "tol": 0.0, "factor": "auto"},
+    "crc": {"lam": 0.001},
+    "nsc": {},
+    "src": {"lam": 0.001, "tol": 1e-6, "iterations": 2000},
+    "croc": {"lam": 0.001, "weight": 0.1},
+    "procrc": {"lam": 0.001, "gamma": 0.001},
+    "nn": {},
+    "svm": {"c": 1.0},
+    "softmax": {"c": 100.0},
+}
+
+
+def test_methods_and_defaults_are_those_of_the_help() -> None:
+    assert {name: asdict(method()) for name, method in METHODS.items()} == DEFAULTS
+    assert [name for name, method in METHODS.items() if method.signed] == ["svm", "softmax"]
+    tunable = {name: method.tunable for name, method in METHODS.items() if method.tunable}
+    assert tunable == {"crnr": ("lam", "mu", "iterations"), "nrc": ("mu", "iterations")}
+
+
+ABOVE_0 = [("crnr", "mu"), ("crc", "lam"), ("src", "lam"), ("src", "tol"), ("croc", "lam"), ("procrc", "lam")]
+ABOVE_0 += [("nrc", "mu")]
+FROM_0 = [("crnr", "lam"), ("crnr", "tol"), ("nrc", "tol"), ("croc", "weight"), ("procrc", "gamma")]
+
+
+@pytest.mark.parametrize(("name", "parameter"), ABOVE_0 + FROM_0)
+def test_limits_of_numbers(name: str, parameter: str) -> None:
+    rule = "above 0" if (name, parameter) in ABOVE_0 else "0 or more"
+    refused: dict[object, str] = {
+        -1e-9: f"{rule}, not -1e-09",
+        **({0.0: "above 0, not 0"} if rule == "above 0" else {}),
+        -np.inf: "a finite number, not -inf",
+        np.nan: "a finite number, not nan",
+        10**400: f"a finite number, not {10**400}",
+        "1": "a finite number, not '1'",
+        None: "a finite number, not None",
+    }
+    for value, words in refused.items():
+        with pytest.raises(UsageError) as error:
+            make_method(name, {parameter: value})
+        assert str(error.value) == f"{name}: {parameter} must be {words}"
+    for value in [1e-300, 1e300, 0.25] + ([0.0] if rule == "0 or more" else []):
+        assert asdict(make_method(name, {parameter: value}))[parameter] == value  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("name", ["svm", "softmax"])
+def test_limits_of_c(name: str) -> None:
+    for value in (1e-12, 3.0, 1e12):
+        assert asdict(make_method(name, {"c": value})) == {"c": value}  # type: ignore[call-overload]
+    for value in (0.0, -1.0):
+        with pytest.raises(UsageError, match=rf"^{name}: c must be above 0, not {value:g}$"):
+            make_method(name, {"c": value})
+    for value in (0.9e-12, 1.1e12):
+        with pytest.raises(UsageError) as error:
+            make_method(name, {"c": value})
+        assert str(error.value) == f"{name}: c must be from 1e-12 to 1e+12, not {value:g}"
+
+
+@pytest.mark.parametrize("name", ["crnr", "nrc", "src"])
+def test_limits_of_iterations(name: str) -> None:
+    for count in (1, 10**6, np.int64(7)):
+        assert asdict(make_method(name, {"iterations": count}))["iterations"] == count  # type: ignore[call-overload]
+    for count in (0, -1, 10**6 + 1, 1.5, 2.0):
+        with pytest.raises(UsageError) as error:
+            make_method(name, {"iterations": count})
+        rule = f"iterations must be a whole number from 1 to 1000000, not {count}"
+        assert str(error.value) == f"{name}: {rule}"
+
+
+@pytest.mark.parametrize("factor", ["auto", "dense", "low-rank"])
+def test_a_factor_is_chosen_by_name_or_cost(factor: str) -> None:
+    for d, cheaper in ((24, "H"), (3, "E")):
+        samples, _, _ = problem(d=d)
+        method = make_method("crnr", {"factor": factor})
+        (first, *_) = method.fit(samples)
+        assert first == {"auto": cheaper, "dense": "H", "low-rank": "E"}[factor]
+        form = "dense" if first == "H" else "low-rank"
+        assert method.fit_bytes(samples) == solvers.factor_bytes(form, samples.edges, d, 8)
+
+
+def test_words_for_what_does_not_exist() -> None:
+    with pytest.raises(UsageError, match=r"^crnr: factor must be auto or dense or low-rank, not 'sparse'$"):
+        make_method("crnr", {"factor": "sparse"})
+    with pytest.raises(UsageError, match=r"^method: 'knn' is not one of crnr, nrc, crc, nsc, src, croc, "):
+        make_method("knn", {})
+    with pytest.raises(UsageError, match=r"^croc has no parameter mu; it has lam, weight$"):
+        make_method("croc", {"mu": 1.0})
+    with pytest.raises(UsageError, match=r"^nn has no parameter mu; it has none$"):
+        make_method("nn", {"mu": 1.0})
+    with pytest.raises(UsageError, match=r"^src\.lam: 'x' is not a number$"):
+        parse_parameter("src", "lam", "x")
+    with pytest.raises(UsageError, match=r"^crnr\.iterations: '1\.5' is not a whole number$"):
+        parse_parameter("crnr", "iterations", "1.5")
+    with pytest.raises(UsageError, match=r"^nn has no parameter mu; it has none$"):
+        parse_parameter("nn", "mu", "x")
+
+
+def test_samples_have_to_be_sorted_by_class() -> None:
+    vectors = np.eye(5)
+    samples = Samples.of(vectors, np.array([0, 0, 1, 2, 2]))
+    assert (samples.n_classes, samples.edges.tolist()) == (3, [0, 2, 3, 5])
+    assert samples.class_index.tolist() == [0, 0, 1, 2, 2]
+    with pytest.raises(ValueError, match=r"^samples must be sorted by class$"):
+        Samples.of(vectors, np.array([0, 1, 0, 2, 2]))
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"), [(1, 256), (16_384, 256), (16_385, 224), (20_000, 192), (32_768, 128), (10**7, 128)]
+)
+def test_a_batch_takes_at_most_about_16_megabytes(n: int, expected: int) -> None:
+    """Of float32, in multiples of 32 queries, from 128 to 256."""
+    assert batch_size(n) == expected
+    assert expected == 128 or 4 * n * expected <= 2**24
+
+
+def test_residuals_of_a_split_come_batch_by_batch() -> None:
+    samples, queries, _ = problem(m=600)
+    method = make_method("crnr", {})
+    state = method.fit(samples)
+    parts = list(Split(samples, queries).residuals(method, state))
+    assert [len(part) for part in parts] == [256, 256, 88]
+    np.testing.assert_allclose(np.concatenate(parts), method.residuals(samples, state, queries), atol=1e-12)
+
+
+def test_products_of_a_split_are_those_of_numpy() -> None:
+    samples, queries, _ = problem(dtype="float32")
+    split = Split(samples, queries)
+    assert (split.gram.dtype, split.cross.dtype) == (np.float64, np.float32)
+    X, Y = samples.vectors.astype(float), queries.astype(float)
+    np.testing.assert_allclose(split.gram, X @ X.T, rtol=1e-14)
+    np.testing.assert_allclose(split.cross, X @ Y.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("crnr", "nrc")])
+def test_a_method_without_iterations_to_vary_has_one_variant(name: str) -> None:
+    samples, queries, truths = problem(spread=0.15)
+    method = make_method(name, {})
+    assert method.variants((1, 5)) == [method]
+    np.testing.assert_array_equal(method.winners_after(Split(samples, queries), (1, 5)), [truths])
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+@pytest.mark.parametrize("d", [24, 4], ids=["dense", "low-rank"])
+def test_one_pass_finds_the_winners_after_every_number_of_iterations(d: int, lam: float) -> None:
+    samples, queries, _ = problem(d=d, m=70, spread=1.0)
+    for counts in ((1, 4, 9), (6, 2), (3,)):
+        method = make_method("crnr", {"lam": lam, "mu": 0.3})
+        expected = [
+            one.residuals(samples, one.fit(samples), queries).argmin(axis=1)
+            for one in (make_method("crnr", {"lam": lam, "mu": 0.3, "iterations": count}) for count in counts)
+        ]
+        np.testing.assert_array_equal(method.winners_after(Split(samples, queries), counts), expected)
+        assert [variant.iterations for variant in method.variants(counts)] == list(counts)  # type: ignore[attr-defined]
+
+
+def test_one_pass_over_more_queries_than_are_coded_at_once() -> None:
+    """2^23 numbers are: with 40,000 samples, 209 queries."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(40_000, 2)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    samples = Samples.of(vectors, np.repeat([0, 1], 20_000))
+    queries = vectors[::170]
+    method = make_method("nrc", {"iterations": 2})
+    expected = method.residuals(samples, method.fit(samples), queries).argmin(axis=1)
+    assert len(queries) == 236
+    assert set(expected.tolist()) == {0, 1}
+    np.testing.assert_array_equal(method.winners_after(Split(samples, queries), (2,)), [expected])
+
+
+SHAPES = [([10] * 10, 400), ([40] * 30, 50), ([400] * 5, 50)]
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("nn", "svm", "softmax")])
+@pytest.mark.parametrize(("sizes", "d"), SHAPES)
+def test_fitting_takes_about_the_memory_it_is_said_to(name: str, sizes: list[int], d: int) -> None:
+    """Within a factor of six, below, and of a third, above: it is compared with the memory of the machine."""
+    samples, _, _ = problem(sizes=tuple(sizes), d=d)
+    method = make_method(name, {})
+    method.fit(problem()[0])  # what is imported now is not counted
+    tracemalloc.start()
+    try:
+        method.fit(samples)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 1 / 6 < peak / method.fit_bytes(samples) < 4 / 3
+
+
+def test_crc_of_a_class_without_weight_is_a_number() -> None:
+    """Its residual is divided by the norm of its weights, which is 0."""
+    vectors = np.eye(4)[[0, 0, 1, 2]]
+    samples = Samples.of(vectors, np.array([0, 0, 1, 2]))
+    method = make_method("crc", {})
+    residuals = method.residuals(samples, method.fit(samples), np.eye(4)[:1])
+    assert np.isfinite(residuals).all()
+    assert residuals[0, 1] == residuals[0, 2] == pytest.approx(1 / np.finfo(float).eps)
+
+
+def test_codes_have_a_row_per_query() -> None:
+    samples, queries, _ = problem()
+    for name in ("crnr", "nrc", "crc", "procrc", "src"):
+        method = make_method(name, {})
+        codes = method.codes(samples, method.fit(samples), queries)  # type: ignore[attr-defined]
+        assert codes.shape == (len(queries), sum(SIZES))
