@@ -61,6 +61,7 @@ GIVEN = {
     "row in a closed folder": ("closed/x.npz#1", "ermission"),
     "csv in a closed folder": ("closed/x.csv", "ermission"),
     "closed folder": ("closed", ""),
+    "closed file": ("secret.h5", ""),
     "folder": ("empty folder", ""),
     "folder named like features": ("folder.npz", ""),
     "folder named like a csv": ("folder.csv", ""),
@@ -104,7 +105,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.mkfifo(here / name)
     (here / "loop").symlink_to("loop")
     (here / "lost").symlink_to("nowhere")
-    (here / "closed").chmod(0)
+    (here / "secret.h5").write_bytes((here / "gallery.h5").read_bytes())
+    for name in ("closed", "secret.h5"):
+        (here / name).chmod(0)
     yield here
     (here / "closed").chmod(0o755)
 
@@ -139,6 +142,12 @@ def test_a_path_that_cannot_be_used(here: Path, argument: tuple[str, str], given
     assert reason in error or "was built without a network" in error
     if given == "empty" and argument[1] in ("sources", "query", "test", "against"):
         assert error == "error: the name of a source is empty; is a variable of your script not set?"
+    if given == "closed file" and argument[1] == "gallery":
+        path = Path("secret.h5")
+        assert error in (
+            f"error: {path}: cannot read it (Permission denied)",
+            f"error: {path}: no permission to write; choose another place",
+        )
     if "closed folder" in given:
         assert "--update" not in error
     if "in a closed folder" in given:
