@@ -15,8 +15,8 @@ from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import (
     EarlyNotes,
-    print_full_width,
     print_json,
+    print_table,
     results_console,
     say_left_out,
     say_notes,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from crnr_cli.sources.base import Keys
 
 _SIGNIFICANT = 0.05
+_ROOMY = 78  # columns of a terminal on which headings need no second line
 
 _testing_option = partial(typer.Option, rich_help_panel="Testing")
 
@@ -147,7 +148,8 @@ def compare(
     if output.json:
         print_json(_record(report))
     else:
-        print_full_width(results_console(), _table(report))
+        console = results_console()
+        print_table(console, _table(report, console.width))
     if not output.quiet:
         say_left_out(report.left_out)
         say_notes(early.rest(report.notes))
@@ -208,7 +210,7 @@ def _write(path: Path, report: CompareReport) -> None:
     write_csv(path, header, rows)
 
 
-def _table(report: CompareReport) -> Table:
+def _table(report: CompareReport, width: int) -> Table:
     from rich.table import Table
 
     answers = report.results[0].scores.n
@@ -216,6 +218,9 @@ def _table(report: CompareReport) -> Table:
     if answers > report.n_tested:
         tested += f" ({counted(answers, 'prediction')} over all draws)"
     table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 1 if width < _ROOMY else 2, 0, 0),
         title=f"{counted(report.n_classes, 'class')}, {counted(report.n_gallery, 'sample')} of dimension "
         f"{report.dimension} in the gallery,\ntested with {tested}",
         title_justify="left",
@@ -223,8 +228,9 @@ def _table(report: CompareReport) -> Table:
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)
-    for column in ("accuracy", "95 %", "macro F1", "build s", "ms per query", "p"):
-        table.add_column(column, justify="right")
+    for column in ("accuracy", "95 %", "macro\nF1", "build\ns", "ms per\nquery", "p"):
+        heading = column if width < _ROOMY else column.replace("\n", " ")
+        table.add_column(heading, justify="right", no_wrap=True)
     for result in report.results:
         scores = result.scores
         table.add_row(
@@ -232,11 +238,15 @@ def _table(report: CompareReport) -> Table:
             number(scores.accuracy),
             "{:.3f}-{:.3f}".format(*result.interval),
             number(scores.macro.f1),
-            f"{result.build_seconds:.2f}",
-            f"{result.query_ms:.3f}",
+            _time(result.build_seconds, 2),
+            _time(result.query_ms, 3),
             _significance(result.p_value),
         )
     return table
+
+
+def _time(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if value < 100 else f"{value:.0f}"
 
 
 def _significance(p_value: float | None) -> str:

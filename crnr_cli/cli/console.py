@@ -131,12 +131,13 @@ def print_table(console: Console, table: Table) -> None:
 def print_facts(console: Console, facts: Iterable[tuple[str, str, str]]) -> None:
     """Print names, values and remarks in columns; on a narrow terminal, remarks go below the values."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_header=False, box=None, pad_edge=False)
     narrow = Table(show_header=False, box=None, pad_edge=False)
     for name, value, remark in facts:
         table.add_row(name, value, plain(remark))
-        narrow.add_row(name, plain(f"{value}\n{remark}"))
+        narrow.add_row(name, Text.assemble(value, "\n", plain(remark)))
     fits = not console.is_terminal or natural_width(console, table) <= console.width
     print_table(console, table if fits else narrow)
 

@@ -12,7 +12,7 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import GATE_MISSED
 from crnr_cli.cli.command import Written, command
-from crnr_cli.cli.console import print_json, say, shown_progress
+from crnr_cli.cli.console import print_json, say, say_some, shown_progress
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output, Strictness
 from crnr_cli.cli.score_tables import show_scores
@@ -139,10 +139,22 @@ def evaluate(
 def _say_notes(report: EvaluateReport, notes: list[str]) -> None:
     for note in notes:
         say(f"note: {note}", style="yellow")
+    say_some("note", _unknown_folders(report), style="yellow")
     if report.copies:
         from crnr_cli.gallery.copies import copies_note
 
         say(f"note: {copies_note(report.copies, len(report.rows))}", style="yellow")
+
+
+def _unknown_folders(report: EvaluateReport) -> list[str]:
+    """One line per folder that is named after no class; those that may be misspelt come first."""
+    lines = []
+    for folder, count in report.unknown_folders.most_common():
+        like = report.class_like(folder)
+        hint = f"; did you mean {like}?" if like else ""
+        inputs = "1 input" if count == 1 else f"{count} inputs"
+        lines.append(f"{inputs} without a true class: the folder {folder} is not a class{hint}")
+    return sorted(lines, key=lambda line: "did you mean" not in line)
 
 
 def _refuse_too_many_classes(name: str, n_classes: int) -> None:

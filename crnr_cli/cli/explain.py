@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CLASSES = 12  # shown with bars
 _SAMPLES = 8  # shown, those with the largest weights
 BAR = 28  # characters of the longest bar
+_WIDEST_NAME = 20  # characters of a class that are kept together
 
 
 @command
@@ -113,15 +114,17 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
             plain(truth),
         )
     )
-    print_table(console, _class_table(report, explanation))
+    # Bars give way to names on a narrow screen; in a pipe there is room for both.
+    bar = max(6, min(BAR, console.width - 52)) if console.is_terminal else BAR
+    print_table(console, _class_table(report, explanation, bar))
     if explanation.code is not None:
-        print_table(console, _sample_table(report, explanation))
+        print_table(console, _sample_table(report, explanation, bar // 2))
     for line in _separation(report, explanation):
         console.print(plain(line))
     console.print()
 
 
-def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
+def _class_table(report: ExplainReport, explanation: Explanation, width: int) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -133,9 +136,9 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("class", overflow="fold")
     table.add_column("largest wins" if scored else "smallest wins", no_wrap=True)
-    table.add_column(explanation.measure, justify="right")
+    table.add_column(explanation.measure, justify="right", no_wrap=True)
     if shares is not None:
-        table.add_column("weight", justify="right")
+        table.add_column("weight", justify="right", no_wrap=True)
     shown = explanation.order[:CLASSES].tolist()
     if report.truth in classes and (true := classes.index(report.truth)) not in shown:
         shown.append(true)
@@ -149,7 +152,7 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
             if classes[i] == report.truth
             else "dim"
         )
-        bar = _bar((values[i] - low) / ((high - low) or 1.0))
+        bar = _bar((values[i] - low) / ((high - low) or 1.0), width)
         weight = [] if shares is None else [f"{100 * shares[i]:.0f} %"]
         table.add_row(plain(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
     if len(classes) > len(shown):
@@ -160,7 +163,7 @@ def _class_table(report: ExplainReport, explanation: Explanation) -> Table:
     return table
 
 
-def _sample_table(report: ExplainReport, explanation: Explanation) -> Table:
+def _sample_table(report: ExplainReport, explanation: Explanation, width: int) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -171,16 +174,14 @@ def _sample_table(report: ExplainReport, explanation: Explanation) -> Table:
     folder = common_folder(sample.name for sample in samples)
     largest = max(abs(sample.weight) for sample in samples) or 1.0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in (
-        "class",
-        "largest weights",
-        "weight",
-        f"sample in {folder}" if folder else "gallery sample",
-    ):
-        table.add_column(plain(column), justify="right" if column == "weight" else "left", overflow="fold")
+    longest = max(len(sample.label) for sample in samples)
+    table.add_column("class", overflow="fold", min_width=min(longest, _WIDEST_NAME))
+    table.add_column("largest\nweights", no_wrap=True)
+    table.add_column("weight", justify="right", no_wrap=True)
+    table.add_column(plain(f"sample in {folder}" if folder else "gallery sample"), overflow="fold")
     for sample in samples:
         style = "green" if sample.weight > 0 else "red"
-        bar = Text(_bar(abs(sample.weight) / largest, BAR // 2), style=style)
+        bar = Text(_bar(abs(sample.weight) / largest, width), style=style)
         table.add_row(
             plain(sample.label),
             bar,
@@ -205,7 +206,7 @@ def _separation(report: ExplainReport, explanation: Explanation) -> tuple[str, s
     return f"{parts[0]};", f"{parts[1]}."
 
 
-def _bar(share: float, width: int = BAR) -> str:
+def _bar(share: float, width: int) -> str:
     """A bar in eighths of a character."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]

@@ -29,6 +29,8 @@ def info(
         return
     from rich.table import Table
 
+    from crnr_cli.results.scores import natural
+
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
@@ -36,9 +38,9 @@ def info(
         if name != "classes":
             table.add_row(name.replace("_", " "), plain(_shown(value)))
     classes = Table(title="classes", box=None, pad_edge=False, title_justify="left")
-    classes.add_column("class")
-    classes.add_column("samples", justify="right")
-    for name, count in about["classes"].items():
+    classes.add_column("class", overflow="fold")
+    classes.add_column("samples", justify="right", no_wrap=True)
+    for name, count in sorted(about["classes"].items(), key=lambda item: natural(item[0])):
         classes.add_row(plain(name), str(count))
     console = results_console()
     print_table(console, table)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from crnr_cli.jobs.tune import Trial, TuneReport
 
 _SHOWN = 10  # settings in the table
+_LINES = 6  # in the plot
 
 
 # How samples are read; `build` has the same options.
@@ -223,31 +224,27 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None
 
 
 def _draw(report: TuneReport, path: Path) -> None:
-    """Draw accuracy over lam for every mu, with all other settings as chosen."""
-    from crnr_cli.jobs.tune import LAMS, MUS
+    """Draw accuracy over lam, at the best mu, for the best choices of all other settings."""
+    from crnr_cli.jobs.tune import LAMS
     from crnr_cli.report.plots import save, sensitivity
 
     # If another method won, the plot shows crnr at the default setting.
     chosen = report.chosen if report.chosen.setting.method.name == "crnr" else report.paper
-    accuracy: dict[tuple[float, float], float] = {}
-    for trial in report.trials:
-        settings = trial.setting.parameters()
-        if _fixed(trial) == _fixed(chosen):
-            accuracy[settings["lam"], settings["mu"]] = trial.accuracy
-    lines = {f"mu {mu:g}": [accuracy.get((lam, mu)) for lam in LAMS] for mu in MUS}
-    on_a_line = _fixed(report.paper) == _fixed(chosen)
-    elsewhere = "" if on_a_line else f", with {_shown_fixed(report.paper)}"
+    # Trials are sorted, so the first of each kind is the best.
+    best: dict[str, dict[float, float]] = {}
+    of_steps: dict[str, str] = {}  # the best line of every recipe
+    for trial in (trial for trial in report.trials if trial.setting.method.name == "crnr"):
+        name = _shown_fixed(trial)
+        of_steps.setdefault(trial.setting.describe(), name)
+        best.setdefault(name, {}).setdefault(trial.setting.parameters()["lam"], trial.accuracy)
+    shown = dict.fromkeys([*map(_shown_fixed, (chosen, report.paper)), *of_steps.values(), *best])
+    lines = {name: [best[name].get(lam) for lam in LAMS] for name in list(shown)[:_LINES]}
     marked = {
         name: (trial.setting.parameters()["lam"], trial.accuracy)
-        for name, trial in ((f"default{elsewhere}", report.paper), ("chosen", chosen))
+        for name, trial in (("default", report.paper), ("chosen", chosen))
     }
-    title = f"{_shown_fixed(chosen)}; {counted(len(report.paper.right), 'sample')} held out in turn"
+    title = f"best mu for each lam; {counted(len(report.paper.right), 'sample')} held out in turn"
     save(sensitivity(LAMS, lines, marked, title), path)
-
-
-def _fixed(trial: Trial) -> dict[str, Any]:
-    """The settings that are the same everywhere in the plot."""
-    return {name: value for name, value in trial.setting.parameters().items() if name not in ("lam", "mu")}
 
 
 def _shown_fixed(trial: Trial) -> str:

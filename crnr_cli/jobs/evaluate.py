@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
@@ -16,6 +17,7 @@ from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
 from crnr_cli.results.scores import Scores, score
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
+from crnr_cli.sources.readers import is_table
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import counted, have
@@ -60,6 +62,19 @@ class EvaluateReport:
     def rejected_guess_right(self) -> int:
         """Rejected rows whose best guess is the truth: the cost of rejecting."""
         return sum(1 for row in self.rejected if row.truth and row.runner_up == row.truth)
+
+    @property
+    def unknown_folders(self) -> Counter[str]:
+        """The folders of pictures without a true class, which are named after none."""
+        rows = [row for row in self.rows if not row.truth and not is_table(row.path.rpartition("#")[0])]
+        folders = Counter(PurePath(row.path).parent.name for row in rows)
+        del folders[""]
+        return folders
+
+    def class_like(self, folder: str) -> str | None:
+        """The class whose name is most like that of a folder, if any is."""
+        classes = self.gallery.classes if self.gallery else [score.name for score in self.over_all.classes]
+        return next(iter(difflib.get_close_matches(folder, classes, n=1, cutoff=0.75)), None)
 
     @property
     def rejection_note(self) -> str:

@@ -13,7 +13,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Stored, is_one_color
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS
 from crnr_cli.wording import counted
 
 
@@ -130,8 +130,15 @@ class Network(Extractor):
     def describe(self) -> str:
         return (
             f"{counted(self.n_outputs, 'feature')} of {Path(self.model).name}, "
-            f"{self.size[0]}x{self.size[1]}, {self.channels}"
+            f"{self.size[0]}x{self.size[1]}, {self.channels}, {self._preset()}"
         )
+
+    def _preset(self) -> str:
+        """The preset that pictures are prepared by, as far as the stored settings tell."""
+        for name, preset in PRESETS.items():
+            if all(getattr(self, setting) == value for setting, value in preset.items()):
+                return f"preset {name}"
+        return "own preprocessing"
 
 
 def absolute_path(model: Path) -> str:

@@ -245,5 +245,9 @@ def sensitivity(
     axes.set_ylabel("cross-validated accuracy, %")
     axes.set_title(title, fontsize=11)
     _clean(axes)
-    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=4)
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(max(0.0, bottom), min(100.0, top))
+    for drawn in axes.lines:
+        drawn.set_clip_on(False)  # a marker at 100 % is not cut in half
+    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=2)
     return figure

@@ -1,9 +1,10 @@
-"""95 % confidence intervals of macro-averaged scores.
+"""95 % confidence intervals of macro recall and macro F1.
 
 They cover the scores that the classifier would have on very many queries, with the class shares of these
 queries and the same probability of every confusion. That is not the mean of the scores of test sets of this
-size: with few queries per class, macro F1 and macro precision are on average smaller or larger than in the
-limit, by more than their standard deviation if there are many classes.
+size: with few queries per class, macro F1 is on average smaller than in the limit, by more than its standard
+deviation if there are many classes. (Macro precision has no interval: it leaves out classes that no query
+was labelled as, and which these are is a matter of chance.)
 
 Variance and bias come from a Taylor expansion of the score in the counts of right and wrong answers (the
 delta method: Takahashi et al., Applied Intelligence 52, 2022, here with the number of queries per class taken
@@ -30,7 +31,6 @@ _PRIOR = 0.5  # weight of the smoothing, in queries per class
 class MacroIntervals:
     """None where the score itself is None."""
 
-    precision: Interval | None
     recall: Interval | None
     f1: Interval | None
 
@@ -104,13 +104,11 @@ class _Counts:
 def macro_intervals(scores: Scores) -> MacroIntervals:
     """Each lies within 0 and 1, and contains its score."""
     if not scores.n:
-        return MacroIntervals(None, None, None)
+        return MacroIntervals(None, None)
     counts = _Counts.of(scores)
-    predicted = np.bincount(counts.columns, counts.counts, len(counts.support)) > 0
     everywhere = np.ones(len(counts.support), dtype=bool)
     macro = scores.macro
     return MacroIntervals(
-        _interval(macro.precision, counts, _precision, predicted, scores.n),
         _interval(macro.recall, counts, _recall, counts.support > 0, scores.n),
         _interval(macro.f1, counts, _f1, everywhere, scores.n),
     )
@@ -140,11 +138,6 @@ def _interval(
     effective = smooth * (1 - smooth) / variance if variance > 0 and 0 < smooth < 1 else n
     low, high = wilson(centre * effective, effective)
     return min(low, value), max(high, value)
-
-
-def _precision(support: Array, h: Array, f: Array) -> _Expansion:
-    d = h + f
-    return _Expansion(h / d, f / d**2, -h / d**2, -2 * f / d**3, 2 * h / d**3)
 
 
 def _recall(support: Array, h: Array, f: Array) -> _Expansion:

@@ -17,6 +17,7 @@ from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_su
 from crnr_cli.jobs.evaluate import EvaluateReport, evaluate_rows
 from crnr_cli.results.decision import Prediction
 from helpers.runner import Runner
+from helpers.samples import make_pictures
 
 CLASSES = ["cat", "dog", "class 2", "class 10"]
 Row = tuple[str, str, str, str]  # truth, label, runner_up, status
@@ -129,3 +130,22 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
             assert (f"{name} {value:.4f} is below {minimum:g}" in result.err) == (value < minimum)
     assert result.exit in (0, 4)
     assert (result.exit == 4) == (result.err != "")
+
+
+def test_a_misspelt_class_folder_is_named(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery", ("aeroplane", "helicopter"))
+    make_pictures(crnr.here / "queries", ("aeroplane", "helicoptre", "new"), 2, first=5)
+    assert crnr("build", "gallery", "-q").exit == 0
+    notes = (
+        "note: 2 inputs without a true class: the folder helicoptre is not a class; did you mean "
+        "helicopter?\n"
+        "note: 2 inputs without a true class: the folder new is not a class\n"
+    )
+    result = crnr("evaluate", "queries")
+    assert (result.exit, result.err) == (0, notes)
+    assert crnr("classify", "queries", "-o", "out.csv", "-q").exit == 0
+    # From a CSV, only the classes in it are known.
+    result = crnr("evaluate", "out.csv")
+    assert result.exit == 0
+    assert "2 inputs without a true class: the folder helicoptre is not a class" in result.err
+    assert crnr("evaluate", "out.csv", "-q").err == ""

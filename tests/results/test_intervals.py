@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score, precision_score, recall_score
+from sklearn.metrics import f1_score, recall_score
 
 from crnr_cli.arrays import Array
 from crnr_cli.results import intervals
@@ -21,7 +21,6 @@ names = st.sampled_from(["cat", "dog", "owl", "a,b", "Ö"])
 pairs = st.lists(st.tuples(names, st.none() | names), min_size=1, max_size=60)
 
 THEIRS = {
-    "precision": partial(precision_score, average="macro", zero_division=np.nan),
     "recall": partial(recall_score, average="macro", zero_division=np.nan),
     "f1": partial(f1_score, average="macro"),
 }
@@ -79,7 +78,7 @@ def test_perfect_answers_are_not_certain() -> None:
 
 def test_no_queries_have_no_intervals() -> None:
     found = macro_intervals(score([], []))
-    assert (found.precision, found.recall, found.f1) == (None, None, None)
+    assert (found.recall, found.f1) == (None, None)
 
 
 def test_thousands_of_classes_need_little_memory() -> None:
@@ -97,7 +96,7 @@ def simulated_coverage(table: Array, queries: int, replicates: int) -> dict[str,
     """How often the intervals contain the score of the table, by its plain formula."""
     k = len(table)
     hits, predicted = table.diagonal(), table.sum(axis=0)
-    true = {"precision": hits / predicted, "recall": hits, "f1": 2 * hits / (1 + predicted)}
+    true = {"recall": hits, "f1": 2 * hits / (1 + predicted)}
     rng = np.random.default_rng(k * queries)
     covered = dict.fromkeys(true, 0)
     for _ in range(replicates):

@@ -1,0 +1,37 @@
+"""The plot of tune: what it shows, read from the figure itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from crnr_cli.report import plots
+from helpers.runner import Runner
+from helpers.samples import make_features
+
+
+def test_no_accuracy_above_100_percent_is_on_the_axis() -> None:
+    figure = plots.sensitivity(
+        [0, 0.1], {"a": [0.9, 1.0], "b": [None, None]}, {"chosen": (0.1, 1.0)}, "title"
+    )
+    low, high = figure.axes[0].get_ylim()
+    assert high == 100
+    assert 0 <= low < 90
+
+
+def test_the_plot_has_the_chosen_setting_and_other_powers_and_steps(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(figure))
+    make_features(crnr.here / "g.npz", per_class=8)
+    assert crnr("tune", "g.npz", "--plot", Path("p.png"), "-q", "--folds", 2).exit == 0
+    lines = {line.get_label(): line.get_xydata() for line in drawn[0].axes[0].lines}
+    assert any("power 0.5" in name for name in lines)
+    assert len({name.split()[0] for name in lines if "iterations" in name}) > 1
+    assert {"chosen", "the paper's setting"} <= set(lines)
+    # The chosen setting is a point of a line.
+    (point,) = lines["chosen"].tolist()
+    assert any(point in line.tolist() for name, line in lines.items() if name != "chosen")
