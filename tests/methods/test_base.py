@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from crnr_cli import solvers
-from crnr_cli.errors import UsageError
-from crnr_cli.methods import METHODS, Samples, Split, batch_size, make_method, parse_parameter
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.methods import METHODS, Samples, Split, batch_size, fitted, make_method, parse_parameter
+from crnr_cli.system import memory
 from helpers.method_checks import SIZES, problem
 
 # As the help of build gives them.
@@ -219,3 +220,24 @@ def test_codes_have_a_row_per_query() -> None:
         method = make_method(name, {})
         codes = method.codes(samples, method.fit(samples), queries)  # type: ignore[attr-defined]
         assert codes.shape == (len(queries), sum(SIZES))
+
+
+def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, _, _ = problem()
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(memory, "require", lambda *arguments: asked.append(arguments))
+    fitted(make_method("crc", {}), samples)
+    expected = make_method("crc", {}).fit_bytes(samples)
+    words = ("fitting crc to 19 samples of dimension 24", "use --pca or fewer samples")
+    assert asked == [(expected, *words)]
+
+
+def test_a_matrix_without_an_inverse_is_reported_with_the_parameters() -> None:
+    """Two equal samples, and a ridge that is lost in rounding."""
+    samples = Samples.of(np.eye(3)[[0, 0, 1]], np.array([0, 0, 1]))
+    with pytest.raises(DataError) as error:
+        fitted(make_method("procrc", {"lam": 1e-300, "gamma": 0.0}), samples)
+    assert str(error.value) == (
+        "procrc cannot be fitted to these samples with lam 1e-300, gamma 0.0: "
+        "the matrix to invert is singular; choose less extreme parameters"
+    )
