@@ -70,6 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mutations", type=int, default=2400, metavar="N", help="How many damaged files to open, in all."
     )
     parser.addoption(
+        "--steps", type=int, default=80, metavar="N", help="How many changes of galleries to try, in all."
+    )
+    parser.addoption(
         "--update-docs", action="store_true", help="Write docs/faults.md again from what the tests see."
     )
 

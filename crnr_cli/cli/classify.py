@@ -31,7 +31,7 @@ def classify(
     sources: Sources,
     gallery: options.GalleryPath = options.GALLERY,
     path: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="CSV to write; - is stdout."), Written()
+        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout."), Written()
     ] = "-",
     reject: options.Reject = None,
     top: Annotated[
@@ -56,6 +56,12 @@ def classify(
             show_default="128 to 256, 32 with a network",
         ),
     ] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option(
+            "--json", rich_help_panel="Output", help="Write JSON Lines instead of CSV: one object per input."
+        ),
+    ] = False,
     *,
     input: Input,
     model: Model,
@@ -75,6 +81,7 @@ def classify(
             **strictness.values(),
             reject=reject,
             top=top,
+            json_lines=json_lines,
             model=model.extractor,
             batch_size=batch_size,
         )
@@ -82,7 +89,7 @@ def classify(
         remedy = "" if to_stdout else "; the same command with --resume continues from there"
         with (
             joined(dask, output.quiet) as cluster,
-            shown_progress(output.quiet) as shown,
+            shown_progress(output.quiet, prints=to_stdout) as shown,
             finishing_batches(shown, remedy) as progress,
         ):
             report = run(

@@ -38,8 +38,17 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
         return functools.partial(command, side_by_side=side_by_side)
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    plain = [
+        parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+        for name, parameter in signature(function).parameters.items()
+        if name not in groups
+    ]
+    options = [*plain, *(parameter for kind in groups.values() for parameter in _parameters(kind))]
     written = {
-        name: mark for name, hint in hints.items() for mark in get_args(hint)[1:] if isinstance(mark, Written)
+        option.name: mark
+        for option in options
+        for mark in get_args(option.annotation)[1:]
+        if isinstance(mark, Written)
     }
 
     def run(**given: Any) -> None:
@@ -51,21 +60,18 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
                 for name, mark in written.items()
                 if given[name] is not None and not _means_stdout(given[name])
             ]
-            inputs = [name for name in given if name not in written and isinstance(given[name], Path)]
-            with planned(outputs, [given[name] for name in inputs]):
+            # Other paths are inputs; those that are text are known when they are opened.
+            inputs = [
+                value for name, value in given.items() if name not in written and isinstance(value, Path)
+            ]
+            with planned(outputs, inputs):
                 parts = {
                     name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
                     for name, kind in groups.items()
                 }
                 function(**given, **parts)
 
-    plain = [
-        parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
-        for name, parameter in signature(function).parameters.items()
-        if name not in groups
-    ]
-    options = [parameter for kind in groups.values() for parameter in _parameters(kind)]
-    run.__signature__ = Signature([*plain, *options])  # type: ignore[attr-defined]
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     return run
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,15 +26,24 @@ _UNLIMITED = 10_000  # characters: wider than any table that people read
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
 
 
+# The console whose progress bars are on the screen, if any: only it can print above them.
+_with_bars: list[Console] = []
+
+
+def _messages_console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
 def say(text: str, *, style: str | None = None) -> None:
     """Print one line to stderr. No markup: Rich would delete [ar] from /data/[ar]/x.png."""
     text = text.translate(_ESCAPES)
     if not sys.stderr.isatty():
         sys.stderr.write(f"{text}\n")
         return
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False).print(text, style=style, markup=False, soft_wrap=True, emoji=False)
+    console = _with_bars[-1] if _with_bars else _messages_console()
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
 def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> None:
@@ -151,15 +162,24 @@ def _json_parts(value: Any, line: str) -> Iterator[str]:
     yield line + closing
 
 
+def _may_appear(stream: TextIO) -> bool:
+    """Whether what we print may be seen now: on the terminal, or by a pipe to a program that prints it."""
+    mode = os.fstat(stream.fileno()).st_mode
+    return not stat.S_ISREG(mode) and (stream.isatty() or not stat.S_ISCHR(mode))
+
+
 @contextmanager
-def shown_progress(quiet: bool) -> Iterator[Progress]:
-    """A progress callback: bars on stderr if it is a terminal, nothing otherwise."""
-    if quiet or not sys.stderr.isatty():
+def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
+    """A progress callback: bars on stderr if it is a terminal, nothing otherwise.
+
+    While the command `prints` its result, lines may appear on that terminal in the middle of a bar. In that
+    case, bars are shown only if the result goes to a file.
+    """
+    if quiet or not sys.stderr.isatty() or (prints and _may_appear(sys.stdout)):
         from crnr_cli.progress import silent
 
         yield silent
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -169,7 +189,7 @@ def shown_progress(quiet: bool) -> Iterator[Progress]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=_messages_console(),
         transient=True,
     ) as bars:
 
@@ -178,4 +198,8 @@ def shown_progress(quiet: bool) -> Iterator[Progress]:
                 tasks[step] = bars.add_task(step, total=total)
             bars.update(tasks[step], completed=done)
 
-        yield show
+        _with_bars.append(bars.console)
+        try:
+            yield show
+        finally:
+            _with_bars.pop()

@@ -93,6 +93,7 @@ def evaluate(
         typer.Option(metavar="FILE", help="Write a report as one self-contained page."),
         Written(),
     ] = None,
+    pictures_from: options.PicturesFrom = None,
     reject: options.Reject = None,
     *,
     gates: Gates,
@@ -120,21 +121,24 @@ def evaluate(
         write_csv(errors, columns, ([getattr(row, name) for name in columns] for row in report.mistakes))
     if confusion:
         _write_confusion(confusion, report.scores)
+    notes: list[str] = []
     if html:
         from crnr_cli.report.evaluation import write_report
 
-        write_report(report, html, sources, gallery, input.max_pixels)
+        notes = write_report(report, html, sources, gallery, input.max_pixels, pictures_from or [])
     if output.json:
         print_json(_record(report))
     else:
         show_scores(report)
     if not output.quiet:
-        _say_notes(report)
+        _say_notes(report, notes)
     gates.finish(report)
     strictness.finish(report.skipped)
 
 
-def _say_notes(report: EvaluateReport) -> None:
+def _say_notes(report: EvaluateReport, notes: list[str]) -> None:
+    for note in notes:
+        say(f"note: {note}", style="yellow")
     if report.copies:
         from crnr_cli.gallery.copies import copies_note
 

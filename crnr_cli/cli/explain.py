@@ -42,6 +42,7 @@ def explain(
         ),
         Written(),
     ] = None,
+    pictures_from: options.PicturesFrom = None,
     *,
     input: Input,
     model: Model,
@@ -59,14 +60,17 @@ def explain(
 
         check_explanation(path)
     report = run(query, gallery, QueryOptions(**input.values(), model=model.extractor), against)
+    notes: list[str] = []
     if path:
-        write_explanation(report, path, input.max_pixels)
+        notes = write_explanation(report, path, gallery, input.max_pixels, pictures_from or [])
     if output.json:
         print_json(_record(report))
     else:
         for explanation in report.explanations:
             _show(report, explanation)
     if path and not output.quiet:
+        for note in notes:
+            say(f"note: {note}", style="yellow")
         say(f"{path}: written")
 
 
@@ -74,7 +78,7 @@ def _record(report: ExplainReport) -> dict[str, Any]:
     classes = report.gallery.classes
     answers = []
     for explanation in report.explanations:
-        shares = report.shares(explanation)
+        shares, nearest = report.shares(explanation), report.nearest(explanation)
         first, second = explanation.order[:2].tolist()
         answers.append(
             {
@@ -85,6 +89,7 @@ def _record(report: ExplainReport) -> dict[str, Any]:
                 "margin": explanation.margin,
                 "residuals": dict(zip(classes, explanation.residuals.tolist(), strict=True)),
                 "weight_shares": None if shares is None else dict(zip(classes, shares.tolist(), strict=True)),
+                "nearest": None if nearest is None else asdict(nearest),
                 "strongest": [asdict(sample) for sample in report.strongest(explanation, _SAMPLES)],
             }
         )
@@ -193,6 +198,8 @@ def _separation(report: ExplainReport, explanation: Explanation) -> tuple[str, s
     for i in (first, second):
         share = "" if shares is None else f" with {100 * shares[i]:.0f} % of the weight"
         best = report.strongest(explanation, 1, i)
+        if i == first and (nearest := report.nearest(explanation)):
+            share = f", nearest sample {nearest.name} with cosine {nearest.weight:.4f}"
         led = f", led by {PurePath(best[0].name).name} ({best[0].weight:+.3f})" if best else ""
         parts.append(f"{classes[i]}: {explanation.measure} {explanation.values[i]:.4f}{share}{led}")
     return f"{parts[0]};", f"{parts[1]}."

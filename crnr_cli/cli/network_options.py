@@ -31,7 +31,7 @@ class Network:
         _network_option(
             click_type=Choice(PRESETS),
             help="How the network expects its pictures: {choices}.",
-            show_default="imagenet; efficientnet-lite if the model's name contains that",
+            show_default="imagenet; efficientnet-lite by the model's name or layers",
         ),
     ] = None
     crop: Annotated[

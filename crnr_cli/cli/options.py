@@ -67,6 +67,14 @@ Reject = Annotated[
         show_default="never",
     ),
 ]
+PicturesFrom = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--pictures-from",
+        metavar="DIR",
+        help="Folder with the pictures to show, if they have moved; can be repeated.",
+    ),
+]
 Dask = Annotated[
     str | None,
     typer.Option(

@@ -21,6 +21,7 @@ from crnr_cli.cli.console import (
     say_notes,
     shown_progress,
 )
+from crnr_cli.cli.gallery_report import look_at_replaced, say_lost
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Strictness, TriedSteps, Vectors
 from crnr_cli.cli.values import METHOD_LIST, Number, Whole
@@ -98,6 +99,7 @@ def tune(
         from crnr_cli.report.plots import check_plot
 
         check_plot(plot)
+    replaced = look_at_replaced(path, output.quiet)
     with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
         report = run(sources, tune_options, path, progress, spread)
     if plot:
@@ -110,6 +112,8 @@ def tune(
         say_left_out(report.left_out)
         say_notes(early.rest(report.notes))
         _explain_choice(report, path, _same_reading(context, sources))
+    if report.built:
+        say_lost(replaced, report.built.gallery, output.quiet)
     strictness.finish(report.skipped)
 
 

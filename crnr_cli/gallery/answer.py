@@ -35,6 +35,7 @@ _ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch i
 class QueryOptions(InputOptions):
     reject: float | None = None  # reject queries at this rate of false rejections
     top: int | None = None  # write only this many of the best classes, not the residuals of all
+    json_lines: bool = False  # write JSON Lines instead of CSV
     model: Path | None = None  # the path of the gallery's network, if it has moved
     find_copies: bool = False  # look for queries that are in the gallery too
 
@@ -67,7 +68,7 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
-    source = by_class_folders(open_source(names, options), gallery.classes)
+    source = by_class_folders(open_source(names, options, allow_missing=True), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     gallery.recipe.opened(options.n_jobs)  # fail now if the model is missing or has changed
     return source

@@ -55,18 +55,6 @@ def by_name(samples: Iterable[Entry]) -> dict[str, Entry]:
     return found
 
 
-def _new_classes(added: Sequence[Entry], old: Sequence[str]) -> list[Note]:
-    """Name every class that the gallery did not have: a typing error or a stray file would make one too."""
-    by_class: dict[str, list[Entry]] = {}
-    for sample in added:
-        by_class.setdefault(sample.label, []).append(sample)
-    return [
-        Note("new class", f"class {name} is new: {counted(len(new), 'sample')}, such as {new[0].name}")
-        for name, new in by_class.items()
-        if name not in old
-    ]
-
-
 def compared(old: Iterable[Entry], new: Iterable[Entry]) -> Changes:
     before = {sample.name: sample for sample in old}
     after = {sample.name: sample for sample in new}

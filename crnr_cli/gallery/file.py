@@ -6,7 +6,7 @@ import hashlib
 import math
 import stat
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -220,8 +220,41 @@ def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
     return [Stamp(size, mtime_ns) for size, mtime_ns in pairs]
 
 
-def _read(path: Path) -> _Content:
-    """Everything in the file. All declarations are checked before any data is read or any link followed."""
+@dataclass(frozen=True)
+class Glance:
+    """What can be said about a gallery without reading all of it."""
+
+    n_classes: int
+    names: list[str]  # of the samples
+    settings: dict[str, Any]  # of the method and the recipe
+
+    @classmethod
+    def at(cls, path: Path) -> Glance:
+        """Raises a GalleryError if the file is not a gallery; its checksum is not verified."""
+        content = _read(path, {"classes/names", "samples/names"})
+        try:
+            names = _to_texts(content.arrays["samples/names"])
+            return cls(len(content.arrays["classes/names"]), names, _settings(content))
+        except (LookupError, AttributeError, TypeError, ValueError) as e:
+            raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
+
+    @classmethod
+    def of(cls, gallery: Gallery) -> Glance:
+        return cls(len(gallery.classes), gallery.names, _settings(_to_content(gallery)))
+
+
+def _settings(content: _Content) -> dict[str, Any]:
+    """The attributes, except those that describe the file."""
+    about = ("format", "version", "crnr_version", "sha256")
+    both = {**content.attributes["/"], **content.attributes.get("recipe", {})}
+    return {key: _plain(value) for key, value in both.items() if key not in about}
+
+
+def _read(path: Path, wanted: Container[str] | None = None) -> _Content:
+    """Everything in the file, or only the wanted arrays.
+
+    All declarations are checked before any data is read or any link followed.
+    """
     try:
         if not h5py.is_hdf5(path):
             raise GalleryError(f"{path}: not a crnr gallery")
@@ -240,8 +273,12 @@ def _read(path: Path) -> _Content:
             )
             content = _Content({}, {})
             _collect(file, "/", 0, size, content)
-            content.arrays.update({name: _read_array(dataset) for name, dataset in content.arrays.items()})
-            return content
+            arrays = {
+                name: _read_array(dataset)
+                for name, dataset in content.arrays.items()
+                if wanted is None or name in wanted
+            }
+            return replace(content, arrays=arrays)
     except CrnrError as e:
         raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
     except Exception as e:  # HDF5 may raise anything on a damaged or malicious file

@@ -211,16 +211,18 @@ def _new_gallery(source: Source, reading: Reading, progress: Progress, decoders:
 
 def _network_recipe(network: NetworkOptions, reading: Reading, notes: list[Note]) -> Recipe:
     from crnr_cli.recipe.network_model import make_network
+    from crnr_cli.recipe.preset_guess import guess_preset
 
     if reading.color:
         raise UsageError("--color cannot be combined with --extractor: use --channels instead")
     made = make_network(replace(network, size=reading.size), reading.n_jobs)
-    if network.preset is None:
+    if network.needs_guess:
+        guess = guess_preset(network.model)
         notes.append(
             Note(
                 "preset",
-                f"pictures are prepared with the preset {network.preset_name}; "
-                "--extractor-preset chooses another one",
+                f"pictures are prepared with the preset {guess.preset}, a guess {guess.why}; "
+                "if it expects another preparation, set --extractor-preset",
             )
         )
     return Recipe.for_pictures(made, reading.steps)
@@ -230,6 +232,8 @@ def _common_size(sizes: set[tuple[int, int]], notes: list[Note]) -> tuple[int, i
     """The common size of all pictures if there is one and it is small, else the default."""
     if len(sizes) == 1 and max(next(iter(sizes))) <= _LARGEST_NATIVE:
         return next(iter(sizes))
+    if not sizes:  # no picture can be read, which is reported later
+        return _DEFAULT_SIZE
     width, height = _DEFAULT_SIZE
     why = "differ in size" if len(sizes) > 1 else f"are larger than {_LARGEST_NATIVE}x{_LARGEST_NATIVE}"
     notes.append(

@@ -23,6 +23,7 @@ from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.journal import Done, Identity, Partial, resumable
+from crnr_cli.results.json_lines import JsonLinesWriter
 from crnr_cli.results.table import CsvWriter
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.folders import is_unrelated
@@ -101,7 +102,11 @@ def _write(
     resumed_after = done.statuses.total()
     failures: list[tuple[str, str]] = []
     _refuse_too_many(file, len(source), options)
-    writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top, header=not done.batches)
+    writer: CsvWriter | JsonLinesWriter
+    if options.json_lines:
+        writer = JsonLinesWriter(file, gallery.classes, options.top)
+    else:
+        writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top, header=not done.batches)
     for answers in answered_by(gallery, source, options, progress, done.batches):
         rows = writer.write(answers)
         missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
@@ -156,6 +161,7 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "--samples": options.keys.samples,
         "--reject": options.reject,
         "--top": options.top,
+        "--json": options.json_lines or None,
         "number of inputs": len(source),
         "list of inputs": fingerprint(source),
         "batch": queries_per_batch(gallery, options),

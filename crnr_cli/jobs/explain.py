@@ -13,6 +13,7 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import CodingMethod, Method, NonNegative, fitted, make_method
+from crnr_cli.methods.neighbour import Nn
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.results.decision import margins
 from crnr_cli.sources.readers import is_table
@@ -24,11 +25,12 @@ _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
 @dataclass(frozen=True)
 class WeightedSample:
-    """A gallery sample and its weight in the code."""
+    """A gallery sample and its weight in the code or, for the nearest sample, its cosine to the query."""
 
     name: str
     label: str
     weight: float
+    is_nearest: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class ExplainReport:
     truth: str | None  # the true class, if the query's folder or label names one
     gallery: Gallery
     explanations: list[Explanation]  # of the gallery's method, and of the one it is compared with
+    vector: Array  # (d,): the query as a unit vector
 
     def strongest(
         self, explanation: Explanation, count: int, label: int | None = None
@@ -82,6 +85,17 @@ class ExplainReport:
             )
             for i in rows.tolist()
         ]
+
+    def nearest(self, explanation: Explanation) -> WeightedSample | None:
+        """For nn, the sample that decides: the nearest one of the class that wins."""
+        if not isinstance(explanation.method, Nn):
+            return None
+        samples, label = self.gallery.samples, int(explanation.order[0])
+        first = int(samples.edges[label])
+        cosines = samples.vectors[first : samples.edges[label + 1]].astype(np.float64) @ self.vector
+        row = int(cosines.argmax())
+        name = self.gallery.names[first + row]
+        return WeightedSample(name, self.gallery.classes[label], float(cosines[row]), is_nearest=True)
 
     def shares(self, explanation: Explanation) -> Array | None:
         """(K,): each class's share of all positive weights; after few iterations some are still negative."""
@@ -101,7 +115,7 @@ def explain(
     explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
     if other:
         explanations.append(_explanation(gallery, other, vector, fitted(other, gallery.samples)))
-    return ExplainReport(query, truth, gallery, explanations)
+    return ExplainReport(query, truth, gallery, explanations, vector[0].astype(np.float64))
 
 
 def _other_method(name: str, method: Method) -> Method:

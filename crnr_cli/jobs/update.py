@@ -148,6 +148,7 @@ def update(
         if kept:
             text = f"{counted(kept, 'sample')} kept as before, as the files cannot be read now"
             notes.append(Note("kept", text))
+        notes += _new_classes(read.samples, gallery.classes)
         return replace(read, samples=listed, notes=read.notes + notes)
 
     return _rewrite(path, change, model, progress)
@@ -206,6 +207,18 @@ def _calibrated(gallery: Gallery, notes: list[Note], progress: Progress) -> Gall
     except DataError as e:  # a calibration of other samples would be wrong
         notes.append(Note("calibration", f"the calibration is removed: {e}"))
         return gallery
+
+
+def _new_classes(added: Sequence[Entry], old: Sequence[str]) -> list[Note]:
+    """Name every class that the gallery did not have: a typing error or a stray file would make one too."""
+    by_class: dict[str, list[Entry]] = {}
+    for sample in added:
+        by_class.setdefault(sample.label, []).append(sample)
+    return [
+        Note("new class", f"class {name} is new: {counted(len(new), 'sample')}, such as {new[0].name}")
+        for name, new in by_class.items()
+        if name not in old
+    ]
 
 
 def _twice(kept: Sequence[Entry], added: Sequence[Entry]) -> list[Note]:

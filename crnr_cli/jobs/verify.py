@@ -30,7 +30,8 @@ class VerifyReport:
 def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyReport:
     """Check a gallery's checksum and, if sources are given, compare every sample with their content.
 
-    A file that was moved without a change of content or class does not count as a difference.
+    A file that was moved without a change of content or class does not count as a difference. Where a source
+    says nothing about the class, as for samples whose class was given to `add`, only the content counts.
     """
     gallery = load_gallery(path)
     report = VerifyReport(len(gallery.names))
@@ -40,10 +41,11 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     refuse_mismatch(source, gallery.recipe)
     found = list(source.contents())
     contents = {(label, sha256) for _, label, sha256 in found}
+    unclassed = {sha256 for _, label, sha256 in found if not label}
     names = {name for name, _, _ in found}
     labels = [gallery.classes[i] for i in gallery.samples.class_index]
     for name, label, sha256 in zip(gallery.names, labels, gallery.hashes, strict=True):
-        if (label, sha256) not in contents:
+        if (label, sha256) not in contents and sha256 not in unclassed:
             (report.changed if name in names else report.missing).append(name)
     known = {*gallery.hashes, *report.changed}
     report.unknown.extend(name for name, _, sha256 in found if not {name, sha256} & known)

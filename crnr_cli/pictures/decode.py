@@ -19,7 +19,7 @@ from typing import BinaryIO
 from PIL import Image, UnidentifiedImageError
 
 from crnr_cli.errors import SampleError
-from crnr_cli.pictures.pixels import PixelRequest, Pixels
+from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 
 # Recognised by content, not by name. EPS is not among them, as it would run Ghostscript.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
@@ -28,6 +28,9 @@ SMALL_FILE = 2**20  # bytes; up to this size a file is read at once, as Pillow r
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
+# Tags of a TIFF.
+_BITS, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
+_WHITE_IS_ZERO = 0
 _ON_ITS_SIDE = (5, 6, 7, 8)
 _AS_SEEN = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -58,7 +61,9 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
         image.load()
         # Looked up again, as loading a TIFF turns it upright and removes its tag.
         orientation = _orientation(image)
-        seen = image.transpose(_AS_SEEN[orientation]) if orientation in _AS_SEEN else image
+        seen = _as_meant(image)
+        if orientation in _AS_SEEN:
+            seen = seen.transpose(_AS_SEEN[orientation])
         if request.eight_bit:
             seen = _to_eight_bits(seen)
         seen = _to_mode(seen, request.color)
@@ -136,8 +141,29 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
+def _as_meant(image: Image.Image) -> Image.Image:
+    """The pixels of a TIFF as its tags describe them, where Pillow reads them in another way."""
+    tags = getattr(image, "tag_v2", {})
+    if image.mode == "I;16" and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO and not _inverts_deep_tiffs():
+        return image.convert("I").point(lambda value: value * -1 + 65535)
+    is_unsigned = tags.get(_BITS) == (32,) and tags.get(_SAMPLE_FORMAT, (1,)) == (1,)
+    if image.mode == "I" and is_unsigned:  # else the upper half of the numbers would be negative
+        return Image.frombytes("F", image.size, image.tobytes(), "raw", "F;32N")
+    return image
+
+
+def _inverts_deep_tiffs() -> bool:
+    """Whether this version of Pillow inverts 16-bit TIFFs in which white is zero, as all do with 8 bits."""
+    from PIL import TiffImagePlugin  # loaded already, as the picture is a TIFF
+
+    way = (b"II", _WHITE_IS_ZERO, (1,), 1, (16,), ())
+    return TiffImagePlugin.OPEN_INFO.get(way) != ("I;16", "I;16")
+
+
 def _to_mode(image: Image.Image, color: bool) -> Image.Image:
     """8-bit grey or RGB on white; or F for more than 8 bits of grey, which a plain convert() would clip."""
+    if image.mode == "LAB":  # only this conversion is known
+        image = image.convert("RGB")
     if image.mode in ("I", "F") or image.mode.startswith("I;"):
         return image.convert("F")
     if image.has_transparency_data:
@@ -149,14 +175,12 @@ def _to_mode(image: Image.Image, color: bool) -> Image.Image:
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit grey to 8 bits. Floats are taken to range from 0 to 1 if none is above 1, else to 255."""
-    if image.mode == "F":
-        _, largest = image.getextrema()
-        scale = 255.0 if isinstance(largest, float) and largest <= 1 else 1.0
-    elif image.mode == "I" or image.mode.startswith("I;"):
-        scale = 1 / 257
-    else:
+    """Scale 16-bit grey to 8 bits, and other numbers by the range that they seem to have."""
+    if image.mode != "F" and image.mode != "I" and not image.mode.startswith("I;"):
         return image
+    largest = float(image.convert("F").getextrema()[1])  # type: ignore[arg-type]
+    is_sixteen_bits = image.mode != "F" and largest <= 65535
+    scale = 1 / 257 if is_sixteen_bits else scale_to_bytes(largest)
     # Add 0.5 to round, as the conversion truncates.
     return image.convert("F").point(lambda value: value * scale + 0.5).convert("L")
 

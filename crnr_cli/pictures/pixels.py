@@ -5,6 +5,7 @@ These are named tuples, which are fast to create, and to import when a decoder s
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 MAX_PIXELS = 89_478_485  # the default limit per picture, the same as in Pillow
@@ -43,5 +44,7 @@ def scale_to_bytes(largest: float) -> float:
 
     Files do not tell the range of their values: it is taken to end at 1, 255 or 65535, or at the largest.
     """
+    if not math.isfinite(largest):
+        return 1.0
     full = next((end for end in (1.0, 255.0, 65535.0) if largest <= end), largest)
     return 255.0 / full

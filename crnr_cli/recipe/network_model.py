@@ -15,6 +15,7 @@ from crnr_cli.errors import DataError, UsageError, first_line
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.recipe.onnx_weights import ModelHash, model_hash
+from crnr_cli.recipe.preset_guess import guess_preset
 from crnr_cli.system.names import existing
 from crnr_cli.system.optional import require
 from crnr_cli.wording import counted
@@ -93,7 +94,7 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
         width, height = options.size
     if not isinstance(width, int) or not isinstance(height, int):
         raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")
-    scaling = options.scaling()
+    scaling = options.scaling(guess_preset(path).preset)
     if given.type == "tensor(uint8)":  # it scales its input itself
         scaling |= {"mean": (0.0,), "std": (1.0,)}
     order = options.channels or ("grey" if channels == 1 else "rgb")

@@ -48,16 +48,15 @@ class NetworkOptions:
             raise UsageError(f"preset: {not_one_of(self.preset, PRESETS)}")
 
     @property
-    def preset_name(self) -> str:
-        """The chosen preset, or the one that the name of the model suggests; by default imagenet."""
-        if self.preset is not None:
-            return self.preset
-        model_name = self.model.name.lower().replace("_", "-")
-        return "efficientnet-lite" if "efficientnet-lite" in model_name else "imagenet"
+    def needs_guess(self) -> bool:
+        """Whether the way that pictures are prepared was not chosen completely."""
+        return self.preset is None and None in self._chosen.values()
 
-    def scaling(self) -> dict[str, Any]:
-        """Crop, filter, mean and std: as chosen, otherwise from the preset."""
-        chosen = {name: getattr(self, name) for name in ("crop", "filter", "mean", "std")}
-        return PRESETS[self.preset_name] | {
-            name: value for name, value in chosen.items() if value is not None
-        }
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("crop", "filter", "mean", "std")}
+
+    def scaling(self, guessed: str) -> dict[str, Any]:
+        """Crop, filter, mean and std: as chosen, otherwise from the preset, which may have to be guessed."""
+        preset = PRESETS[self.preset or guessed]
+        return preset | {name: value for name, value in self._chosen.items() if value is not None}

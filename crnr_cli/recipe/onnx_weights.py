@@ -1,8 +1,6 @@
 """The files of an ONNX model: the model itself, and the files of weights that it names.
 
-The names are read directly from the model, which is a protobuf message, without a further library. The
-reader knows only the fields that lead to tensors and skips the others. Whatever the file contains, it takes
-little memory, and time in proportion to the number of fields.
+The names are read directly from the model, by the fields that lead to tensors.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from crnr_cli.errors import DataError
+from crnr_cli.recipe.protobuf import MESSAGE, VARINT, fields, text
 from crnr_cli.system.outputs import refuse_inputs
 
 # A large model may have a file of weights next to it, with one of these endings.
@@ -35,8 +34,6 @@ _FIELDS: dict[str, dict[int, str]] = {
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # of a tensor
 _KEY, _VALUE = 1, 2  # of an entry of external_data
 _EXTERNAL = 1  # a value of data_location
-_VARINT, _EIGHT_BYTES, _MESSAGE, _FOUR_BYTES = 0, 1, 2, 5  # how a field is stored
-_LONGEST_TEXT = 2**16  # bytes in the name of a file
 _ORT_FORMAT = b"ORTM"  # at byte 4 of a model in onnxruntime's own format, which contains its weights
 
 
@@ -100,14 +97,6 @@ def _update(path: Path, *digests: hashlib._Hash) -> None:
                 digest.update(block)
 
 
-class _Field(NamedTuple):
-    number: int
-    kind: int
-    start: int  # of the content of a message or text
-    end: int
-    value: int = 0  # of a varint
-
-
 def _locations(file: BinaryIO) -> Iterator[str]:
     """The value of `location` of every tensor that is stored in another file; ValueError if not protobuf."""
     size = file.seek(0, os.SEEK_END)
@@ -118,62 +107,23 @@ def _locations(file: BinaryIO) -> Iterator[str]:
             yield from _tensor_locations(file, start, end)
             continue
         inner = _FIELDS[kind]
-        for field in _fields(file, start, end):
-            if field.number in inner and field.kind == _MESSAGE:
+        for field in fields(file, start, end):
+            if field.number in inner and field.kind == MESSAGE:
                 waiting.append((inner[field.number], field.start, field.end))
 
 
 def _tensor_locations(file: BinaryIO, start: int, end: int) -> list[str]:
     locations: list[str] = []
     is_external = False
-    for field in _fields(file, start, end):
-        if field.number == _DATA_LOCATION and field.kind == _VARINT:
+    for field in fields(file, start, end):
+        if field.number == _DATA_LOCATION and field.kind == VARINT:
             is_external = field.value == _EXTERNAL
-        elif field.number == _EXTERNAL_DATA and field.kind == _MESSAGE:
+        elif field.number == _EXTERNAL_DATA and field.kind == MESSAGE:
             texts = {
-                entry.number: _text(file, entry)
-                for entry in _fields(file, field.start, field.end)
-                if entry.number in (_KEY, _VALUE) and entry.kind == _MESSAGE
+                entry.number: text(file, entry)
+                for entry in fields(file, field.start, field.end)
+                if entry.number in (_KEY, _VALUE) and entry.kind == MESSAGE
             }
             if texts.get(_KEY) == "location":
                 locations.append(texts.get(_VALUE, ""))
     return locations if is_external else []
-
-
-def _text(file: BinaryIO, field: _Field) -> str:
-    if field.end - field.start > _LONGEST_TEXT:
-        raise ValueError("the name of a file is too long")
-    file.seek(field.start)
-    return file.read(field.end - field.start).decode("utf-8", "surrogateescape")
-
-
-def _fields(file: BinaryIO, start: int, end: int) -> Iterator[_Field]:
-    """The fields of the message between two positions of the file; their content is skipped."""
-    while start < end:
-        key, start = _varint(file, start, end)
-        number, kind = key >> 3, key & 7
-        value, stop = 0, start
-        if kind == _VARINT:
-            value, stop = _varint(file, start, end)
-        elif kind == _MESSAGE:
-            length, start = _varint(file, start, end)
-            stop = start + length
-        elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
-            stop = start + (8 if kind == _EIGHT_BYTES else 4)
-        else:
-            raise ValueError(f"a field of kind {kind} at byte {start}")
-        if stop > end:
-            raise ValueError(f"a field at byte {start} ends after the message it belongs to")
-        yield _Field(number, kind, start, stop, value)
-        start = stop
-
-
-def _varint(file: BinaryIO, start: int, end: int) -> tuple[int, int]:
-    """A number of up to ten bytes, of which each has seven bits, and the position after it."""
-    file.seek(start)
-    value = 0
-    for i, byte in enumerate(file.read(min(10, end - start))):
-        value |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            return value, start + i + 1
-    raise ValueError(f"a number at byte {start} is not complete")

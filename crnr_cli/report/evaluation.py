@@ -18,7 +18,8 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.evaluate import EvaluateReport
 from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.thumbnails import data_uri, thumbnails
+from crnr_cli.pictures.thumbnails import data_uri
+from crnr_cli.report.found_pictures import PictureSearch, found_pictures, search_beside
 from crnr_cli.report.names import as_text, common_folder
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
@@ -46,12 +47,15 @@ def write_report(
     names: Sequence[str],
     gallery_path: Path,
     max_pixels: int = MAX_PIXELS,
-) -> None:
-    """Write the page; mistakes are shown with their pictures if the files still exist."""
+    pictures_from: Sequence[Path] = (),
+) -> list[str]:
+    """Write the page; mistakes are shown with their pictures. Returns what to say about missing pictures."""
     scores, mistakes = report.scores, report.mistakes
     classes = [score.name for score in scores.classes]
-    pictures = thumbnails(pictured(mistakes), max_pixels)
-    uris = {name: data_uri(picture) for name, picture in pictures.items()}
+    # The queries were named on the command line, but the files that a CSV names may be anybody's.
+    search = PictureSearch() if report.gallery else search_beside(names, pictures_from)
+    found = found_pictures(pictured(mistakes), search, max_pixels)
+    uris = {name: data_uri(picture) for name, picture in found.pictures.items()}
     folder = common_folder(row.path for row in mistakes)
     records = mistake_records(mistakes, classes, uris, folder)
     shown = [as_text(name) for name in classes]
@@ -86,7 +90,7 @@ def write_report(
                 key=lambda score: score["f1"],
             ),
             "histogram": histogram(report.rows),
-            "unanswered": report.failed.most_common(),
+            "unanswered": [(as_text(status), count) for status, count in report.failed.most_common()],
             "facts": _facts(report.gallery, gallery_path, classes),
             "data": {
                 "names": shown,
@@ -96,6 +100,7 @@ def write_report(
             },
         },
     )
+    return found.notes("pictures of mistakes", elsewhere="the folder where classify ran")
 
 
 def _cards(report: EvaluateReport) -> list[Card]:
@@ -202,7 +207,7 @@ def pictured(mistakes: Sequence[Prediction]) -> list[str]:
     for row in mistakes:
         first.setdefault((row.truth, row.label), row.path)
     paths = [row.path for row in mistakes[:_WORST]] + list(first.values()) + [row.path for row in mistakes]
-    return list(dict.fromkeys(paths))[:MAX_PICTURES]
+    return list(dict.fromkeys(filter(None, paths)))[:MAX_PICTURES]
 
 
 def pairs(scores: Scores) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from crnr_cli.jobs.explain import ExplainReport, Explanation, WeightedSample
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import data_uri, thumbnails
 from crnr_cli.report import plots
+from crnr_cli.report.found_pictures import FoundPictures, PictureSearch, found_pictures
 from crnr_cli.report.names import as_text
 from crnr_cli.report.pages import write_page
 
@@ -29,14 +31,37 @@ def check_explanation(path: Path) -> None:
         raise UsageError(f"{path}: its name must end in .{', .'.join(plots.FORMATS)} or .html")
 
 
-def write_explanation(report: ExplainReport, path: Path, max_pixels: int = MAX_PIXELS) -> None:
-    samples = report.strongest(report.explanations[0], _PICTURES)
-    names = [report.query, *(sample.name for sample in samples)]
-    found = thumbnails(names, max_pixels) if report.gallery.recipe.kind == "pictures" else {}
+def write_explanation(
+    report: ExplainReport,
+    path: Path,
+    gallery_path: Path,
+    max_pixels: int = MAX_PIXELS,
+    pictures_from: Sequence[Path] = (),
+) -> list[str]:
+    """Write the drawing or the page. Returns what to say about gallery pictures that are missing from it."""
+    samples = shown_samples(report)
+    names = [sample.name for sample in samples]
+    found = FoundPictures({}, [], [])
+    pictures: dict[str, Array] = {}
+    if report.gallery.recipe.kind == "pictures":
+        known = dict(zip(report.gallery.names, report.gallery.hashes, strict=True))
+        # A gallery may name any file; only one with the content of the sample is shown.
+        hashes = {name: known[name] for name in names}
+        search = PictureSearch([gallery_path.parent], pictures_from, hashes=hashes)
+        found = found_pictures(names, search, max_pixels)
+        pictures = found.pictures | thumbnails([report.query], max_pixels)
     if path.suffix.lower() == ".html":
-        _write_page(report, path, samples, found)
+        _write_page(report, path, samples, pictures)
     else:
-        plots.save(_figure(report, samples, found), path)
+        plots.save(_figure(report, samples, pictures), path)
+    return found.notes("gallery pictures", elsewhere="the folder where build ran")
+
+
+def shown_samples(report: ExplainReport) -> list[WeightedSample]:
+    """The samples whose pictures are shown: those with the largest weights, and the nearest of `nn`."""
+    samples = report.strongest(report.explanations[0], _PICTURES)
+    nearest = [sample for each in report.explanations if (sample := report.nearest(each))]
+    return samples[: _PICTURES - len(nearest)] + nearest
 
 
 def _figure(report: ExplainReport, samples: list[WeightedSample], found: dict[str, Array]) -> Figure:
@@ -47,7 +72,8 @@ def _figure(report: ExplainReport, samples: list[WeightedSample], found: dict[st
         pictures.append((f"query{truth}", found[report.query], None))
     for sample in samples:
         if sample.name in found:
-            title = f"{as_text(sample.label)}\n{sample.weight:+.2f}"
+            figure = f"nearest {sample.weight:.3f}" if sample.is_nearest else f"{sample.weight:+.2f}"
+            title = f"{as_text(sample.label)}\n{figure}"
             pictures.append((title, found[sample.name], classes.index(sample.label)))
     panels = [_panel(explanation) for explanation in report.explanations]
     return plots.explanation(
@@ -88,6 +114,7 @@ def _write_page(
                     "name": as_text(sample.name),
                     "label": as_text(sample.label),
                     "weight": sample.weight,
+                    "is_nearest": sample.is_nearest,
                     "picture": uris.get(sample.name),
                 }
                 for sample in samples

@@ -5,10 +5,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
+# Control characters, and two that are no characters: XML cannot contain them, so they are shown as escapes.
+_ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0xFFFF)}
+
 
 def as_text(name: str) -> str:
-    """A name as displayable text: bytes that are not UTF-8 are replaced."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """A name as displayable text: bytes that are not UTF-8 are replaced, control characters escaped."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").translate(_ESCAPES)
 
 
 def common_folder(paths: Iterable[str]) -> str:

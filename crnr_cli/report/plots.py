@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,6 +41,10 @@ matplotlib.rcdefaults()
 FORMATS = ("png", "svg", "pdf")
 # The colours of Okabe and Ito, which most colour-blind people can distinguish.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+
+
+_MAX_BARS = 300  # classes; more are drawn as lines
+_MAX_SHAPES = 5000  # in an SVG or PDF; more are drawn as pixels
 
 
 def check_plot(path: Path) -> None:
@@ -134,20 +137,42 @@ def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
         return
-    for i, (start, stop) in enumerate(pairwise(edges.tolist())):
-        places = np.arange(start, stop)
-        # The label and the runner-up are drawn over the other classes.
-        over = 3 if i in (panel.label, panel.runner_up) else 2
-        axes.vlines(places, 0, panel.code[start:stop], color=colors[i], linewidth=1.2, zorder=over)
+    class_of = np.repeat(np.arange(len(classes)), np.diff(edges))
+    _lines(axes, panel.code, class_of, colors, panel, 1.2)
     axes.axhline(0, color="#444444", linewidth=0.6)
     axes.set_xlim(-0.5, edges[-1] - 0.5)
     axes.set_ylabel("weight")
     _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "gallery samples, by class")
 
 
+def _lines(
+    axes: Axes, heights: Array, class_of: Array, colors: Sequence[str], panel: Panel, width: float
+) -> None:
+    """A line per place: one object per colour, as an object per class would take minutes for thousands."""
+    by_color: dict[str, list[int]] = {}
+    for i, color in enumerate(colors):
+        by_color.setdefault(color, []).append(i)
+    for color, members in by_color.items():
+        places = np.flatnonzero(np.isin(class_of, members))
+        # The label and the runner-up are drawn over the other classes.
+        over = 3 if {panel.label, panel.runner_up} & set(members) else 2
+        axes.vlines(
+            places,
+            0,
+            heights[places],
+            color=color,
+            linewidth=width,
+            zorder=over,
+            rasterized=len(places) > _MAX_SHAPES,
+        )
+
+
 def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
     _clean(axes)
-    axes.bar(np.arange(len(classes)), panel.values, color=colors, width=0.8)
+    if len(classes) <= _MAX_BARS:
+        axes.bar(np.arange(len(classes)), panel.values, color=colors, width=0.8)
+    else:
+        _lines(axes, panel.values, np.arange(len(classes)), colors, panel, 1.2)
     low, high = min(0.0, float(panel.values.min())), max(0.0, float(panel.values.max()))
     axes.set_ylim(low * 1.1, high + 0.12 * (high - low))
     above = max(0.0, panel.values[panel.label]) + 0.035 * (high - low)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError
+from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
@@ -146,7 +146,8 @@ class Pictures(Source):
 
 
 def ignored_note(count: int) -> str:
-    return f"{counted(count, 'system file')} ignored (.DS_Store, Thumbs.db and the like)"
+    files = counted(count, "hidden or system file")
+    return f"{files} ignored (names that begin with a dot, Thumbs.db and the like)"
 
 
 def is_unrelated(path: str, status: str) -> bool:
@@ -185,8 +186,7 @@ def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelR
 def _scale(decoded: Decoded) -> float:
     if not isinstance(decoded, Pixels) or not decoded.is_float:
         return 1.0
-    largest = float(np.abs(np.frombuffer(decoded.data, np.float32)).max())
-    return scale_to_bytes(largest) if 0 < largest < math.inf else 1.0
+    return scale_to_bytes(float(np.abs(np.frombuffer(decoded.data, np.float32)).max()))
 
 
 def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
@@ -205,7 +205,10 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
     separator = b"\0" if nul_separated else b"\n"
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a list of files")
-    for line in sys.stdin.buffer.read().split(separator):
+    content = sys.stdin.buffer.read()
+    if not nul_separated and b"\0" in content and b"\n" not in content:
+        raise UsageError("-: the list on stdin contains NUL, as that of find -print0 does; add -0")
+    for line in content.split(separator):
         if line:
             yield os.fsdecode(line)
 

@@ -16,14 +16,18 @@ from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
 
 
-def open_source(names: Sequence[str], options: InputOptions) -> Source:
-    """List all samples in these files and folders; `-` is a list of files on stdin."""
+def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: bool = False) -> Source:
+    """List all samples in these files and folders; `-` is a list of files on stdin.
+
+    With `allow_missing`, a picture that does not exist is listed too, as it is if stdin names it, unless
+    nothing else was named.
+    """
     if "" in names:  # as a path, it would be the current folder
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
     paths = [Path(name) for name in names if name != "-"]
-    for path in paths:
-        if existing(path, follow_links=False) is None:
-            raise DataError(f"{path}: no such file or folder")
+    missing = [path for path in paths if existing(path, follow_links=False) is None]
+    if missing and (not allow_missing or len(missing) == len(names) or any(map(is_table, paths))):
+        raise DataError(f"{missing[0]}: no such file or folder")
     tables = [path for path in paths if is_table(path) and os.path.isfile(path)]  # noqa: PTH113
     if tables and len(tables) < len(names):
         raise UsageError("give pictures or feature files, not both at once")

@@ -3,22 +3,84 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from crnr_cli.errors import DataError
 
 
-def free_bytes() -> int | None:
-    """The memory that this process can still use, by the machine and its cgroup; None if unknown."""
-    known: list[int] = []
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        known.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]))
-    with contextlib.suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
-        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text() for name in ("max", "current"))
-        known.append(int(limit) - int(used))
-    return min(known, default=None)
+class _Accounting(NamedTuple):
+    """Where a kind of cgroup is mounted, and what its files are called."""
+
+    mounts: tuple[str, ...]
+    limit: str
+    used: str
+    cache: str  # the line of memory.stat with the pages of files that the kernel drops when memory is needed
+
+
+_V2 = _Accounting(("sys/fs/cgroup", "sys/fs/cgroup/unified"), "memory.max", "memory.current", "inactive_file")
+_V1 = _Accounting(
+    ("sys/fs/cgroup/memory",), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+)
+
+
+def free_bytes(root: Path = Path("/")) -> int | None:
+    """The memory that this process can still use, by the machine, its cgroups and `ulimit -v`.
+
+    None if it is unknown. `root` is where /proc and /sys are.
+    """
+    known = [*_of_machine(root), *_of_cgroups(root), *_of_address_space(root)]
+    return max(0, min(known)) if known else None
+
+
+def _of_machine(root: Path) -> Iterator[int]:
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        yield 1024 * _line(root / "proc/meminfo", "MemAvailable:")
+
+
+def _of_cgroups(root: Path) -> Iterator[int]:
+    """A cgroup is limited by those around it too. In a container, only some of them can be seen."""
+    for accounting, path in _cgroups(root):
+        for mount in accounting.mounts:
+            for group in (path, *path.parents):
+                yield from _of_cgroup(root / mount / group, accounting)
+
+
+def _cgroups(root: Path) -> Iterator[tuple[_Accounting, Path]]:
+    """The cgroups of this process: a line has a number, the names of controllers, and a path."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0" and not controllers:
+                yield _V2, Path(path.lstrip("/"))
+            elif "memory" in controllers.split(","):
+                yield _V1, Path(path.lstrip("/"))
+
+
+def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
+    with contextlib.suppress(OSError, ValueError):  # no such cgroup, or no limit ("max")
+        limit, used = (int((folder / name).read_text()) for name in (accounting.limit, accounting.used))
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            used -= _line(folder / "memory.stat", accounting.cache)
+        yield limit - used
+
+
+def _of_address_space(root: Path) -> Iterator[int]:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            pages = int((root / "proc/self/statm").read_text().split()[0])
+            yield limit - pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _line(path: Path, name: str) -> int:
+    """The number on the line of this name."""
+    found = (line.split() for line in path.read_text().splitlines())
+    return {words[0]: int(words[1]) for words in found if words and words[0] == name}[name]
 
 
 def room_for(size: int) -> int:

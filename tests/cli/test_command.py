@@ -47,7 +47,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
     different = {
         *("--output", "--methods", "--power", "--pca", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
-        "--class",
+        *("--class", "--json"),
     }
     group = typer.main.get_command(APPLICATION)
     assert isinstance(group, typer.core.TyperGroup)

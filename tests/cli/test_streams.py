@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from helpers.runner import Runner
-from helpers.samples import make_features
+from helpers.runner import Runner, ended
+from helpers.samples import make_features, make_pictures
 
 
 @pytest.fixture
@@ -76,13 +79,12 @@ def test_a_gallery_needs_a_regular_file(crnr: Runner, name: str) -> None:
     assert outcome.err == f"error: {name}: not a regular file; a gallery can only be written to one\n"
 
 
-@pytest.mark.usefixtures("built")
-def test_a_terminal_shows_progress(crnr: Runner) -> None:
-    """Bars are for eyes: on a terminal, not in a log."""
+def on_a_terminal(crnr: Runner, *arguments: object) -> bytes:
+    """What a command that ends well writes to a terminal as its stderr."""
     import pty
 
     controller, terminal = pty.openpty()
-    process = crnr.start("classify", "gallery.npz", "-o", "out.csv", stderr=terminal)
+    process = crnr.start(*arguments, stderr=terminal)
     os.close(terminal)
     shown = b""
     while True:
@@ -94,6 +96,55 @@ def test_a_terminal_shows_progress(crnr: Runner) -> None:
     process.communicate()
     os.close(controller)
     assert process.returncode == 0
+    return shown
+
+
+@pytest.mark.usefixtures("built")
+def test_a_terminal_shows_progress(crnr: Runner) -> None:
+    """Bars are for eyes: on a terminal, not in a log."""
+    shown = on_a_terminal(crnr, "classify", "gallery.npz", "-o", "out.csv")
     assert b"classifying" in shown
     assert b"15 of 15 inputs labelled: out.csv" in shown
     assert Path("out.csv").exists()
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(
+    ("stdout", "options", "has_bar"),
+    [
+        ("pipe", "", False),  # as in `crnr classify ... | head`
+        ("terminal", "", False),
+        ("file", "", True),
+        ("/dev/null", "", True),
+        ("pipe", "-o out.csv", True),
+        ("terminal", "-o out.csv", True),
+    ],
+)
+def test_no_line_of_another_program_appears_in_a_bar(
+    crnr: Runner, stdout: str, options: str, has_bar: bool
+) -> None:
+    controller, terminal = os.openpty()
+    places: dict[str, int] = {"pipe": subprocess.PIPE, "terminal": terminal}
+    with open("/dev/null" if stdout == "/dev/null" else "file", "wb") as file:  # noqa: PTH123
+        place = places.get(stdout, file.fileno())
+        arguments = ["classify", "gallery.npz", *options.split()]
+        process = crnr.start(*arguments, stdout=place, stderr=terminal, env=os.environ | {"TERM": "xterm"})
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end, on Linux
+        while part := os.read(controller, 65536):
+            shown += part
+    os.close(controller)
+    assert ended(process).exit == 0
+    assert b"15 of 15 inputs labelled" in shown
+    assert (b"classifying" in shown) == has_bar
+
+
+def test_notes_are_not_on_the_line_of_a_bar(crnr: Runner) -> None:
+    """They are printed while bars are shown, which have to make room."""
+    make_pictures(crnr.here / "large", size=(70, 70))
+    shown = on_a_terminal(crnr, "build", "large")
+    assert b"measuring" in shown
+    without_codes = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", shown)
+    before, _, _ = without_codes.partition(b"note: ")
+    assert before[-1:] in (b"\r", b"\n")

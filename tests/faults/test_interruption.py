@@ -70,7 +70,7 @@ def test_two_at_once(case: Case) -> None:
     process = start_pausing(case, 60, START)
     busy = "error: out.csv: another crnr is writing it; wait, or choose another file"
     case.run(START, exit=1, err=[busy])
-    case.run("build gallery.npz -o out.csv", exit=1, err=[busy])
+    case.run("build gallery.npz -o out.csv -q", exit=1, err=[busy])
     assert Path("out.csv").read_text() == "old"
     assert len(Path("out.csv.crnr-part").read_bytes().splitlines()) == 3  # of the first run, untouched
     process.kill()

@@ -11,7 +11,7 @@ import pytest
 from crnr_cli.gallery.file import load_gallery
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
 from helpers.runner import read_rows, without_root
-from helpers.samples import make_pictures, picture
+from helpers.samples import make_pictures, noise, picture
 
 
 @pytest.mark.fault(6, "A newline, tab or quote in a file name")
@@ -58,13 +58,16 @@ def test_names_that_are_not_utf8(case: Case) -> None:
 
 @pytest.mark.fault(9, "`.DS_Store`, `Thumbs.db`, `._x.jpg`, `.ipynb_checkpoints`, `__MACOSX`")
 def test_what_systems_leave_behind(case: Case) -> None:
-    """Such system files are ignored, and never become a class; a note gives their number."""
+    """Such files, and all others whose names begin with a dot, are ignored and never become a class; a note
+    gives their number. A hidden picture is read if it is named directly.
+    """
     make_pictures(case.here / "gallery")
     for junk in (".ipynb_checkpoints", "__MACOSX"):
         make_pictures(case.here / "gallery", [junk], per_class=1)
     for junk in (".DS_Store", "ant/Thumbs.db", "bee/._x.jpg"):
         Path("gallery", junk).write_bytes(b"junk")
-    note = "note: 5 system files ignored (.DS_Store, Thumbs.db and the like)"
+    noise(1).save("gallery/cow/.hidden.png")
+    note = "note: 6 hidden or system files ignored (names that begin with a dot, Thumbs.db and the like)"
     case.run(
         "build gallery",
         exit=0,
@@ -76,6 +79,12 @@ def test_what_systems_leave_behind(case: Case) -> None:
         exit=0,
         err=[note, labelled(12, 12)],
         statuses={f"gallery/{name}/{i}.png": "ok" for name in ("ant", "bee", "cow") for i in range(4)},
+    )
+    case.run(
+        "classify gallery/cow/.hidden.png -o out.csv",
+        exit=0,
+        err=[labelled(1, 1)],
+        statuses={"gallery/cow/.hidden.png": "ok"},
     )
 
 
@@ -212,4 +221,11 @@ def test_nothing_to_do(case: Case) -> None:
     case.run("classify empty -o out.csv", exit=1, err=[nothing])
     case.run("classify -", exit=1, err=["error: nothing to do: the list of files on stdin is empty"])
     case.run("classify gone", exit=1, err=["error: gone: no such file or folder"])
-    assert case.files() == {"empty", "flat", "gallery", "gallery.h5"}
+    case.run(
+        "classify flat gone -o out.csv",
+        exit=3,
+        err=[labelled(1, 2), "no answer: gone: vanished, no such file", without("1 vanished")],
+        statuses={"flat/good.png": "ok", "gone": "vanished"},
+    )
+    case.run("build gallery gone", exit=1, err=["error: gone: no such file or folder"])
+    assert case.files() == {"empty", "flat", "gallery", "gallery.h5", "out.csv"}

@@ -32,7 +32,7 @@ def test_full_disk(case: Case) -> None:
     case.build("gallery.npz")
     whole = Path("gallery.h5").read_bytes()
     case.run(
-        "build gallery.npz",
+        "build gallery.npz -q",
         exit=1,
         **limited(20_000),
         err=["error: gallery.h5: cannot write (File too large); the old file, if any, is intact"],

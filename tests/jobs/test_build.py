@@ -36,7 +36,7 @@ def test_a_build_that_is_stopped_leaves_nothing(crnr: Runner, stop: str) -> None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "make_gallery", stopped)
-        outcome = crnr("build", "g")
+        outcome = crnr("build", "g", "-q")
     number = signal.Signals[stop].value
     words = {"SIGINT": "interrupted\n", "SIGTERM": "terminated\n"}[stop]
     assert (outcome.exit, outcome.out, outcome.err) == (128 + number, "", words)

@@ -254,11 +254,11 @@ def test_without_matplotlib_one_line_says_how_to_get_it(
 def test_what_does_not_fit_in_memory_is_refused(
     crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_free_bytes(10_000, monkeypatch.setattr)  # enough to read them
+    set_free_bytes(20_000, monkeypatch.setattr)  # enough to read them
     result = crnr("tune", heavy_tails)
     assert (result.exit, result.out) == (1, "")
     assert re.fullmatch(
-        r"error: tuning on 60 samples of 40 numbers needs [\d.]+ MB of memory, but 10\.0 kB are free; "
+        r"error: tuning on 60 samples of 40 numbers needs [\d.]+ MB of memory, but 20\.0 kB are free; "
         r"use a smaller --size or fewer samples\n",
         result.err,
     )

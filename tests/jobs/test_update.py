@@ -383,7 +383,7 @@ def test_the_share_of_failures_is_of_the_whole_source(crnr: Runner) -> None:
         assert crnr(*command, "gallery", "--max-failure-rate", "0.1", "-q").exit == 3
     outcome = crnr("build", "--update", "gallery", "--max-failure-rate", "0.05", "-q")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert "1 of 13 samples have to be skipped, and at most 5.00% is allowed" in outcome.err
+    assert "1 of 13 samples has to be skipped, and at most 5.00% is allowed" in outcome.err
 
 
 @pytest.mark.usefixtures("built")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
 from crnr_cli.errors import SampleError
 from crnr_cli.pictures import decode as images
@@ -226,6 +227,55 @@ def test_a_network_gets_bytes_of_pictures_of_more_bits(
     pixels = read_pixels(str(tmp_path / "x.tif"), PixelRequest(None, eight_bit=True))
     assert not pixels.is_float
     assert values(pixels).ravel().tolist() == expected
+
+
+def save_tiff(path: Path, values: np.ndarray, photometric: int = 1) -> None:
+    """Uncompressed and little-endian, by the specification, as Pillow does not write all kinds of pixels."""
+    height, width = values.shape
+    data = values.tobytes()
+    tags = {256: width, 257: height, 258: 8 * values.itemsize, 259: 1, 262: photometric}
+    tags |= {273: 8 + 2 + 12 * 10 + 4, 277: 1, 278: height, 279: len(data)}
+    tags[339] = {"u": 1, "i": 2, "f": 3}[values.dtype.kind]
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in sorted(tags.items()))
+    path.write_bytes(b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + data)
+
+
+RAMP = np.arange(0, 256, 17, dtype=np.uint8).reshape(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("stored", "photometric", "factor"),
+    [
+        pytest.param(RAMP, 1, 1, id="8 bits"),
+        pytest.param(255 - RAMP, 0, 1, id="8 bits, white is zero"),
+        pytest.param(RAMP.astype("<u2") * 257, 1, 257, id="16 bits"),
+        pytest.param(65535 - RAMP.astype("<u2") * 257, 0, 257, id="16 bits, white is zero"),
+        pytest.param(RAMP.astype("<u4") * 16_843_009, 1, 16_843_009, id="32 bits, unsigned"),
+        pytest.param(RAMP.astype("<i4") * 8_421_504, 1, 8_421_504, id="32 bits, signed"),
+        pytest.param(RAMP.astype("<f4") / 255, 1, 1 / 255, id="floats"),
+    ],
+)
+def test_pixels_are_what_the_tags_of_a_tiff_say(
+    tmp_path: Path, stored: np.ndarray, photometric: int, factor: float
+) -> None:
+    save_tiff(tmp_path / "x.tif", stored, photometric)
+    found = values(read_pixels(str(tmp_path / "x.tif"), AS_IT_IS))[:, :, 0]
+    np.testing.assert_allclose(found, RAMP * np.float64(factor), rtol=1e-6)
+    eight = values(read_pixels(str(tmp_path / "x.tif"), PixelRequest(None, eight_bit=True)))[:, :, 0]
+    np.testing.assert_array_equal(eight, RAMP)
+
+
+def test_a_picture_in_lab_is_seen_in_grey_and_in_colour(tmp_path: Path) -> None:
+    gray = Image.fromarray(RAMP).convert("RGB")
+    profiles = ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB")
+    lab = ImageCms.profileToProfile(gray, *profiles, outputMode="LAB")
+    assert lab is not None
+    lab.save(tmp_path / "x.tif")
+    for color in (False, True):
+        found = values(read_pixels(str(tmp_path / "x.tif"), PixelRequest(None, color)))
+        np.testing.assert_allclose(
+            found.astype(float), np.repeat(RAMP[..., None], 3 if color else 1, 2), atol=3
+        )
 
 
 def test_the_central_part_has_the_shape_that_is_asked_for(tmp_path: Path) -> None:

@@ -102,10 +102,11 @@ def test_the_shape_tells_size_channels_and_layout(tmp_path: Path) -> None:
     assert settled(["n", "c", "h", "w"], size=(5, 4), layout="nhwc") == ((5, 4), "rgb", "nhwc", 60)
 
 
-def test_the_preset_goes_by_the_name_of_the_model() -> None:
-    assert NetworkOptions(Path("efficientnet_lite0.onnx")).preset_name == "efficientnet-lite"
-    assert NetworkOptions(Path("resnet50.onnx")).preset_name == "imagenet"
-    assert NetworkOptions(Path("efficientnet_lite0.onnx"), "raw").preset_name == "raw"
+def test_the_preset_that_was_chosen_counts_more_than_a_guess(tmp_path: Path) -> None:
+    model = flat_model(tmp_path / "efficientnet_lite0.onnx", ["n", 3, 8, 8])
+    assert make_network(NetworkOptions(model), 1).mean == (127.0,)
+    assert make_network(NetworkOptions(model, "raw"), 1).mean == (0.0,)
+    assert make_network(NetworkOptions(model, mean=(1.0,)), 1).mean == (1.0,)
 
 
 @pytest.mark.parametrize("shape", [["n", 3, 8, 8], [4, 3, 8, 8]], ids=["any number", "four at once"])
@@ -145,8 +146,12 @@ def test_build_then_classify_and_evaluate_without_another_word(crnr: Runner, pho
     built = crnr("build", "photos", "--extractor", "m.onnx", "--json")
     assert built.exit == 0, built.err
     assert (
-        "pictures are prepared with the preset imagenet; --extractor-preset chooses another one" in built.err
-    )
+        "note: pictures are prepared with the preset imagenet, a guess as the model does not say what it "
+        "expects; if it expects another preparation, set --extractor-preset\n"
+    ) in built.err
+    told = ("--crop", "1", "--filter", "box", "--mean", "0", "--std", "1")
+    for options in (("--extractor-preset", "imagenet"), told):
+        assert "a guess" not in crnr("build", "photos", "--extractor", "m.onnx", *options).err
     about = json.loads(built.out)
     assert (about["n_inputs"], about["extractor"]["model"]) == (192, str(photos / "m.onnx"))
     answered = crnr("classify", "queries")

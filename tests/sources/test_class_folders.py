@@ -139,3 +139,19 @@ def test_stray_files_beside_class_folders_are_left_out_as_before(built: Runner) 
     outcome = built("add", "gallery.h5", "new")
     assert outcome.exit == 3
     assert "left out: new/stray.png: not in a class folder\n" in outcome.err
+
+
+def test_a_chosen_class_is_verified_by_the_content_alone(built: Runner) -> None:
+    Path("Downloads").mkdir()
+    picture(0, 50).save("Downloads/one.png")
+    assert built("add", "gallery.h5", "Downloads/one.png", "--class", "ant").exit == 0
+    sources = ("--against", "gallery", "--against", "Downloads")
+    assert built("verify", "gallery.h5", *sources).exit == 0
+    picture(0, 51).save("Downloads/one.png")
+    assert built("verify", "gallery.h5", *sources).exit == 1
+    # The folder of another class does say something, and so does a class folder that was renamed.
+    Path("Downloads").rename("bee")
+    picture(0, 50).save("bee/one.png")
+    assert built("verify", "gallery.h5", "--against", "gallery", "--against", "bee").exit == 1
+    Path("gallery/ant").rename("gallery/ants")
+    assert built("verify", "gallery.h5", "--against", "gallery").exit == 1

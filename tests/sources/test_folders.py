@@ -14,7 +14,7 @@ from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.listing import fingerprint, open_source
-from helpers.runner import Runner, read_rows
+from helpers.runner import Runner, read_rows, rows
 from helpers.samples import make_features, make_pictures, picture
 
 
@@ -151,3 +151,62 @@ def test_a_pipe_that_is_called_as_features_is_never_opened(crnr: Runner) -> None
     outcome = crnr("info", "x.h5")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == "error: x.h5: not a regular file; give a gallery that `crnr build` wrote\n"
+
+
+def test_a_list_separated_by_nul_needs_the_option(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    assert crnr("build", "gallery", "-q").exit == 0
+    found = b"gallery/ant/0.png\0gallery/bee/1.png\0"
+    refused = crnr("classify", "-", stdin=found)
+    assert (refused.exit, refused.out) == (2, "")
+    assert refused.err == "error: -: the list on stdin contains NUL, as that of find -print0 does; add -0\n"
+    assert crnr("classify", "-", "-0", "-q", stdin=found).exit == 0
+
+
+@pytest.mark.parametrize(
+    ("named", "listed_on_stdin"),
+    [(["q/0.png", "nosuch.png"], ""), (["q/0.png", "-"], "nosuch.png\n"), (["-"], "q/0.png\nnosuch.png\n")],
+)
+def test_a_missing_picture_costs_its_row_wherever_it_is_named(
+    crnr: Runner, named: list[str], listed_on_stdin: str
+) -> None:
+    make_pictures(crnr.here / "gallery")
+    Path("q").mkdir()
+    picture(0, 50).save("q/0.png")
+    assert crnr("build", "gallery", "-q").exit == 0
+    outcome = crnr("classify", *named, "-q", stdin=listed_on_stdin)
+    assert (outcome.exit, outcome.err) == (3, "")
+    assert [(row["path"], row["status"]) for row in rows(outcome.out)] == [
+        ("q/0.png", "ok"),
+        ("nosuch.png", "vanished"),
+    ]
+    strict = crnr("classify", *named, "--strict", "-o", "out.csv", stdin=listed_on_stdin)
+    assert (strict.exit, strict.out) == (1, "")
+    assert "nosuch.png" in strict.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["classify", "nosuch.png"],
+        ["classify", "nosuch.png", "neither.png"],
+        ["classify", "q.npz", "nosuch.npz"],
+        ["classify", "gallery", "nosuch.npz"],
+        ["build", "gallery", "nosuch", "-o", "new.h5"],
+        ["build", "gallery", "nosuch", "--update"],
+        ["add", "gallery.h5", "gallery", "nosuch"],
+        ["tune", "gallery", "nosuch"],
+        ["compare", "gallery", "nosuch"],
+    ],
+    ids=" ".join,
+)
+def test_a_missing_source_is_a_mistake_where_it_is_no_single_query(crnr: Runner, command: list[str]) -> None:
+    make_pictures(crnr.here / "gallery")
+    make_features(crnr.here / "q.npz")
+    assert crnr("build", "gallery", "-q").exit == 0
+    before = Path("gallery.h5").read_bytes()
+    outcome = crnr(*command)
+    assert (outcome.exit, outcome.out) == (1, "")
+    missing = next(part for part in command if part.startswith("nosuch"))
+    assert outcome.err == f"error: {missing}: no such file or folder\n"
+    assert Path("gallery.h5").read_bytes() == before

@@ -1,0 +1,105 @@
+"""Find the picture files that a CSV or a gallery names, without showing files that nobody meant to show."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crnr_cli.arrays import Array
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.pictures.thumbnails import thumbnails
+from crnr_cli.sources.readers import is_table
+
+OUTSIDE, MISSING = "outside", "not found"
+
+
+@dataclass(frozen=True)
+class PictureSearch:
+    """Where pictures are looked for, and which files may be shown."""
+
+    folders: Sequence[Path] = ()  # where relative names are looked for, besides the current folder
+    moved_to: Sequence[Path] = ()  # where the end of a name may be found too, if the pictures have moved
+    roots: Sequence[Path] | None = None  # only files below these may be shown; None: any file
+    hashes: Mapping[str, str] = field(default_factory=dict)  # only files with this SHA-256, by name
+
+    def find(self, name: str) -> str:
+        """The file, or OUTSIDE or MISSING."""
+        result = MISSING
+        for path in self._places(name):
+            if not os.path.isfile(path):  # noqa: PTH113 - it never raises
+                continue
+            if name in self.hashes and _sha256(path) != self.hashes[name]:
+                continue
+            if self.roots is None or _is_below(path, self.roots):
+                return path
+            result = OUTSIDE
+        return result
+
+    def _places(self, name: str) -> Iterator[str]:
+        yield name
+        for folder in self.folders:
+            yield os.path.join(folder, name)  # noqa: PTH118 - a name may be any text
+        parts = name.split("/")
+        for folder in self.moved_to:
+            for start in range(len(parts)):
+                yield os.path.join(folder, *parts[start:])  # noqa: PTH118
+
+
+@dataclass
+class FoundPictures:
+    """Small pictures by the names that they were asked for, and the names that have none."""
+
+    pictures: dict[str, Array]
+    missing: list[str]
+    outside: list[str]
+
+    def notes(self, what: str, *, elsewhere: str) -> list[str]:
+        """What to say about those that are not shown."""
+        remedy = "name their folder with --pictures-from"
+        reasons = (
+            (self.missing, f"was not found; run the command in {elsewhere}, or {remedy}"),
+            (self.outside, f"is outside of the current folder and that of the CSV; {remedy} to show it"),
+        )
+        total = len(self.pictures) + len(self.missing) + len(self.outside)
+        return [
+            f"{len(names)} of {total} {what} are not shown: {names[0]} {why}"
+            for names, why in reasons
+            if names
+        ]
+
+
+def found_pictures(
+    names: Sequence[str], search: PictureSearch, max_pixels: int = MAX_PIXELS
+) -> FoundPictures:
+    """Pictures that cannot be decoded count as missing; rows of feature files are no pictures at all."""
+    names = [name for name in dict.fromkeys(names) if not is_table(name.rpartition("#")[0])]
+    files = {name: search.find(name) for name in names}
+    outside = [name for name, file in files.items() if file == OUTSIDE]
+    existing = [file for file in files.values() if file not in (OUTSIDE, MISSING)]
+    small = thumbnails(existing, max_pixels)
+    pictures = {name: small[file] for name, file in files.items() if file in small}
+    missing = [name for name in names if name not in pictures and name not in outside]
+    return FoundPictures(pictures, missing, outside)
+
+
+def search_beside(tables: Sequence[str], more: Sequence[Path]) -> PictureSearch:
+    """Search for the pictures of predictions CSVs: below their folders, the current one and `more`."""
+    folders = [Path(name).parent for name in tables if name != "-"]
+    return PictureSearch(folders, more, [Path(), *folders, *more])
+
+
+def _is_below(path: str, roots: Sequence[Path]) -> bool:
+    """Whether the file itself, with all links followed, is below one of these folders."""
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
+
+
+def _sha256(path: str) -> str:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,94 @@
+"""A gallery that is replaced: it is announced, and what is lost with it is reported."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from helpers.runner import Outcome, Runner
+from helpers.samples import make_features
+
+MADE = datetime(2026, 2, 3, 4, 5)
+
+
+@pytest.fixture
+def tuned(crnr: Runner) -> Runner:
+    """gallery.h5 with other settings than the default, and samples that were added."""
+    make_features(crnr.here / "first.npz")
+    make_features(crnr.here / "more.npz", per_class=1, seed=1)
+    assert crnr("build", "first.npz", "--lam", "0.1", "--iterations", "7", "-q") == Outcome(0, "", "")
+    assert crnr("add", "gallery.h5", "more.npz", "-q") == Outcome(0, "", "")
+    os.utime("gallery.h5", (MADE.timestamp(),) * 2)
+    return crnr
+
+
+REPLACES = "note: replacing gallery.h5 of 2026-02-03 04:05"
+LOST = [
+    "note: 3 samples of the old gallery are not in the new one, such as more.npz#0; "
+    "`crnr add` keeps old samples",
+    "note: the old gallery had other settings: iterations 7, lam 0.1; `crnr build --update` keeps them",
+]
+
+
+@pytest.mark.parametrize("command", ["build first.npz", "tune first.npz --budget 0 --folds 2 -o gallery.h5"])
+def test_a_gallery_that_is_replaced(tuned: Runner, command: str) -> None:
+    outcome = tuned(*command.split())
+    assert outcome.exit == 0
+    lines = outcome.err.splitlines()
+    assert lines[0] == f"{REPLACES}: 3 classes, 18 samples"
+    assert LOST[0] in lines
+    assert [line for line in lines if "other settings" in line] == LOST[1:] or command.startswith("tune")
+
+
+def test_another_method(tuned: Runner) -> None:
+    err = tuned("build", "first.npz", "more.npz", "--method", "crc").err
+    assert err.splitlines()[-1] == (
+        "note: the old gallery had other settings: method crnr; `crnr build --update` keeps them"
+    )
+
+
+def test_nothing_is_lost(tuned: Runner) -> None:
+    lines = tuned("build", "first.npz", "more.npz", "--lam", "0.1", "--iterations", "7").err.splitlines()
+    assert len(lines) == 2
+    assert lines[0] == f"{REPLACES}: 3 classes, 18 samples"
+    assert lines[1].startswith("gallery.h5: 3 classes, 18 samples, ")
+
+
+def test_quiet(tuned: Runner) -> None:
+    assert tuned("build", "first.npz", "-q") == Outcome(0, "", "")
+
+
+def test_a_gallery_that_is_updated_is_not_replaced(tuned: Runner) -> None:
+    outcome = tuned("build", "first.npz", "more.npz", "--update")
+    assert outcome.exit == 0
+    assert "replacing" not in outcome.err
+
+
+@pytest.mark.parametrize("content", [b"", b"damaged", "cut"], ids=repr)
+def test_a_file_that_is_no_gallery(tuned: Runner, content: bytes | str) -> None:
+    path = tuned.here / "gallery.h5"
+    whole = path.read_bytes()
+    path.write_bytes(content if isinstance(content, bytes) else whole[: len(whole) // 2])
+    os.utime(path, (MADE.timestamp(),) * 2)
+    outcome = tuned("build", "first.npz")
+    assert outcome.exit == 0
+    assert outcome.err.splitlines()[0] == f"{REPLACES}, which is not a readable gallery"
+
+
+def test_the_variable_is_for_reading(tuned: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sets it for classify must not lose that gallery."""
+    Path("gallery.h5").rename("precious.h5")
+    before = Path("precious.h5").read_bytes()
+    monkeypatch.setenv("CRNR_GALLERY", "precious.h5")
+    outcome = tuned("build", "first.npz")
+    assert outcome.exit == 0
+    assert outcome.err.splitlines()[-1] == (
+        "note: CRNR_GALLERY is precious.h5, so that other commands use that gallery if they are given none"
+    )
+    assert Path("precious.h5").read_bytes() == before
+    assert tuned.files() == {"precious.h5", "gallery.h5", "first.npz", "more.npz"}
+    assert '"samples": 18' in tuned("info", "--json").out or "18" in tuned("info").out
+    assert "CRNR_GALLERY" not in tuned("build", "first.npz", "-o", "precious.h5").err
