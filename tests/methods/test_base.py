@@ -167,7 +167,9 @@ def test_one_pass_finds_the_winners_after_every_number_of_iterations(d: int, lam
             one.residuals(samples, one.fit(samples), queries).argmin(axis=1)
             for one in (make_method("crnr", {"lam": lam, "mu": 0.3, "iterations": count}) for count in counts)
         ]
-        np.testing.assert_array_equal(method.winners_after(Split(samples, queries), counts), expected)
+        winners = method.winners_after(Split(samples, queries), counts)
+        assert winners.dtype == np.int64
+        np.testing.assert_array_equal(winners, expected)
         assert [variant.iterations for variant in method.variants(counts)] == list(counts)  # type: ignore[attr-defined]
 
 
