@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import asdict
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from crnr_cli import solvers
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import DataError, NotConverged, UsageError
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fitted, make_method, parse_parameter
 from crnr_cli.system import memory
 from helpers.method_checks import SIZES, problem
@@ -243,3 +244,28 @@ def test_a_matrix_without_an_inverse_is_reported_with_the_parameters() -> None:
         "procrc cannot be fitted to these samples with lam 1e-300, gamma 0.0: "
         "the matrix to invert is singular; choose less extreme parameters"
     )
+
+
+@pytest.mark.parametrize("sizes", [(4,), (4, 6)], ids=["one class", "two classes"])
+def test_procrc_of_few_classes_is_its_formula(sizes: tuple[int, ...]) -> None:
+    samples, queries, _ = problem(sizes=sizes)
+    X, lam, gamma = samples.vectors.T, 0.1, 0.3
+    Q = X.T @ X + lam * np.eye(X.shape[1])
+    for a, b in pairwise(samples.edges):
+        others = X.copy()
+        others[:, a:b] = 0
+        Q += gamma * others.T @ others
+    method = make_method("procrc", {"lam": lam, "gamma": gamma})
+    codes = method.codes(samples, method.fit(samples), queries)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(codes, np.linalg.solve(Q, X.T @ queries.T).T, atol=1e-10)
+
+
+def test_src_reports_how_many_queries_did_not_converge() -> None:
+    samples, queries, _ = problem()
+    method = make_method("src", {"iterations": 1})
+    with pytest.warns(NotConverged) as warned:
+        method.residuals(samples, method.fit(samples), queries)
+    (warning,) = (each.message for each in warned)
+    advice = "src stopped after 1 iteration; build with a higher --iterations or --tol"
+    assert (warning.count, warning.advice) == (len(queries), advice)
+    assert warned[0].filename.endswith("base.py")
