@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from dataclasses import asdict
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from crnr_cli import solvers
 from crnr_cli.errors import DataError, NotConverged, UsageError
@@ -269,3 +271,34 @@ def test_src_reports_how_many_queries_did_not_converge() -> None:
     advice = "src stopped after 1 iteration; build with a higher --iterations or --tol"
     assert (warning.count, warning.advice) == (len(queries), advice)
     assert warned[0].filename.endswith("base.py")
+
+
+@pytest.mark.usefixtures("no_scikit_learn")
+@pytest.mark.parametrize("name", ["svm", "softmax"])
+def test_training_needs_scikit_learn(name: str) -> None:
+    samples, _, _ = problem()
+    words = f"{name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
+    with pytest.raises(UsageError) as error:
+        make_method(name, {}).fit(samples)
+    assert str(error.value) == make_method(name, {}).unavailable() == words
+
+
+def test_training_that_does_not_converge_is_an_error_even_where_warnings_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    samples, _, _ = problem()
+    few = LogisticRegression(C=100.0, max_iter=1)
+    monkeypatch.setattr(METHODS["softmax"], "classifier", lambda _: few)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(DataError, match=r"^softmax did not converge at c = 100; choose a smaller c$"):
+            make_method("softmax", {}).fit(samples)
+
+
+def test_training_on_float32_is_computed_in_float64() -> None:
+    samples, _, _ = problem(dtype="float32")
+    theirs = LogisticRegression(C=100.0, max_iter=2000)
+    theirs.fit(samples.vectors.astype(np.float64), samples.class_index)
+    state = make_method("softmax", {}).fit(samples)
+    np.testing.assert_array_equal(state["weights"], theirs.coef_.astype(np.float32))
+    np.testing.assert_array_equal(state["offsets"], theirs.intercept_.astype(np.float32))
