@@ -2,9 +2,9 @@
 
     python benchmarks/busy.py [--repeats 5] [--limit 2.5]
 
-A loop on a core leaves a fair half of it to us, so that a ratio of 2 is the best for work on all cores. Threads
-that spin while they wait for a lost core make it far more. Quiet and busy runs take turns, and the medians are
-compared. Exits with 1 if a command takes more than `--limit` times its time on the quiet machine.
+A loop on a core leaves a fair half of it to us, so that a ratio of 2 is the best for work on all cores.
+Threads that spin while they wait for a lost core make it far more. Quiet and busy runs take turns, and the
+medians are compared. Exits with 1 if a command takes more than `--limit` times its time on the quiet machine.
 """
 
 from __future__ import annotations

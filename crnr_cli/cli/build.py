@@ -11,7 +11,7 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, command, given, names_of
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
-from crnr_cli.cli.gallery_report import look_at_replaced, say_lost, show_report
+from crnr_cli.cli.gallery_report import Replaced, show_report
 from crnr_cli.cli.method_options import MethodOptions, ParameterOptions
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vectors
@@ -63,7 +63,7 @@ def build(
     from crnr_cli.jobs.update import update as run_update
     from crnr_cli.system.names import existing
 
-    replaced = None
+    replaced = Replaced(path, output.quiet)
     with shown_progress(output.quiet) as progress:
         if update and existing(path):  # the first time, there is nothing to update
             if fixed := given(context, _FIXED):
@@ -72,11 +72,10 @@ def build(
                 )
             report: BuildReport = run_update(sources, path, reading, progress, network.extractor)
         else:
-            replaced = look_at_replaced(path, output.quiet)
             build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate)
-            report = run_build(sources, path, build_options, progress)
+            report = run_build(sources, path, build_options, replaced.announced(progress))
     show_report(path, report, output, early)
-    say_lost(replaced, report.gallery, output.quiet)
+    replaced.say_lost(report.gallery)
     if not output.quiet and (used := os.environ.get("CRNR_GALLERY")) and Path(used) != path:
         say(f"note: CRNR_GALLERY is {used}, so that other commands use that gallery if they are given none")
     strictness.finish(report.skipped)

@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 from typer._click.globals import get_current_context
+from typer.models import ParameterInfo
 
 from crnr_cli.cli.boundary import boundary
 from crnr_cli.cli.values import check_choices
@@ -44,6 +45,8 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
         if name not in groups
     ]
     options = [*plain, *(parameter for kind in groups.values() for parameter in _parameters(kind))]
+    for option in options:
+        _leave_to_us(option)
     written = {
         option.name: mark
         for option in options
@@ -74,6 +77,13 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
     run.__signature__ = Signature(options)  # type: ignore[attr-defined]
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     return run
+
+
+def _leave_to_us(option: Parameter) -> None:
+    """Typer would refuse a path that cannot be read, even if it is to be written, with all of the usage."""
+    for declared in get_args(option.annotation)[1:]:
+        if isinstance(declared, ParameterInfo):
+            declared.readable = False
 
 
 def _means_stdout(name: str | Path) -> bool:

@@ -28,7 +28,7 @@ def _stored(context: typer.Context, of: Literal["classes", "samples"], incomplet
     from crnr_cli.gallery.names import stored_names
 
     # As long as the value of the last option is missing, Typer leaves the arguments unassigned.
-    arguments = [context.params.get("argument"), *(context.params.get("arguments") or []), *context.args]
+    arguments = [context.params.get("gallery"), *(context.params.get("arguments") or []), *context.args]
     named = context.params.get("option") or next(filter(None, arguments), None)
     if named is None or not Path(named).is_file():  # a pipe would keep the shell waiting
         return []

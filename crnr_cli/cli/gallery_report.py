@@ -15,51 +15,72 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.file import Glance
     from crnr_cli.gallery.fit import BuildReport
     from crnr_cli.gallery.gallery import Gallery
+    from crnr_cli.progress import Progress
 
 
-def look_at_replaced(path: Path | None, quiet: bool) -> Glance | None:
-    """Say, before any work, that a gallery will be replaced; returns what is in it, if that can be read."""
-    from crnr_cli.errors import CrnrError
-    from crnr_cli.gallery.file import Glance
-    from crnr_cli.system.names import existing
+class Replaced:
+    """The gallery that a command replaces, if there is one at `path`: what is said about it."""
 
-    if quiet or path is None or (found := existing(path)) is None:
-        return None
-    made = datetime.fromtimestamp(found.st_mtime).strftime("%Y-%m-%d %H:%M")
-    try:
-        old = Glance.at(path)
-    except CrnrError:
-        say(f"note: replacing {path} of {made}, which is not a readable gallery")
-        return None
-    classes = "1 class" if old.n_classes == 1 else f"{old.n_classes} classes"
-    samples = "1 sample" if len(old.names) == 1 else f"{len(old.names)} samples"
-    say(f"note: replacing {path} of {made}: {classes}, {samples}")
-    return old
+    def __init__(self, path: Path | None, quiet: bool) -> None:
+        self._path, self._quiet = path, quiet
+        self._looked = False
+        self._old: Glance | None = None
 
+    def announced(self, progress: Progress) -> Progress:
+        """Say that it will be replaced when the work begins: after all checks, while it can be stopped."""
 
-def say_lost(old: Glance | None, gallery: Gallery, quiet: bool) -> None:
-    """Say what the replaced gallery had that the new one does not: added samples, tuned settings."""
-    from crnr_cli.gallery.file import Glance
+        def report(step: str, done: int, total: int) -> None:
+            if not self._looked:
+                self._looked = True
+                self._announce()
+            progress(step, done, total)
 
-    if old is None or quiet:
-        return
-    new = Glance.of(gallery)
-    kept = set(new.names)
-    lost = [name for name in old.names if name not in kept]
-    if lost:
-        are = "sample of the old gallery is" if len(lost) == 1 else "samples of the old gallery are"
-        say(f"note: {len(lost)} {are} not in the new one, such as {lost[0]}; `crnr add` keeps old samples")
-    different = {key: value for key, value in old.settings.items() if new.settings.get(key) != value}
-    if "method" in different:  # the settings of another method mean nothing to the new one
-        different = {"method": different["method"]}
-    if different:
-        shown = ", ".join(
-            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
-            for key, value in different.items()
-            if key != "extractor"  # a long description
-        )
-        had = shown or "another network"
-        say(f"note: the old gallery had other settings: {had}; `crnr build --update` keeps them")
+        return report
+
+    def _announce(self) -> None:
+        from crnr_cli.errors import CrnrError
+        from crnr_cli.gallery.file import Glance
+        from crnr_cli.system.names import existing
+
+        if self._quiet or self._path is None or (found := existing(self._path)) is None:
+            return
+        made = datetime.fromtimestamp(found.st_mtime).strftime("%Y-%m-%d %H:%M")
+        try:
+            self._old = old = Glance.at(self._path)
+        except CrnrError:
+            say(f"note: replacing {self._path} of {made}, which is not a readable gallery")
+            return
+        classes = "1 class" if old.n_classes == 1 else f"{old.n_classes} classes"
+        samples = "1 sample" if len(old.names) == 1 else f"{len(old.names)} samples"
+        say(f"note: replacing {self._path} of {made}: {classes}, {samples}")
+
+    def say_lost(self, gallery: Gallery) -> None:
+        """Say what it had that the new one does not: added samples, tuned settings."""
+        from crnr_cli.gallery.file import Glance
+
+        if self._old is None:
+            return
+        new = Glance.of(gallery)
+        kept = set(new.names)
+        lost = [name for name in self._old.names if name not in kept]
+        if lost:
+            are = "sample of the old gallery is" if len(lost) == 1 else "samples of the old gallery are"
+            say(
+                f"note: {len(lost)} {are} not in the new one, such as {lost[0]}; `crnr add` keeps old samples"
+            )
+        different = {
+            key: value for key, value in self._old.settings.items() if new.settings.get(key) != value
+        }
+        if "method" in different:  # the settings of another method mean nothing to the new one
+            different = {"method": different["method"]}
+        if different:
+            shown = ", ".join(
+                f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+                for key, value in different.items()
+                if key != "extractor"  # a long description
+            )
+            had = shown or "another network"
+            say(f"note: the old gallery had other settings: {had}; `crnr build --update` keeps them")
 
 
 def show_report(path: Path, report: BuildReport, output: Output, early: EarlyNotes | None = None) -> None:

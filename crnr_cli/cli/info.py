@@ -12,7 +12,7 @@ from crnr_cli.cli.console import plain, print_json, print_table, results_console
 @command
 def info(
     context: typer.Context,
-    argument: options.GalleryArgument = None,
+    gallery: options.GalleryArgument = None,
     option: options.GalleryPath = options.GALLERY,
     *,
     output: options.Json,
@@ -21,7 +21,7 @@ def info(
     from crnr_cli.gallery.file import load_gallery
     from crnr_cli.gallery.gallery import describe
 
-    gallery = options.one_gallery(context, argument, option)
+    gallery = options.one_gallery(context, gallery, option)
     loaded = load_gallery(gallery)
     about = {"gallery": str(gallery), "bytes": gallery.stat().st_size, **describe(loaded)}
     if output.json:

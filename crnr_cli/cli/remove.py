@@ -17,7 +17,7 @@ from crnr_cli.errors import UsageError
 @command
 def remove(
     context: typer.Context,
-    argument: Annotated[GalleryArgument, Written(is_gallery=True)] = None,
+    gallery: Annotated[GalleryArgument, Written(is_gallery=True)] = None,
     option: ChangedGallery = None,
     classes: Annotated[
         list[str] | None,
@@ -45,7 +45,7 @@ def remove(
 
     if not classes and not samples:
         raise UsageError("choose what to remove with --class NAME or --sample NAME")
-    gallery = one_gallery(context, argument, option)
+    gallery = one_gallery(context, gallery, option)
     with shown_progress(output.quiet) as progress:
         report = run(gallery, classes or [], samples or [], progress)
     show_report(gallery, report, output)

@@ -21,7 +21,7 @@ from crnr_cli.cli.console import (
     say_notes,
     shown_progress,
 )
-from crnr_cli.cli.gallery_report import look_at_replaced, say_lost
+from crnr_cli.cli.gallery_report import Replaced
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Strictness, TriedSteps, Vectors
 from crnr_cli.cli.values import METHOD_LIST, Number, Whole
@@ -99,9 +99,9 @@ def tune(
         from crnr_cli.report.plots import check_plot
 
         check_plot(plot)
-    replaced = look_at_replaced(path, output.quiet)
+    replaced = Replaced(path, output.quiet)
     with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
-        report = run(sources, tune_options, path, progress, spread)
+        report = run(sources, tune_options, path, replaced.announced(progress), spread)
     if plot:
         _draw(report, plot)
     if output.json:
@@ -113,7 +113,7 @@ def tune(
         say_notes(early.rest(report.notes))
         _explain_choice(report, path, _same_reading(context, sources))
     if report.built:
-        say_lost(replaced, report.built.gallery, output.quiet)
+        replaced.say_lost(report.built.gallery)
     strictness.finish(report.skipped)
 
 

@@ -17,7 +17,7 @@ from crnr_cli.wording import are, counted, have
 @command
 def verify(
     context: typer.Context,
-    argument: options.GalleryArgument = None,
+    gallery: options.GalleryArgument = None,
     option: options.GalleryPath = options.GALLERY,
     against: Annotated[
         list[str] | None,
@@ -32,7 +32,7 @@ def verify(
     from crnr_cli.jobs.verify import verify as run
     from crnr_cli.sources.base import InputOptions
 
-    gallery = options.one_gallery(context, argument, option)
+    gallery = options.one_gallery(context, gallery, option)
     report = run(gallery, against or [], InputOptions(**input.values()))
     if output.json:
         print_json({"gallery": str(gallery), **asdict(report), "holds": report.holds})

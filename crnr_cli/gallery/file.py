@@ -256,6 +256,8 @@ def _read(path: Path, wanted: Container[str] | None = None) -> _Content:
     All declarations are checked before any data is read or any link followed.
     """
     try:
+        with path.open("rb"):  # HDF5 would not say why it cannot read a file
+            pass
         if not h5py.is_hdf5(path):
             raise GalleryError(f"{path}: not a crnr gallery")
         with h5py.File(path, "r", locking=False) as file:
@@ -281,6 +283,8 @@ def _read(path: Path, wanted: Container[str] | None = None) -> _Content:
             return replace(content, arrays=arrays)
     except CrnrError as e:
         raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
+    except PermissionError as e:
+        raise GalleryError(f"{path}: cannot read it ({e.strerror})") from e
     except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
         raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
 

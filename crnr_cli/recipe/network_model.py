@@ -161,6 +161,8 @@ def _session(path: Path, sha256: str, jobs: int) -> Any:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = jobs
     settings.inter_op_num_threads = 1
+    # A thread that waits gives its core away at once: on a busy machine the others may take long.
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     settings.log_severity_level = 4  # errors are raised as exceptions
     try:
         return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])

@@ -14,6 +14,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.system import memory
 
 _BYTES_PER_TEXT = 200  # in a list, while others are being made of it
+_FEW = 10_000  # a list of so many takes no memory to speak of
 
 
 def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
@@ -51,13 +52,17 @@ def label_text(label: float | str | bytes) -> str:
     return str(int(label) if is_integer else label)
 
 
+def require_room(path: Path, count: int, bytes_each: int, what: str) -> None:
+    """Refuse a list that does not fit into memory, as a small file can contain very many rows."""
+    if count > _FEW:
+        memory.require(
+            count * bytes_each, f"{path}: a list of {count} {what}", "divide the file into several"
+        )
+
+
 def _read(path: Path, array: Any) -> Array:
     count = math.prod(array.shape)
-    memory.require(
-        count * (array.dtype.itemsize + _BYTES_PER_TEXT),
-        f"{path}: a list of {count} labels or names",
-        "divide the file into several",
-    )
+    require_room(path, count, array.dtype.itemsize + _BYTES_PER_TEXT, "labels or names")
     try:
         return np.asarray(array)
     except (OSError, ValueError) as e:

@@ -20,9 +20,8 @@ from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.axes import MAX_AXES, sample_axis, table_of
 from crnr_cli.sources.base import Keys, Kind, Source, Span
-from crnr_cli.sources.labels import read_labels, texts
+from crnr_cli.sources.labels import read_labels, require_room, texts
 from crnr_cli.sources.readers import Refused, reader_of
-from crnr_cli.system import memory
 from crnr_cli.wording import counted
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
@@ -63,11 +62,7 @@ class FeatureFile:
         values = table_of(values, axis)
         if n_labels not in (None, len(values)):
             raise DataError(f"{path}: {len(values)} rows of features but {n_labels} labels")
-        memory.require(
-            len(values) * _BYTES_PER_NAME,
-            f"{path}: a list of {len(values)} samples",
-            "divide the file into several",
-        )
+        require_room(path, len(values), _BYTES_PER_NAME, "samples")
         names = [f"{path}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
             names = texts(path, arrays["paths"])

@@ -33,7 +33,7 @@ OUTPUTS = {
     ("explain", "path"): "explain queries/ant/9.png -g gallery.h5 -o {}",
     ("add", "arguments"): "add {} queries",
     ("add", "option"): "add -g {} queries",
-    ("remove", "argument"): "remove {} --class cow",
+    ("remove", "gallery"): "remove {} --class cow",
     ("remove", "option"): "remove -g {} --class cow",
 }
 IN_PLACE = {"add", "remove"}  # these change a gallery, which has to exist
@@ -68,7 +68,7 @@ def test_every_other_path_is_an_input() -> None:
         for name, kind in parameters(command).items()
         if is_path(kind) and not is_written(kind)
     }
-    assert found == {"gallery", "argument", "option", "extractor"}
+    assert found == {"gallery", "option", "extractor"}
 
 
 @pytest.fixture(scope="module")

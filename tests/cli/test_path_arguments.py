@@ -30,7 +30,7 @@ INPUTS = {
     ("compare", "sources"): "compare {} --methods nn",
     ("compare", "test"): "compare gallery --methods nn --test {}",
     ("compare", "extractor"): "compare gallery --methods nn --extractor {}",
-    ("info", "argument"): "info {}",
+    ("info", "gallery"): "info {}",
     ("info", "option"): "info -g {}",
     ("explain", "query"): "explain {}",
     ("explain", "gallery"): "explain queries/ant/9.png -g {}",
@@ -41,7 +41,7 @@ INPUTS = {
     ("add", "sources"): "add gallery.h5 {}",
     ("add", "extractor"): "add gallery.h5 queries --extractor {}",
     ("remove", "gallery"): "remove {} --class ant",
-    ("verify", "argument"): "verify {}",
+    ("verify", "gallery"): "verify {}",
     ("verify", "option"): "verify -g {}",
     ("verify", "against"): "verify gallery.h5 --against {}",
 }
@@ -61,6 +61,7 @@ GIVEN = {
     "row in a closed folder": ("closed/x.npz#1", "ermission"),
     "csv in a closed folder": ("closed/x.csv", "ermission"),
     "closed folder": ("closed", ""),
+    "closed file": ("secret.h5", ""),
     "folder": ("empty folder", ""),
     "folder named like features": ("folder.npz", ""),
     "folder named like a csv": ("folder.csv", ""),
@@ -104,7 +105,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.mkfifo(here / name)
     (here / "loop").symlink_to("loop")
     (here / "lost").symlink_to("nowhere")
-    (here / "closed").chmod(0)
+    (here / "secret.h5").write_bytes((here / "gallery.h5").read_bytes())
+    for name in ("closed", "secret.h5"):
+        (here / name).chmod(0)
     yield here
     (here / "closed").chmod(0o755)
 
@@ -113,7 +116,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("argument", INPUTS, ids=" ".join)
 def test_a_path_that_cannot_be_used(here: Path, argument: tuple[str, str], given: str) -> None:
     value, reason = GIVEN[given]
-    if "\0" in value and argument[1] in ("gallery", "argument", "option", "extractor"):
+    if "\0" in value and argument[1] in ("gallery", "option", "extractor"):
         pytest.skip("Typer does not take it, and no program can be given it")
     arguments = shlex.split(INPUTS[argument].format("@"))
     arguments[arguments.index("@")] = value
@@ -139,6 +142,12 @@ def test_a_path_that_cannot_be_used(here: Path, argument: tuple[str, str], given
     assert reason in error or "was built without a network" in error
     if given == "empty" and argument[1] in ("sources", "query", "test", "against"):
         assert error == "error: the name of a source is empty; is a variable of your script not set?"
+    if given == "closed file" and argument[1] == "gallery":
+        path = Path("secret.h5")
+        assert error in (
+            f"error: {path}: cannot read it (Permission denied)",
+            f"error: {path}: no permission to write; choose another place",
+        )
     if "closed folder" in given:
         assert "--update" not in error
     if "in a closed folder" in given:

@@ -57,6 +57,12 @@ def test_nothing_is_lost(tuned: Runner) -> None:
     assert lines[1].startswith("gallery.h5: 3 classes, 18 samples, ")
 
 
+def test_a_source_that_cannot_be_read_replaces_nothing(tuned: Runner) -> None:
+    before = Path("gallery.h5").read_bytes()
+    assert tuned("build", "missing.npz") == Outcome(1, "", "error: missing.npz: no such file or folder\n")
+    assert Path("gallery.h5").read_bytes() == before
+
+
 def test_quiet(tuned: Runner) -> None:
     assert tuned("build", "first.npz", "-q") == Outcome(0, "", "")
 
