@@ -206,6 +206,8 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
             yield from _other_calls(node)
         case ast.Expr(value=ast.Call()) | ast.Raise() | ast.Break() | ast.Continue():
             yield ast.Pass()
+        case ast.Return(value=ast.Constant(value=None)):
+            return
         case ast.Return(value=ast.expr()):
             yield ast.Return(ast.Constant(None))
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from dataclasses import asdict
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from crnr_cli import solvers
-from crnr_cli.errors import UsageError
-from crnr_cli.methods import METHODS, Samples, Split, batch_size, make_method, parse_parameter
+from crnr_cli.errors import DataError, NotConverged, UsageError
+from crnr_cli.methods import METHODS, Samples, Split, batch_size, fitted, make_method, parse_parameter
+from crnr_cli.system import memory
 from helpers.method_checks import SIZES, problem
 
 # As the help of build gives them.
@@ -166,7 +170,9 @@ def test_one_pass_finds_the_winners_after_every_number_of_iterations(d: int, lam
             one.residuals(samples, one.fit(samples), queries).argmin(axis=1)
             for one in (make_method("crnr", {"lam": lam, "mu": 0.3, "iterations": count}) for count in counts)
         ]
-        np.testing.assert_array_equal(method.winners_after(Split(samples, queries), counts), expected)
+        winners = method.winners_after(Split(samples, queries), counts)
+        assert winners.dtype == np.int64
+        np.testing.assert_array_equal(winners, expected)
         assert [variant.iterations for variant in method.variants(counts)] == list(counts)  # type: ignore[attr-defined]
 
 
@@ -219,3 +225,80 @@ def test_codes_have_a_row_per_query() -> None:
         method = make_method(name, {})
         codes = method.codes(samples, method.fit(samples), queries)  # type: ignore[attr-defined]
         assert codes.shape == (len(queries), sum(SIZES))
+
+
+def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, _, _ = problem()
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(memory, "require", lambda *arguments: asked.append(arguments))
+    fitted(make_method("crc", {}), samples)
+    expected = make_method("crc", {}).fit_bytes(samples)
+    words = ("fitting crc to 19 samples of dimension 24", "use --pca or fewer samples")
+    assert asked == [(expected, *words)]
+
+
+def test_a_matrix_without_an_inverse_is_reported_with_the_parameters() -> None:
+    """Two equal samples, and a ridge that is lost in rounding."""
+    samples = Samples.of(np.eye(3)[[0, 0, 1]], np.array([0, 0, 1]))
+    with pytest.raises(DataError) as error:
+        fitted(make_method("procrc", {"lam": 1e-300, "gamma": 0.0}), samples)
+    assert str(error.value) == (
+        "procrc cannot be fitted to these samples with lam 1e-300, gamma 0.0: "
+        "the matrix to invert is singular; choose less extreme parameters"
+    )
+
+
+@pytest.mark.parametrize("sizes", [(4,), (4, 6)], ids=["one class", "two classes"])
+def test_procrc_of_few_classes_is_its_formula(sizes: tuple[int, ...]) -> None:
+    samples, queries, _ = problem(sizes=sizes)
+    X, lam, gamma = samples.vectors.T, 0.1, 0.3
+    Q = X.T @ X + lam * np.eye(X.shape[1])
+    for a, b in pairwise(samples.edges):
+        others = X.copy()
+        others[:, a:b] = 0
+        Q += gamma * others.T @ others
+    method = make_method("procrc", {"lam": lam, "gamma": gamma})
+    codes = method.codes(samples, method.fit(samples), queries)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(codes, np.linalg.solve(Q, X.T @ queries.T).T, atol=1e-10)
+
+
+def test_src_reports_how_many_queries_did_not_converge() -> None:
+    samples, queries, _ = problem()
+    method = make_method("src", {"iterations": 1})
+    with pytest.warns(NotConverged) as warned:
+        method.residuals(samples, method.fit(samples), queries)
+    (warning,) = (each.message for each in warned)
+    advice = "src stopped after 1 iteration; build with a higher --iterations or --tol"
+    assert (warning.count, warning.advice) == (len(queries), advice)
+    assert warned[0].filename.endswith("base.py")
+
+
+@pytest.mark.usefixtures("no_scikit_learn")
+@pytest.mark.parametrize("name", ["svm", "softmax"])
+def test_training_needs_scikit_learn(name: str) -> None:
+    samples, _, _ = problem()
+    words = f"{name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
+    with pytest.raises(UsageError) as error:
+        make_method(name, {}).fit(samples)
+    assert str(error.value) == make_method(name, {}).unavailable() == words
+
+
+def test_training_that_does_not_converge_is_an_error_even_where_warnings_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    samples, _, _ = problem()
+    few = LogisticRegression(C=100.0, max_iter=1)
+    monkeypatch.setattr(METHODS["softmax"], "classifier", lambda _: few)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(DataError, match=r"^softmax did not converge at c = 100; choose a smaller c$"):
+            make_method("softmax", {}).fit(samples)
+
+
+def test_training_on_float32_is_computed_in_float64() -> None:
+    samples, _, _ = problem(dtype="float32")
+    theirs = LogisticRegression(C=100.0, max_iter=2000)
+    theirs.fit(samples.vectors.astype(np.float64), samples.class_index)
+    state = make_method("softmax", {}).fit(samples)
+    np.testing.assert_array_equal(state["weights"], theirs.coef_.astype(np.float32))
+    np.testing.assert_array_equal(state["offsets"], theirs.intercept_.astype(np.float32))

@@ -105,3 +105,49 @@ def test_one_pass_answers_for_every_count_of_iterations(
         state = separate.fit(fold.samples)
         expected = separate.residuals(fold.samples, state, fold.queries).argmin(axis=1)
         assert np.array_equal(row, expected)
+
+
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    st.sampled_from([0.1, 0.3, 0.5, 0.9, 1.0]),
+    st.integers(0, 99),
+)
+def test_a_share_of_every_class_is_held_out_and_never_all(sizes: list[int], share: float, seed: int) -> None:
+    class_index = np.repeat(np.arange(len(sizes)), sizes)
+    expected = [min(round(share * size), size - 1) for size in sizes]
+    rng, copies = np.random.default_rng(seed), np.arange(len(class_index))
+    if not any(expected):
+        words = f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test"
+        with pytest.raises(UsageError) as error:
+            held_out(class_index, share, rng, copies)
+        assert str(error.value) == words
+    else:
+        held = held_out(class_index, share, rng, copies)
+        assert held.dtype == bool
+        assert [int(held[class_index == k].sum()) for k in range(len(sizes))] == expected
+
+
+def test_what_is_held_out_differs_from_draw_to_draw() -> None:
+    class_index, copies = np.repeat([0, 1], 20), np.arange(40)
+    first, again, other = (
+        held_out(class_index, 0.5, np.random.default_rng(seed), copies).tolist() for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    folds = [stratified_folds(class_index, 4, seed).tolist() for seed in (1, 1, 2)]
+    assert folds[0] == folds[1] != folds[2]
+    assert stratified_folds(class_index, 4).tolist() == stratified_folds(class_index, 4, 0).tolist()
+
+
+def test_only_what_is_held_out_and_asked_is_a_query() -> None:
+    vectors, class_index = np.eye(6), np.array([0, 0, 0, 1, 1, 1])
+    is_held, is_asked = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 1, 1, 1, 0], bool)
+    fold = Fold.of(vectors, class_index, is_held, is_asked)
+    np.testing.assert_array_equal(fold.samples.vectors, vectors[[2, 3, 5]])
+    assert fold.samples.class_index.tolist() == [0, 1, 1]
+    np.testing.assert_array_equal(fold.queries, vectors[[0, 4]])
+    assert fold.truth.tolist() == [0, 1]
+
+
+def test_a_mask_is_one_of_truth_values() -> None:
+    mask = one_per_copies(np.array([0, 0, 1]), np.array([5, 5, 5]))
+    assert (mask.dtype, int(mask.sum())) == (bool, 2)
