@@ -38,6 +38,7 @@ from crnr_cli.system.names import existing
 _FORMAT = "crnr-gallery"
 
 _MAX_DEPTH = 2
+_MAX_GROUPS = 100
 _TRIED_ITERATIONS = 20
 
 
@@ -297,6 +298,8 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) 
     if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, if it is not UTF-8
         raise GalleryError("a name in it is not text")
     content.attributes[path] = values
+    if len(content.attributes) > _MAX_GROUPS:  # hard links can make the same group appear any number of times
+        raise GalleryError("it has more groups than any gallery")
     for name in group:
         where = name if path == "/" else f"{path}/{name}"
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):

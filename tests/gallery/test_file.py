@@ -173,7 +173,19 @@ def _deep(file: h5py.File) -> None:
     file.create_group("a/b/c/d/e")
 
 
-@pytest.mark.parametrize("tamper", [_soft_link, _external_link, _filtered, _huge, _objects, _deep])
+def _many_links(file: h5py.File) -> None:
+    """200 x 200 groups in a few kilobytes."""
+    inner = file.create_group("a").create_group("0")
+    for i in range(200):
+        inner[str(i)] = file["recipe"]
+        file[f"a/link {i}"] = inner
+    for i in range(200):
+        file[f"b{i}"] = file["a"]
+
+
+@pytest.mark.parametrize(
+    "tamper", [_soft_link, _external_link, _filtered, _huge, _objects, _deep, _many_links]
+)
 def test_hostile_structure_is_refused_before_it_is_read(
     path: Path, tamper: Callable[[h5py.File], None]
 ) -> None:
