@@ -11,7 +11,7 @@ import pytest
 from helpers.runner import Runner, rows
 from helpers.samples import make_features, make_pictures
 
-COLUMNS = ["path", "truth", "label", "residual", "runner_up", "margin", "status"]
+COLUMNS = ["path", "truth", "label", "residual", "runner_up", "margin", "status", "separation"]
 
 
 @pytest.fixture
