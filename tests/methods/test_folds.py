@@ -26,6 +26,7 @@ def test_folds_are_even_in_size_and_in_every_class(sizes: list[int], count: int,
     class_index = np.repeat(np.arange(len(sizes)), sizes)
     folds = stratified_folds(class_index, count, seed)
     assert np.array_equal(folds == -1, np.repeat(np.array(sizes) == 1, sizes))
+    assert folds.max() < count
     for k, size in enumerate(sizes):
         if size > 1:
             in_fold = np.bincount(folds[class_index == k], minlength=count)
@@ -151,3 +152,7 @@ def test_only_what_is_held_out_and_asked_is_a_query() -> None:
 def test_a_mask_is_one_of_truth_values() -> None:
     mask = one_per_copies(np.array([0, 0, 1]), np.array([5, 5, 5]))
     assert (mask.dtype, int(mask.sum())) == (bool, 2)
+
+
+def test_no_samples_have_no_copies() -> None:
+    assert copies_of(np.empty((0, 3))).dtype == np.int64

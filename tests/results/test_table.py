@@ -238,3 +238,19 @@ def test_a_query_is_rejected_exactly_if_its_printed_separation_is_below_the_prin
 def test_a_csv_of_an_older_version_has_no_separation() -> None:
     (row,) = parse_predictions(io.StringIO("path,truth,label,status\na.png,x,x,ok\n"), "old.csv")
     assert row.separation is None
+
+
+def test_margins_are_ratios_in_double_precision_unless_they_are_of_scores() -> None:
+    best, second = np.array([0.1, 1.0], np.float32), np.array([0.3, 4.0], np.float32)
+    found = margins(best, second)
+    assert found.dtype == np.float64
+    assert found.tolist() == (1 - best.astype(float) / second.astype(float)).tolist()
+    scores = margins(best, second, signed=True)
+    np.testing.assert_allclose(scores, 1 - np.exp(best.astype(float) - second.astype(float)), rtol=1e-14)
+
+
+def test_looking_for_the_best_classes_leaves_the_residuals_alone() -> None:
+    residuals = np.random.default_rng(0).random((3, 40))
+    before = residuals.copy()
+    best_classes(residuals, 2)
+    np.testing.assert_array_equal(residuals, before)
