@@ -49,7 +49,7 @@ def main() -> None:
             drawn = [rng.choice(np.flatnonzero(digits == k), options.per_class, replace=False) for k in kept]
             gallery, _ = recipe.unit_vectors(pixels[np.concatenate(drawn)], "float32")
             samples = Samples.of(gallery, np.repeat(np.arange(9), options.per_class))
-            least = calibrate(samples, method).min_standout(options.rate)
+            least = calibrate(samples, method, []).min_standout(options.rate)
             state = method.fit(samples)
             parts = np.array_split(vectors, 20)
             residuals = np.concatenate([method.residuals(samples, state, part) for part in parts])

@@ -18,6 +18,7 @@ from crnr_cli.cli.options import Input, Output, Strictness
 from crnr_cli.cli.score_tables import show_scores
 from crnr_cli.cli.tables import number, write_csv
 from crnr_cli.cli.values import Number
+from crnr_cli.wording import counted, have
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.evaluate import EvaluateReport
@@ -55,7 +56,8 @@ class Gates:
         """Exit with GATE_MISSED if a score is too low, and say which."""
         over_all = report.over_all
         unanswered = over_all.n - report.scores.n
-        why = f"; {unanswered} of {over_all.n} inputs have no answer and count as wrong" if unanswered else ""
+        inputs = f"{unanswered} of {counted(over_all.n, 'input')}"
+        why = f"; {inputs} {have(unanswered)} no answer, which counts as wrong" if unanswered else ""
         missed = [
             _missed("accuracy", over_all.accuracy, self.min_accuracy, why),
             _missed("macro F1", over_all.macro.f1, self.min_f1, why),
@@ -152,7 +154,7 @@ def _unknown_folders(report: EvaluateReport) -> list[str]:
     for folder, count in report.unknown_folders.most_common():
         like = report.class_like(folder)
         hint = f"; did you mean {like}?" if like else ""
-        inputs = "1 input" if count == 1 else f"{count} inputs"
+        inputs = counted(count, "input")
         lines.append(f"{inputs} without a true class: the folder {folder} is not a class{hint}")
     return sorted(lines, key=lambda line: "did you mean" not in line)
 

@@ -50,9 +50,8 @@ class Replaced:
         except CrnrError:
             say(f"note: replacing {self._path} of {made}, which is not a readable gallery")
             return
-        classes = "1 class" if old.n_classes == 1 else f"{old.n_classes} classes"
-        samples = "1 sample" if len(old.names) == 1 else f"{len(old.names)} samples"
-        say(f"note: replacing {self._path} of {made}: {classes}, {samples}")
+        content = f"{counted(old.n_classes, 'class')}, {counted(len(old.names), 'sample')}"
+        say(f"note: replacing {self._path} of {made}: {content}")
 
     def say_lost(self, gallery: Gallery) -> None:
         """Say what it had that the new one does not: added samples, tuned settings."""

@@ -12,6 +12,7 @@ from crnr_cli.cli.console import (
     results_console,
 )
 from crnr_cli.cli.tables import number, share
+from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,7 +53,7 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
     if partly:
         facts.append(("macro F1 over all", number(over_all.macro.f1), "no answer counts as wrong"))
     if report.answered < len(report.rows):
-        remark = f"{report.answered} of {len(report.rows)} inputs got an answer"
+        remark = f"{report.answered} of {counted(len(report.rows), 'input')} got an answer"
         facts.append(("coverage", number(report.coverage), remark))
     if report.rejected:
         facts.append(("rejected as unknown", str(len(report.rejected)), report.rejection_note))
@@ -73,7 +74,8 @@ def _class_table(scores: Scores) -> Table:
     table = Table()
     if len(shown) > _MAX_CLASSES:
         shown = sorted(shown, key=lambda score: score.f1)[:_WORST]
-        table.title = f"the {_WORST} of {len(scores.classes)} classes with the lowest F1; --json has all"
+        classes = counted(len(scores.classes), "class")
+        table.title = f"the {_WORST} of {classes} with the lowest F1; --json has all"
         table.title_justify = "left"
     table.add_column("class", overflow="fold")
     for column in ("precision", "recall", "F1", "support"):

@@ -10,7 +10,7 @@ import numpy as np
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.gallery.samples import Labelled, Note
 from crnr_cli.sources.tables import row_hash
-from crnr_cli.wording import counted
+from crnr_cli.wording import are, counted
 
 _TOLERANCE = 1e-5  # between unit vectors of the same picture, which are rounded differently in other batches
 
@@ -67,8 +67,8 @@ class KnownSamples:
 def copies_note(copies: Sequence[str], total: int) -> str:
     """What to say of test samples that are in the gallery, if there are any."""
     return (
-        f"{len(copies)} of {total} test samples are in the gallery too, such as {copies[0]}, "
-        "so the scores are too high; test with samples that are not in the gallery"
+        f"{len(copies)} of {counted(total, 'test sample')} {are(len(copies))} in the gallery too, "
+        f"such as {copies[0]}, so the scores are too high; test with samples that are not in the gallery"
     )
 
 

@@ -116,7 +116,7 @@ def _cards(report: EvaluateReport) -> list[Card]:
         cards.append(Card("Accuracy over all", over_all.accuracy, over_all.interval, note))
     n = len(report.rows)
     if report.answered < n:
-        note = f"{report.answered} of {n} inputs got an answer"
+        note = f"{report.answered} of {counted(n, 'input')} got an answer"
         cards.append(Card("Coverage", report.coverage, wilson(report.answered, n), note))
     if report.rejected:
         note = f"{len(report.rejected)}; {report.rejection_note}"

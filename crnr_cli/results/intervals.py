@@ -10,7 +10,7 @@ Variance and bias come from a Taylor expansion of the score in the counts of rig
 delta method: Takahashi et al., Applied Intelligence 52, 2022, here with the number of queries per class taken
 as given). The counts are first smoothed, as a class whose two queries are both right is not known to be
 perfect. The interval is Wilson's for a share, with the number of queries that gives a share this variance.
-`benchmarks/coverage.py` measures how often such intervals contain the true score.
+`benchmarks/intervals.py` measures how often such intervals contain the true score.
 """
 
 from __future__ import annotations

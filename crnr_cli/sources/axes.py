@@ -11,6 +11,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.wording import counted
 
 MAX_AXES = 4  # samples, height, width and channels of pictures
 
@@ -123,13 +124,13 @@ def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | Non
     if n_labels is None:
         raise DataError(f"{table} and no labels; {remedy}")
     if fitting:
-        raise DataError(f"{table} with {n_labels} labels; {remedy}")
+        raise DataError(f"{table} with {counted(n_labels, 'label')}; {remedy}")
     raise DataError(
-        f"{table} but {n_labels} labels; name the dataset with the right labels with --labels-key"
+        f"{table} but {counted(n_labels, 'label')}; name the dataset with the right labels with --labels-key"
     )
 
 
 def _shown(shape: tuple[int, ...]) -> str:
     if len(shape) == 2:
-        return f"{shape[0]} rows and {shape[1]} columns"
+        return f"{counted(shape[0], 'row')} and {counted(shape[1], 'column')}"
     return " x ".join(map(str, shape))

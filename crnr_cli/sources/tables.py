@@ -54,14 +54,17 @@ class FeatureFile:
             # Checked before they are read, except in .mat, where text may be a matrix of characters.
             if not reader.either_axis and not {math.prod(stored.shape), *stored.shape} & {*values.shape}:
                 raise DataError(
-                    f"{path}: {len(values)} rows of features but {math.prod(stored.shape)} labels"
+                    f"{path}: {counted(len(values), 'row')} of features but "
+                    f"{counted(math.prod(stored.shape), 'label')}"
                 )
             labels = read_labels(path, stored, reader.first_class)
         n_labels = None if labels is None else len(labels)
         axis = sample_axis(path, values, keys.samples, n_labels, either=reader.either_axis)
         values = table_of(values, axis)
         if n_labels not in (None, len(values)):
-            raise DataError(f"{path}: {len(values)} rows of features but {n_labels} labels")
+            raise DataError(
+                f"{path}: {counted(len(values), 'row')} of features but {counted(n_labels or 0, 'label')}"
+            )
         require_room(path, len(values), _BYTES_PER_NAME, "samples")
         names = [f"{path}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):

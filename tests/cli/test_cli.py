@@ -145,7 +145,7 @@ def test_mistakes_and_confusion_go_to_files(crnr: Runner, tmp_path: Path) -> Non
     assert (tmp_path / "matrix.csv").read_text() == "truth \\ label,cat,dog\ncat,1,1\ndog,1,1\n"
 
 
-WHY = "; 1 of 5 inputs have no answer and count as wrong"
+WHY = "; 1 of 5 inputs has no answer, which counts as wrong"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
         ):
             assert result.exit == 4
             assert result.err == (
-                "accuracy 0.3333 is below 0.9; 2 of 3 inputs have no answer and count as wrong\n"
+                "accuracy 0.3333 is below 0.9; 2 of 3 inputs have no answer, which counts as wrong\n"
             )
 
 

@@ -120,7 +120,7 @@ def test_labels_may_differ_in_case_where_they_are_no_folders(crnr: Runner) -> No
     assert crnr("tune", "letters.npz", "--methods", "nn", "--folds", "2", "-q").exit == 0
     assert crnr("compare", "letters.npz", "--methods", "crc,nn", "-q").exit == 0
     make_features(crnr.here / "forms.npz", classes=("caf\u00e9", "cafe\u0301", "b"))
-    refused = crnr("build", "forms.npz")
+    refused = crnr("build", "forms.npz", "-o", "forms.h5")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
         "error: classes 'cafe\\u0301' and 'caf\\xe9' differ only in their Unicode form; rename one\n"

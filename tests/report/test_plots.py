@@ -31,7 +31,7 @@ def test_the_plot_has_the_chosen_setting_and_other_powers_and_steps(
     lines = {line.get_label(): line.get_xydata() for line in drawn[0].axes[0].lines}
     assert any("power 0.5" in name for name in lines)
     assert len({name.split()[0] for name in lines if "iterations" in name}) > 1
-    assert {"chosen", "the paper's setting"} <= set(lines)
+    assert {"chosen", "default"} <= set(lines)
     # The chosen setting is a point of a line.
     (point,) = lines["chosen"].tolist()
     assert any(point in line.tolist() for name, line in lines.items() if name != "chosen")

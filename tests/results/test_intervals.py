@@ -123,7 +123,6 @@ def test_intervals_of_f1_contain_the_true_score_as_often_as_they_say(
 
 
 EXPANSIONS = {
-    "precision": (intervals._precision, lambda support, h, f: h / (h + f)),
     "recall": (intervals._recall, lambda support, h, f: h / support),
     "f1": (intervals._f1, lambda support, h, f: 2 * h / (support + h + f)),
 }

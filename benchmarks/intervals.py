@@ -1,6 +1,6 @@
 """How often the 95 % intervals of macro scores contain the true score, by simulation.
 
-    python benchmarks/coverage.py [--replicates 1000] [--methods crnr,delta,bootstrap] [--all]
+    python benchmarks/intervals.py [--replicates 1000] [--methods crnr,delta,bootstrap] [--all]
 
 The true score is that of a known table of confusion probabilities, with equally many queries of every class.
 Each replicate draws a test set from the table, and an interval is computed from it. Cells of the grid are
