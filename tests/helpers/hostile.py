@@ -33,6 +33,9 @@ from crnr_cli.sources.tables import FeatureFile
 from helpers import damage
 from helpers.samples import make_features, picture
 
+# A decoder may take 24 bytes per pixel that a tiny file declares; so many are well below the limit of memory.
+_MAX_PIXELS = 20_000_000
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -174,7 +177,7 @@ def open_journal(path: Path) -> object:
 
 
 def open_picture(path: Path) -> object:
-    pixels = read_pixels(str(path), PixelRequest((8, 6)))
+    pixels = read_pixels(str(path), PixelRequest((8, 6), max_pixels=_MAX_PIXELS))
     assert (pixels.width, pixels.height) == (8, 6)
     assert len(pixels.data) == 8 * 6 * (4 if pixels.is_float else 1)
     return None
