@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import stat
 from dataclasses import replace
 from functools import lru_cache
@@ -235,6 +236,8 @@ def _with_n_outputs(path: Path, session: Any, network: Network) -> Network:
             f"--pool: the output {network.output} of {path} is already a vector of {shape_text}; leave it out"
         )
     pooled = _pooled(output, network.layout, network.pool)
+    if not pooled.size:
+        raise DataError(f"{path}: its output {network.output} has no numbers; choose another one")
     if len(pooled) != count:
         raise DataError(f"{path}: returns {counted(len(pooled), 'vector')} for {counted(count, 'picture')}")
     return replace(network, n_outputs=int(pooled.shape[1]))
@@ -247,4 +250,4 @@ def _pooled(output: Array, layout: str, pool: str) -> Array:
             output = output.mean(axis=1)
         elif output.ndim == 4:
             output = output.mean(axis=(2, 3) if layout == "nchw" else (1, 2))
-    return output.reshape(len(output), -1).astype(np.float32, copy=False)
+    return output.reshape(len(output), math.prod(output.shape[1:])).astype(np.float32, copy=False)

@@ -209,3 +209,17 @@ def test_an_interval_is_wilsons_around_the_score_less_its_bias() -> None:
         effective = smooth * (1 - smooth) / variance
         assert (bias == 0) == (name == "recall")
         assert getattr(found, name) == pytest.approx(wilson((value - bias) * effective, effective), rel=1e-9)
+
+
+def test_a_class_of_one_query_has_a_part_in_macro_recall_and_one_of_none_has_not() -> None:
+    """a has three queries, one of which is labelled c; b has one; c has none."""
+    scores = score(list("aaab"), list("aacb"))
+    support, hits, pooled = np.array([3.0, 1.0]), np.array([2.0, 1.0]), 3.5 / 5
+    own = support / (support + 0.5)
+    smooth = float((own * hits / support + (1 - own) * pooled).mean())
+    per_class = np.array([1 / 6, 1 / 2, 0.0])  # the derivative of the mean by the right answers of each class
+    variance = intervals._Counts.of(scores).variance(per_class, np.zeros(3))
+    effective, value = smooth * (1 - smooth) / variance, (2 / 3 + 1) / 2
+    low, high = wilson(value * effective, effective)
+    assert scores.macro.recall == pytest.approx(value)
+    assert macro_intervals(scores).recall == pytest.approx((min(low, value), max(high, value)), rel=1e-9)

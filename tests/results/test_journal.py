@@ -31,6 +31,7 @@ def write(path: Path, *, resume: bool, stop_after: int = 99, identity: dict[str,
                 raise Stop
             partial.write(batch)
             partial.end_batch(Counter(ok=2, truncated=1), 1)
+            assert partial.done.batches == number + 1
         assert partial.done.statuses == Counter(ok=2 * len(BATCHES), truncated=len(BATCHES))
         assert partial.done.skipped == len(BATCHES)
     return before
@@ -122,5 +123,38 @@ def test_a_size_that_the_partial_file_does_not_have_is_not_read(tmp_path: Path, 
     first, second, third, *rest = journal.read_bytes().splitlines()
     third = json.dumps(json.loads(third) | {"size": size}).encode()
     journal.write_bytes(b"\n".join([first, second, third, *rest]) + b"\n")
+    assert write(tmp_path / "out", resume=True) == 1
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+def test_a_finished_batch_is_in_the_files_at_once(tmp_path: Path) -> None:
+    """So that it survives if the process is killed."""
+    with resumable(tmp_path / "out", RUN, resume=False) as partial:
+        journal = tmp_path / "out.crnr-journal"
+        assert journal.read_bytes().count(b"\n") == 1
+        for number, batch in enumerate(BATCHES, start=1):
+            partial.write(batch)
+            partial.end_batch(Counter(ok=1), 0)
+            assert (tmp_path / "out.crnr-part").read_bytes() == b"".join(BATCHES[:number])
+            assert journal.read_bytes().count(b"\n") == 1 + number
+
+
+def test_a_run_that_is_stopped_again_and_again_goes_on(tmp_path: Path) -> None:
+    """Each time, the last line of the journal was cut off."""
+    for stop_after in range(1, len(BATCHES)):
+        with pytest.raises(Stop):
+            assert write(tmp_path / "out", resume=True, stop_after=stop_after) == stop_after - 1
+        with (tmp_path / "out.crnr-journal").open("ab") as journal:
+            journal.write(b'{"size": 9')
+    assert write(tmp_path / "out", resume=True) == len(BATCHES) - 1
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+def test_a_changed_byte_in_the_partial_file_ends_what_is_trusted(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        write(tmp_path / "out", resume=False, stop_after=2)
+    content = bytearray((part := tmp_path / "out.crnr-part").read_bytes())
+    content[len(BATCHES[0])] ^= 1
+    part.write_bytes(content)
     assert write(tmp_path / "out", resume=True) == 1
     assert (tmp_path / "out").read_bytes() == WHOLE

@@ -67,6 +67,14 @@ def test_no_rows_have_no_accuracy() -> None:
     assert (scores.accuracy, scores.interval, scores.macro.f1) == (None, None, None)
 
 
+def test_accuracy_has_wilsons_interval() -> None:
+    assert score(list("aab"), list("aba")).interval == wilson(1, 3)
+
+
+def test_classes_are_in_natural_order() -> None:
+    assert [each.name for each in score(["10", "9"], ["1", "9"]).classes] == ["1", "9", "10"]
+
+
 def test_most_confused_names_truth_first() -> None:
     scores = score(["cat", "cat", "dog", "owl"], ["dog", "dog", "cat", "owl"])
     assert most_confused(scores) == [("cat", "dog", 2), ("dog", "cat", 1)]
@@ -76,6 +84,13 @@ def test_equal_mistakes_are_in_the_order_of_names() -> None:
     scores = score(["b", "c", "a", "a", "c"], ["a", "a", "c", "b", "b"])
     pairs = [("a", "b", 1), ("a", "c", 1), ("b", "a", 1), ("c", "a", 1), ("c", "b", 1)]
     assert most_confused(scores) == pairs
+
+
+def test_many_equal_mistakes_are_in_the_order_of_names() -> None:
+    """More than those that any sort leaves in order."""
+    names = [f"c{i}" for i in range(60)]
+    scores = score(names[:-1][::-1], names[1:][::-1])
+    assert most_confused(scores) == [(names[i], names[i + 1], 1) for i in range(59)]
 
 
 def test_a_query_without_answer_is_wrong_for_its_class_alone() -> None:
@@ -98,3 +113,4 @@ def test_names_are_sorted_as_people_do() -> None:
     assert sorted(["a10", "a9", "a100", "a1"], key=natural) == ["a1", "a9", "a10", "a100"]
     assert sorted(["10", "9", "008", "08", "8"], key=natural) == ["008", "08", "8", "9", "10"]
     assert sorted(["b1c10", "b1c2", "b01c11"], key=natural) == ["b1c2", "b1c10", "b01c11"]
+    assert sorted(["1c", "1bb"], key=natural) == ["1bb", "1c"]

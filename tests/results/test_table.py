@@ -80,6 +80,11 @@ def test_floats_come_back_to_the_last_bit(dtype: str) -> None:
     assert (np.array([row[8:] for row in rows]).astype(dtype) == residuals).all()
 
 
+def test_floats_have_no_more_digits_than_they_need() -> None:
+    assert number_format("float32") % np.float32(0.1) == "0.100000001"
+    assert number_format("float64") % 0.1 == "0.1"
+
+
 def test_a_query_without_answer_has_one_row_with_its_status() -> None:
     batch = answers(["bad", "good"], np.array([[0.5, 0.25]]), errors=[SampleError("truncated"), None])
     assert written(batch, ["a", "b"], "float64").decode().splitlines()[1:] == [
@@ -174,6 +179,13 @@ def test_csvs_of_other_programs_are_read(tmp_path: Path) -> None:
     ]
 
 
+def test_names_in_a_csv_are_read_as_they_are(tmp_path: Path) -> None:
+    """One that is not UTF-8, and one with a carriage return."""
+    path = tmp_path / "odd.csv"
+    path.write_bytes(b'path,truth,label\ncaf\xe9.png,a,a\n"a\rb.png",a,a\n')
+    assert [row.path for row in read_predictions(path)] == ["caf\udce9.png", "a\rb.png"]
+
+
 def test_a_csv_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         read_predictions(tmp_path / "none.csv")
@@ -254,3 +266,9 @@ def test_looking_for_the_best_classes_leaves_the_residuals_alone() -> None:
     before = residuals.copy()
     best_classes(residuals, 2)
     np.testing.assert_array_equal(residuals, before)
+
+
+def test_separation_is_of_residuals_unless_they_are_of_scores() -> None:
+    residuals = np.array([[0.4, 0.6, 1.0]], np.float32)
+    np.testing.assert_allclose(separation(residuals), [0.5], rtol=1e-6)
+    np.testing.assert_allclose(separation(residuals, signed=True), [1 - np.exp(0.4 - 0.8)], rtol=1e-6)
