@@ -21,6 +21,7 @@ from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.sources.listing import open_source
 from helpers.onnx_models import Shape, flat_model, map_model, save_model
 from helpers.runner import Runner, rows
+from helpers.samples import make_pictures
 
 
 def photo(seed: int, size: tuple[int, int] = (90, 60)) -> Image.Image:
@@ -431,3 +432,19 @@ def test_the_network_reports_every_batch_that_it_has_read(crnr: Runner, photos: 
     ]
     assert reported[0] == ("classifying", 0, n)
     assert reported[-1] == ("classifying", n, n)
+
+
+@pytest.mark.parametrize("from_row", [0, 9])
+def test_an_output_without_numbers_is_refused(crnr: Runner, from_row: int) -> None:
+    """No columns, or no rows either."""
+    empty = helper.make_node("Slice", ["flat", "start", "stop", "axes"], ["features"])
+    values = {"start": [from_row, 9999], "stop": [9, 9999], "axes": [0, 1]}
+    constants = [
+        helper.make_node("Constant", [], [name], value_ints=numbers) for name, numbers in values.items()
+    ]
+    nodes = [helper.make_node("Flatten", ["image"], ["flat"]), *constants, empty]
+    save_model(Path("m.onnx"), nodes, {"image": ["n", 3, 8, 8]}, {"features": ["n", "d"]})
+    make_pictures(crnr.here / "gallery")
+    outcome = crnr("build", "gallery", "--extractor", "m.onnx")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err == "error: m.onnx: its output features has no numbers; choose another one\n"
