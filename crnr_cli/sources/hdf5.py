@@ -29,6 +29,7 @@ _MAX_ITEMS = 20_000  # groups, datasets and links that are looked at; a group wi
 _MAX_CHUNK = 2**29  # bytes in a compressed chunk after decompression, which is always of the full chunk
 # Deflate, shuffle, Fletcher's checksum and LZF. For any other filter, HDF5 would load a plugin library.
 _FILTERS = {1, 2, 3, 32000}
+_CHECKSUM, _CHECKSUM_BYTES = 3, 4  # the filter of Fletcher's checksum, which is at the end of every chunk
 _OPEN_FILES = 16  # at the same time; a process may open only some hundreds
 CHILD_SECONDS = (
     600.0  # for a process that waits for the machine; `hdf5_text_process` limits how long it works
@@ -208,6 +209,10 @@ def why_not(dataset: Any, references: bool = False) -> str | None:
         return f"declares {counted(declared, 'byte')} and holds {stored}; write the complete file again"
     if filters and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK:
         return f"is compressed in chunks of more than {_MAX_CHUNK} bytes; write it with smaller chunks"
+    # HDF5 crashes on a chunk that is shorter than its checksum. What is not None ends the iteration.
+    shortest = 1 + (_CHECKSUM_BYTES if _CHECKSUM in filters else 0)
+    if filters and dataset.id.chunk_iter(lambda chunk: chunk.size < shortest or None):
+        return "has a damaged chunk; write the file again"
     return None
 
 

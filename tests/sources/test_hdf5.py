@@ -8,6 +8,7 @@ import resource
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from crnr_cli.errors import DataError
 from crnr_cli.sources import hdf5
 from crnr_cli.sources import hdf5_text_process as text_process
+from crnr_cli.sources.readers import Refused
 from helpers.paths import DATA
 from helpers.runner import Outcome, Runner, read_rows
 
@@ -129,3 +131,31 @@ def test_text_of_variable_length_is_read_on_a_weak_machine(crnr: Runner, limits:
 def test_a_gallery_is_not_features(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a gallery, not a feature file"):
         hdf5.open_datasets(DATA / "gallery-v1.h5")
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"compression": "gzip"},
+        {"compression": "lzf"},
+        {"shuffle": True},
+        {"fletcher32": True},
+        {"compression": "lzf", "fletcher32": True},
+    ],
+)
+def test_the_shortest_chunks_are_read(tmp_path: Path, filters: dict[str, Any]) -> None:
+    values = np.arange(4, dtype=np.uint8).reshape(4, 1)
+    with h5py.File(path := tmp_path / "tiny.h5", "w") as file:
+        file.create_dataset("features", data=values, chunks=(1, 1), **filters)
+    np.testing.assert_array_equal(hdf5.open_datasets(path)["features"][:], values)
+
+
+def test_a_chunk_without_its_checksum_is_refused(tmp_path: Path) -> None:
+    """HDF5 crashes on it."""
+    with h5py.File(path := tmp_path / "x.h5", "w") as file:
+        made = file.create_dataset("features", (4, 1), "u1", chunks=(1, 1), fletcher32=True)
+        for row in range(4):
+            made.id.write_direct_chunk((row, 0), bytes(5 if row else 2))
+    refused = hdf5.open_datasets(path)["features"]
+    assert isinstance(refused, Refused)
+    assert refused.why == "has a damaged chunk; write the file again"
