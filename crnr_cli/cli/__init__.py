@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Annotated
@@ -41,6 +42,7 @@ PANELS = {
         "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
     },
 }
+_SIGNALLED = 128  # exit codes above this are those of a signal
 COMMANDS = [name for commands in PANELS.values() for name in commands]
 
 
@@ -91,6 +93,13 @@ def main() -> None:
     app = application(wanted if wanted and wanted[0] in COMMANDS else COMMANDS)
     try:
         app()
+    except SystemExit as e:
+        if isinstance(e.code, int) and e.code > _SIGNALLED and threading.active_count() > 1:
+            # Everything is cleaned up, but Python would wait for threads in the middle of long products.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(e.code)
+        raise
     finally:
         gc.freeze()  # no collection at exit either
 

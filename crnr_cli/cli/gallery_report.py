@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.gallery import Gallery
     from crnr_cli.progress import Progress
 
+# Settings of a gallery that are not listed: a long description, and what follows from others.
+_UNSAID = ("extractor", "n_inputs", "steps")
+
 
 class Replaced:
     """The gallery that a command replaces, if there is one at `path`: what is said about it."""
@@ -76,7 +79,7 @@ class Replaced:
             shown = ", ".join(
                 f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
                 for key, value in different.items()
-                if key != "extractor"  # a long description
+                if key not in _UNSAID
             )
             had = shown or "another network"
             say(f"note: the old gallery had other settings: {had}; `crnr build --update` keeps them")

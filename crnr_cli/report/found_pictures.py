@@ -12,6 +12,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import thumbnails
 from crnr_cli.sources.readers import is_table
+from crnr_cli.wording import are
 
 OUTSIDE, MISSING = "outside", "not found"
 
@@ -65,7 +66,7 @@ class FoundPictures:
         )
         total = len(self.pictures) + len(self.missing) + len(self.outside)
         return [
-            f"{len(names)} of {total} {what} are not shown: {names[0]} {why}"
+            f"{len(names)} of {total} {what} {are(len(names))} not shown: {names[0]} {why}"
             for names, why in reasons
             if names
         ]

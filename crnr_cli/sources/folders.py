@@ -118,8 +118,10 @@ class Pictures(Source):
                 try:
                     with Path(file.path).open("rb") as content:
                         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-                except OSError:  # removed since it was listed, or unreadable: it counts as missing
+                except FileNotFoundError:  # removed since it was listed
                     continue
+                except OSError as e:  # its content may be the same, or not
+                    raise DataError(f"{file.path}: cannot read it ({e.strerror})") from e
                 yield file.path, file.folders[0] if file.folders else "", sha256
 
     def require_labels(self) -> None:

@@ -52,9 +52,17 @@ def pieces_at_once(jobs: int) -> int:
 
 
 def side_by_side(
-    work: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    threads: int,
+    ahead: int = 1,
+    *,
+    wait: bool = True,
 ) -> Generator[Result]:
-    """work(item) for every item, in order; at most `threads` are running and `ahead` finished or queued."""
+    """work(item) for every item, in order; at most `threads` are running and `ahead` finished or queued.
+
+    If it ends early, `wait` for the pieces that are running; nothing can stop them.
+    """
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)
     try:
@@ -65,4 +73,4 @@ def side_by_side(
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=wait, cancel_futures=True)

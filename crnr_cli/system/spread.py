@@ -29,7 +29,8 @@ def in_threads(count: int) -> Spread:
     def spread(
         work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        with closing(side_by_side(lambda item: (item, work(shared, item)), items, count, ahead=0)) as done:
+        pieces = side_by_side(lambda item: (item, work(shared, item)), items, count, ahead=0, wait=False)
+        with closing(pieces) as done:
             yield from done
 
     return spread

@@ -158,8 +158,9 @@ def test_every_call_may_fail(
             assert ended.exit == -9, where
         else:
             assert ended.exit == 1, where
-            assert ended.err.startswith("error: "), where
-            assert ended.err.count("\n") == 1, where
+            *notes, error = ended.err.splitlines()
+            assert error.startswith("error: "), where
+            assert all(note.startswith("note: ") for note in notes), where
             assert left.keys() - old.keys() <= scenario.keeps, where
         again = server.run(folder, scenario.again or scenario.command)
         done_before = scenario.once and left == new

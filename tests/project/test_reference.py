@@ -135,8 +135,8 @@ lams, mus = st.sampled_from([1e-3, 0.01, 0.1, 1.0]), st.sampled_from([0.05, 0.1,
 factors = st.sampled_from(["auto", "dense", "low-rank"])
 admm: Parameters = {"mu": mus, "iterations": st.integers(1, 12), "factor": factors}
 METHODS: dict[str, tuple[Callable[..., list[float]], Parameters, float, float]] = {
-    "crnr": (plain_nonnegative, {"lam": lams, **admm}, 1e-9, 1e-4),
-    "nrc": (plain_nonnegative, admm, 1e-9, 1e-4),
+    "crnr": (plain_nonnegative, {"lam": lams, **admm}, 1e-8, 1e-4),
+    "nrc": (plain_nonnegative, admm, 1e-8, 1e-4),
     "crnr, until it changes little": (
         plain_nonnegative,
         {"lam": lams, **admm, "iterations": st.just(300), "tol": st.sampled_from([1e-2, 1e-4])},
@@ -154,10 +154,10 @@ METHODS: dict[str, tuple[Callable[..., list[float]], Parameters, float, float]] 
         1e-6,
         1e-3,
     ),
-    "crc": (plain_crc, {"lam": lams}, 1e-9, 1e-3),
-    "nsc": (plain_nsc, {}, 1e-9, 1e-3),
-    "croc": (plain_croc, {"lam": lams, "weight": st.sampled_from([0.0, 0.1, 2.0])}, 1e-9, 1e-3),
-    "procrc": (plain_procrc, {"lam": lams, "gamma": st.sampled_from([0.0, 1e-3, 0.3])}, 1e-9, 1e-3),
+    "crc": (plain_crc, {"lam": lams}, 1e-8, 1e-3),
+    "nsc": (plain_nsc, {}, 1e-8, 1e-3),
+    "croc": (plain_croc, {"lam": lams, "weight": st.sampled_from([0.0, 0.1, 2.0])}, 1e-8, 1e-3),
+    "procrc": (plain_procrc, {"lam": lams, "gamma": st.sampled_from([0.0, 1e-3, 0.3])}, 1e-8, 1e-3),
     "src": (
         plain_src,
         {"lam": st.sampled_from([0.01, 0.1]), "tol": st.just(1e-12), "iterations": st.just(20_000)},
@@ -404,6 +404,8 @@ def check(case: Case, write: Callable[[Case, Path], tuple[list[str], Array, Arra
     parameters = {key: value for key, value in case.parameters.items() if key != "factor"}
     classes = [slice(a, b) for a, b in pairwise(np.cumsum([0, *case.sizes]).tolist())]
     tolerance = tolerances[0 if case.dtype == "float64" else 1]
+    if any("16 bits" in kind for kind in case.kinds):  # these pixels are scaled in float32
+        tolerance = max(tolerance, 1e-6)
     assert len(rows) == M
     for row, y in zip(rows, unit_queries, strict=True):
         expected = formula(vectors.T, classes, y, **parameters)

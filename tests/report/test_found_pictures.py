@@ -78,7 +78,7 @@ def test_a_csv_cannot_make_a_page_show_pictures_from_elsewhere(crnr: Runner, wor
     result = inside("evaluate", "out.csv", "--html", "r.html")
     assert result.exit == 0
     assert result.err == (
-        f"note: 1 of 1 pictures of mistakes are not shown: {name} is outside of the current folder and "
+        f"note: 1 of 1 pictures of mistakes is not shown: {name} is outside of the current folder and "
         "that of the CSV; name their folder with --pictures-from to show it\n"
     )
     assert "data:image/" not in (work / "r.html").read_text()
@@ -143,7 +143,7 @@ def test_explain_reports_gallery_pictures_that_are_missing_or_changed(crnr: Runn
     shutil.copytree("moved", "gallery")
     noise(3).save("gallery/ant/0.png")
     result = crnr("explain", "query.png", "-o", "w.html")
-    assert "1 of 7 gallery pictures are not shown: gallery/ant/0.png was not found" in result.err
+    assert "1 of 7 gallery pictures is not shown: gallery/ant/0.png was not found" in result.err
 
 
 def test_explain_shows_the_nearest_sample_of_nn(crnr: Runner) -> None:
