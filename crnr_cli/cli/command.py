@@ -56,7 +56,8 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
 
     def run(**given: Any) -> None:
         with boundary(quiet=given.get("quiet", False)):
-            use_cores(given.get("jobs"), side_by_side=side_by_side)
+            # Calibration fits and classifies many small parts of the gallery.
+            use_cores(given.get("jobs"), side_by_side=side_by_side or given.get("calibrate", False))
             check_choices(get_current_context())
             outputs = [
                 Output(Path(given[name]), mark.is_gallery)
