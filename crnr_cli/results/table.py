@@ -93,9 +93,7 @@ def number_format(dtype: str) -> str:
     return "%.9g" if dtype == "float32" else "%r"
 
 
-def _field(text: str | None) -> str:
-    if text is None:
-        return ""
+def _field(text: str) -> str:
     if _QUOTED.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text

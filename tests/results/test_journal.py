@@ -141,9 +141,12 @@ def test_a_finished_batch_is_in_the_files_at_once(tmp_path: Path) -> None:
 
 def test_a_run_that_is_stopped_again_and_again_goes_on(tmp_path: Path) -> None:
     """Each time, the last line of the journal was cut off."""
-    for stop_after in range(1, len(BATCHES)):
-        with pytest.raises(Stop):
-            assert write(tmp_path / "out", resume=True, stop_after=stop_after) == stop_after - 1
+    for number, batch in enumerate(BATCHES[:-1]):
+        with pytest.raises(Stop), resumable(tmp_path / "out", RUN, resume=True) as partial:
+            assert partial.done.batches == number
+            partial.write(batch)
+            partial.end_batch(Counter(ok=2, truncated=1), 1)
+            raise Stop
         with (tmp_path / "out.crnr-journal").open("ab") as journal:
             journal.write(b'{"size": 9')
     assert write(tmp_path / "out", resume=True) == len(BATCHES) - 1
