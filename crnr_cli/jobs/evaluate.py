@@ -74,7 +74,9 @@ class EvaluateReport:
     def class_like(self, folder: str) -> str | None:
         """The class whose name is most like that of a folder, if any is."""
         classes = self.gallery.classes if self.gallery else [score.name for score in self.over_all.classes]
-        return next(iter(difflib.get_close_matches(folder, classes, n=1, cutoff=0.75)), None)
+        lower = {name.lower(): name for name in reversed(classes)}
+        near = difflib.get_close_matches(folder.lower(), list(lower), n=1, cutoff=0.75)
+        return lower[near[0]] if near else None
 
     @property
     def rejection_note(self) -> str:

@@ -24,6 +24,7 @@ from crnr_cli.wording import counted
 
 State = dict[str, Array]
 
+_LARGEST = 1e12  # of any parameter: beyond, nothing but rounding is left
 _MAX_ITERATIONS = 10**6  # far more than any method needs, and few enough to end
 
 
@@ -142,6 +143,7 @@ class Method(ABC):
         except OverflowError:
             number = math.inf
         self._require(math.isfinite(number), f"{name} must be a finite number, not {value!r}")
+        self._require(number <= _LARGEST, f"{name} must be at most {_LARGEST:g}, not {number:g}")
         return number
 
     def _require_iterations(self, iterations: int) -> None:

@@ -14,8 +14,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.methods.base import Method, Samples, State
 
-_LARGEST_C = 1e12
-_RANGE = f"{1 / _LARGEST_C:g} to {_LARGEST_C:g}"
+_SMALLEST_C = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +26,8 @@ class Trained(Method):
 
     def __post_init__(self) -> None:
         self._require_above_0("c")
-        # More extreme values are of no use, and with some of them liblinear never returns.
-        self._require(1 / _LARGEST_C <= self.c <= _LARGEST_C, f"c must be from {_RANGE}, not {self.c:g}")
+        # Smaller values are of no use, and with some of them liblinear never returns.
+        self._require(self.c >= _SMALLEST_C, f"c must be at least {_SMALLEST_C:g}, not {self.c:g}")
 
     @classmethod
     def unavailable(cls) -> str | None:
