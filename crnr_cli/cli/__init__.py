@@ -10,7 +10,6 @@ import io
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Annotated
@@ -19,6 +18,7 @@ import typer
 
 from crnr_cli import __version__
 from crnr_cli.cli.parsing import Command, Commands
+from crnr_cli.system.cores import is_working
 
 # Every command is a function in the module of the same name; its help ends with this example. The panels are
 # those of `crnr --help`, and both they and their commands are in the order of use.
@@ -94,7 +94,7 @@ def main() -> None:
     try:
         app()
     except SystemExit as e:
-        if isinstance(e.code, int) and e.code > _SIGNALLED and threading.active_count() > 1:
+        if isinstance(e.code, int) and e.code > _SIGNALLED and is_working():
             # Everything is cleaned up, but Python would wait for threads in the middle of long products.
             sys.stdout.flush()
             sys.stderr.flush()

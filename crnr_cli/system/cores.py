@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +17,7 @@ Result = TypeVar("Result")
 # The wheels of NumPy and SciPy contain OpenBLAS; other builds read one of the other variables.
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
+_THREADS = "crnr-piece"  # how threads are called
 # A thread that waits for others gives its core away at once: on a busy machine they may take long to come.
 _WAITING = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 
@@ -46,6 +48,11 @@ def threads_per_product() -> int:
     return int(threads) if threads.isdecimal() and int(threads) > 0 else available_cores()
 
 
+def is_working() -> bool:
+    """Whether a piece of work still runs in a thread, which Python would wait for at the end."""
+    return any(thread.name.startswith(_THREADS) for thread in threading.enumerate())
+
+
 def pieces_at_once(jobs: int) -> int:
     """How many pieces of work can run at the same time, if each runs matrix products in its own threads."""
     return max(1, jobs // threads_per_product())
@@ -64,7 +71,7 @@ def side_by_side(
     If it ends early, `wait` for the pieces that are running; nothing can stop them.
     """
     waiting: deque[Future[Result]] = deque()
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(threads, _THREADS)
     try:
         for item in items:
             waiting.append(pool.submit(work, item))
