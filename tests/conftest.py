@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 
 # Small problems on many test processes: threads of BLAS would only wait for each other.
@@ -62,6 +63,15 @@ def address() -> Iterator[str]:
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
     ) as running:
         yield running.scheduler_address
+
+
+LIMITS = {limit: resource.getrlimit(limit) for limit in (resource.RLIMIT_CPU, resource.RLIMIT_AS)}
+
+
+def pytest_runtest_teardown() -> None:
+    """What a child process limits for itself must not end this one, if a test calls its code directly."""
+    for limit, before in LIMITS.items():
+        resource.setrlimit(limit, before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
