@@ -26,7 +26,7 @@ _FIXED = [
 ]
 
 
-@command
+@command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
 def build(
     context: typer.Context,
     sources: Sources,

@@ -29,11 +29,14 @@ class Written:
     is_gallery: bool = False
 
 
-def command(function: Callable[..., None] | None = None, *, side_by_side: bool = False) -> Callable[..., Any]:
+def command(
+    function: Callable[..., None] | None = None, *, side_by_side: bool | str = False
+) -> Callable[..., Any]:
     """Make a command of a function: a parameter whose type is a group becomes the options of that group.
 
     The command also turns errors into one line, checks its outputs, and divides the cores before NumPy is
-    loaded: one for each of several batches `side_by_side`, or all of them for each matrix product.
+    loaded: one for each of several pieces of work `side_by_side`, or all of them for each matrix product.
+    With the name of a flag, pieces are done side by side if the flag is given.
     """
     if function is None:
         return functools.partial(command, side_by_side=side_by_side)
@@ -56,8 +59,8 @@ def command(function: Callable[..., None] | None = None, *, side_by_side: bool =
 
     def run(**given: Any) -> None:
         with boundary(quiet=given.get("quiet", False)):
-            # Calibration fits and classifies many small parts of the gallery.
-            use_cores(given.get("jobs"), side_by_side=side_by_side or given.get("calibrate", False))
+            apart = given[side_by_side] if isinstance(side_by_side, str) else side_by_side
+            use_cores(given.get("jobs"), side_by_side=apart)
             check_choices(get_current_context())
             outputs = [
                 Output(Path(given[name]), mark.is_gallery)

@@ -89,7 +89,8 @@ def calibrate(
     total = int(asked[:enough].sum())
     progress("calibrating", 0, total)
     found: list[Array] = []
-    for part in side_by_side(standouts_of, np.flatnonzero(asked[:enough]).tolist(), threads):
+    folds = np.flatnonzero(asked[:enough]).tolist()
+    for part in side_by_side(standouts_of, folds, threads, wait=False):
         found += part
         progress("calibrating", sum(map(len, found)), total)
     standouts = np.sort(np.concatenate(found))

@@ -75,7 +75,7 @@ class FoundPictures:
 def found_pictures(
     names: Sequence[str], search: PictureSearch, max_pixels: int = MAX_PIXELS
 ) -> FoundPictures:
-    """Pictures that cannot be decoded count as missing; rows of feature files are no pictures at all."""
+    """Pictures that cannot be decoded count as missing; rows of feature files are not looked for."""
     names = [name for name in dict.fromkeys(names) if not is_table(name.rpartition("#")[0])]
     files = {name: search.find(name) for name in names}
     outside = [name for name, file in files.items() if file == OUTSIDE]

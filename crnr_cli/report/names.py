@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
-# Control characters, and two that are no characters: XML cannot contain them, so they are shown as escapes.
+# Control characters and two invalid ones: XML cannot contain them, so they are shown as escapes.
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0xFFFF)}
 
 

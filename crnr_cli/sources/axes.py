@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,14 @@ MAX_AXES = 4  # samples, height, width and channels of pictures
 
 
 @dataclass(frozen=True)
-class Transposed:
-    """The transpose of an array, or of a dataset that is read by slices: all axes in reverse order."""
+class _View(ABC):
+    """An array, or a dataset that is read by slices, with its axes seen in another way."""
 
     values: Any
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape[::-1])
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]: ...
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -33,6 +34,15 @@ class Transposed:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+
+@dataclass(frozen=True)
+class Transposed(_View):
+    """All axes in reverse order."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape[::-1])
 
     def __getitem__(self, where: slice | tuple[slice, ...]) -> Array:
         """With a slice of the first axis, or one of every axis."""
@@ -45,27 +55,18 @@ class Transposed:
 
 
 @dataclass(frozen=True)
-class Stack:
-    """Samples along any axis of an array or dataset, such as pictures, as a table with one row per sample.
+class Stack(_View):
+    """Samples along any axis, such as pictures, as a table with one row per sample.
 
     The remaining axes keep their order, so that the pixels of a row are in the order of a picture file.
     """
 
-    values: Any
     axis: int
 
     @property
     def shape(self) -> tuple[int, int]:
         n = self.values.shape[self.axis]
         return n, math.prod(self.values.shape) // n if n else 0
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self.values.dtype
-        return dtype
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def __getitem__(self, rows: slice) -> Array:
         index = [slice(None)] * len(self.values.shape)
@@ -75,27 +76,19 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Cells:
+class Cells(_View):
     """The cells of a MATLAB cell array as the rows of a table: it is certain where the samples are."""
-
-    values: Array  # (n, d)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.values.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.values.dtype
-
-    def __len__(self) -> int:
-        return len(self.values)
+        return tuple(self.values.shape)
 
     def __getitem__(self, rows: slice) -> Array:
-        return self.values[rows]
+        part: Array = self.values[rows]
+        return part
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return self.values
+        return np.asarray(self.values, dtype=dtype)
 
 
 def table_of(values: Any, axis: int) -> Any:

@@ -14,7 +14,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.system import memory
 
 _BYTES_PER_TEXT = 200  # in a list, while others are being made of it
-_FEW = 10_000  # a list of so many takes no memory to speak of
+_FEW = 10_000  # a list of this length takes hardly any memory
 
 
 def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
@@ -70,7 +70,7 @@ def _read(path: Path, array: Any) -> Array:
 
 
 def _refuse_other_than_unicode(path: Path, values: Array) -> None:
-    """NumPy stores text as a number per character, and fails at numbers that are none."""
+    """NumPy stores text as one number per character, and fails at numbers that no character has."""
     length = values.dtype.itemsize // 4
     numbers = values.astype(values.dtype.newbyteorder("=")).view(np.uint32) if length else np.empty(0)
     too_large = np.flatnonzero(numbers > sys.maxunicode)

@@ -30,7 +30,7 @@ PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL)
 @dataclass(frozen=True)
 class Output:
     path: Path
-    # A gallery has to be a regular file. It may be in the folder of its samples, as it is no picture.
+    # A gallery has to be a regular file. It may be in the folder of its samples, as it is not a picture.
     is_gallery: bool = False
 
     @property
