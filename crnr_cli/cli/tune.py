@@ -239,10 +239,11 @@ def _draw(report: TuneReport, path: Path) -> None:
         best.setdefault(name, {}).setdefault(trial.setting.parameters()["lam"], trial.accuracy)
     shown = dict.fromkeys([*map(_shown_fixed, (chosen, report.paper)), *of_steps.values(), *best])
     lines = {name: [best[name].get(lam) for lam in LAMS] for name in list(shown)[:_LINES]}
-    marked = {
-        name: (trial.setting.parameters()["lam"], trial.accuracy)
-        for name, trial in (("default", report.paper), ("chosen", chosen))
-    }
+    # These have a mu of their own, and may be below the line of the best one.
+    marked = {}
+    for name, trial in (("default", report.paper), ("chosen", chosen)):
+        settings = trial.setting.parameters()
+        marked[f"{name}, at mu {settings['mu']:g}"] = (settings["lam"], trial.accuracy)
     title = f"best mu for each lam; {counted(len(report.paper.right), 'sample')} held out in turn"
     save(sensitivity(LAMS, lines, marked, title), path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,17 @@ def test_the_plot_has_the_chosen_setting_and_other_powers_and_steps(
     drawn: list[Figure] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(figure))
     make_features(crnr.here / "g.npz", per_class=8)
-    assert crnr("tune", "g.npz", "--plot", Path("p.png"), "-q", "--folds", 2).exit == 0
+    outcome = crnr("tune", "g.npz", "--plot", Path("p.png"), "-q", "--folds", 2, "--json")
+    assert (outcome.exit, outcome.err) == (0, "")
     lines = {line.get_label(): line.get_xydata() for line in drawn[0].axes[0].lines}
     assert any("power 0.5" in name for name in lines)
     assert len({name.split()[0] for name in lines if "iterations" in name}) > 1
-    assert {"chosen", "default"} <= set(lines)
-    # The chosen setting is a point of a line.
-    (point,) = lines["chosen"].tolist()
-    assert any(point in line.tolist() for name, line in lines.items() if name != "chosen")
+    record = json.loads(outcome.out)
+    lams = [0.0, 0.001, 0.01, 0.1, 0.3, 1.0, 3.0]  # drawn at equal distances
+    for name, trial in (("default", record["paper"]), ("chosen", record["chosen"])):
+        (point,) = lines[f"{name}, at mu {trial['mu']:g}"].tolist()
+        assert point == pytest.approx([lams.index(trial["lam"]), 100 * trial["accuracy"]])
+        best = max(each["accuracy"] for each in record["trials"] if each["lam"] == trial["lam"])
+        assert max(y for line in lines.values() for x, y in line.tolist() if x == point[0]) == pytest.approx(
+            100 * best
+        )
