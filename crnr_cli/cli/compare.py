@@ -221,8 +221,8 @@ def _table(report: CompareReport, width: int) -> Table:
         box=None,
         pad_edge=False,
         padding=(0, 1 if width < _ROOMY else 2, 0, 0),
-        title=f"{counted(report.n_classes, 'class')}, {counted(report.n_gallery, 'gallery sample')} of dimension "
-        f"{report.dimension},\ntested with {tested}",
+        title=f"{counted(report.n_classes, 'class')}, {counted(report.n_gallery, 'gallery sample')} "
+        f"of dimension {report.dimension},\ntested with {tested}",
         title_justify="left",
         caption=f"p: McNemar's test against the best method; * p < {_SIGNIFICANT}",
         caption_justify="left",
