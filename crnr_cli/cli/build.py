@@ -14,16 +14,16 @@ from crnr_cli.cli.console import EarlyNotes, say, shown_progress
 from crnr_cli.cli.gallery_report import Replaced, show_report
 from crnr_cli.cli.method_options import MethodOptions, ParameterOptions
 from crnr_cli.cli.network_options import Network
-from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vectors
+from crnr_cli.cli.options import Input, Output, Sources, Strictness
+from crnr_cli.cli.vector_options import Steps, Vectors
+from crnr_cli.cli.vector_options import reading as reading_of
 from crnr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
 
-# Settings that --update cannot change. --extractor is allowed, as the file of the network may have moved.
-_FIXED = [
-    name for name in names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions) if name != "extractor"
-]
+# Settings that --update cannot change, except the path of a network, which may have moved.
+_FIXED = names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions)
 
 
 @command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
@@ -55,9 +55,7 @@ def build(
 ) -> None:
     """Make a gallery file from labelled examples: one folder of pictures per class, or a file of features."""
     early = EarlyNotes(output.quiet)
-    reading = options.reading(
-        input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values()
-    )
+    reading = reading_of(input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values())
     from crnr_cli.jobs.build import BuildOptions
     from crnr_cli.jobs.build import build as run_build
     from crnr_cli.jobs.update import update as run_update
@@ -66,11 +64,12 @@ def build(
     replaced = Replaced(path, output.quiet)
     with shown_progress(output.quiet) as progress:
         if update and existing(path):  # the first time, there is nothing to update
-            if fixed := given(context, _FIXED):
+            model = vectors.extractor if isinstance(vectors.extractor, Path) else None
+            if fixed := [name for name in given(context, _FIXED) if not (name == "--extractor" and model)]:
                 raise UsageError(
                     f"--update keeps the gallery's settings; leave out {', '.join(fixed)} or --update"
                 )
-            report: BuildReport = run_update(sources, path, reading, progress, network.extractor)
+            report: BuildReport = run_update(sources, path, reading, progress, model)
         else:
             build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate)
             report = run_build(sources, path, build_options, replaced.announced(progress))

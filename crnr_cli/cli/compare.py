@@ -23,9 +23,11 @@ from crnr_cli.cli.console import (
     shown_progress,
 )
 from crnr_cli.cli.network_options import Network
-from crnr_cli.cli.options import Input, Output, Sources, Steps, Strictness, Vectors
+from crnr_cli.cli.options import Input, Output, Sources, Strictness
 from crnr_cli.cli.tables import number, write_csv
 from crnr_cli.cli.values import METHOD_LIST, Number, Whole
+from crnr_cli.cli.vector_options import Steps, Vectors
+from crnr_cli.cli.vector_options import reading as reading_of
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import counted, not_one_of
 
@@ -131,9 +133,7 @@ def compare(
     """
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
-    reading = options.reading(
-        input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values()
-    )
+    reading = reading_of(input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values())
     tested = testing.values(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
     from crnr_cli.jobs.compare import compare as run

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from crnr_cli.gallery.samples import LeftOut, Note
+    from crnr_cli.gallery.notes import Note
+    from crnr_cli.gallery.samples import LeftOut
     from crnr_cli.progress import Progress
 
 _MAX_SHOWN = 10  # lines of one kind

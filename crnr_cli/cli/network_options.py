@@ -11,7 +11,7 @@ import typer
 
 from crnr_cli.cli.values import Choice, Number, Numbers
 from crnr_cli.errors import UsageError
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS, NetworkOptions
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS
 
 _network_option = partial(typer.Option, rich_help_panel="Network")
 
@@ -20,12 +20,6 @@ _network_option = partial(typer.Option, rich_help_panel="Network")
 class Network:
     """A network that turns pictures into features, and how pictures are prepared for it."""
 
-    extractor: Annotated[
-        Path | None,
-        _network_option(
-            metavar="MODEL.onnx", help="Compare pictures by the features that this network extracts."
-        ),
-    ] = None
     extractor_preset: Annotated[
         str | None,
         _network_option(
@@ -97,24 +91,25 @@ class Network:
         ),
     ] = "none"
 
-    def options(self) -> NetworkOptions | None:
-        """None if no network is used."""
-        if self.extractor is None:
-            if self != Network():
-                raise UsageError("options for a network need --extractor MODEL.onnx")
-            return None
-        return NetworkOptions(
-            model=self.extractor,
-            preset=self.extractor_preset,
-            crop=self.crop,
-            filter=self.filter,
-            mean=self.mean,
-            std=self.std,
-            channels=self.channels,
-            layout=self.layout,
-            output=self.extractor_output,
-            pool=self.pool,
-        )
+    def settings(self, model: Path) -> dict[str, Any]:
+        """Those of `NetworkOptions` that were given."""
+        given = {
+            "preset": self.extractor_preset,
+            "crop": self.crop,
+            "filter": self.filter,
+            "mean": self.mean,
+            "std": self.std,
+            "channels": self.channels,
+            "layout": self.layout,
+            "output": self.extractor_output,
+            "pool": self.pool,
+        }
+        return {"model": model, **{name: value for name, value in given.items() if value is not None}}
+
+    def refuse(self) -> None:
+        """Without a network, there must be no options for one."""
+        if self != Network():
+            raise UsageError("options for a network need --extractor MODEL.onnx")
 
 
 @dataclass(frozen=True, kw_only=True)

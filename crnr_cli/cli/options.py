@@ -9,28 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from crnr_cli.cli.boundary import SKIPPED
 from crnr_cli.cli.command import Written, given
 from crnr_cli.cli.values import Choice, Number, Whole
-from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.sources.readers import READERS
 
-if TYPE_CHECKING:
-    from crnr_cli.cli.network_options import Network
-    from crnr_cli.gallery.samples import Reading
-    from crnr_cli.recipe.base import Step
-
 GALLERY = Path("gallery.h5")
 _MOST_JOBS = 4096
-_LONGEST_SIDE = 65535  # of a picture, in pixels
 
 _reading_option = partial(typer.Option, rich_help_panel="Reading")
-_vectors_option = partial(typer.Option, rich_help_panel="Vectors")
 _strictness_option = partial(typer.Option, rich_help_panel="Strictness")
 _output_option = partial(typer.Option, rich_help_panel="Output")
 
@@ -140,89 +132,6 @@ class Input:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vectors:
-    """How samples become vectors, besides the steps of the recipe."""
-
-    size: Annotated[
-        str | None,
-        _vectors_option(
-            metavar="WxH",
-            help="Resize pictures to this size.",
-            show_default="their own if it is the same for all and at most 64x64, else 32x32",
-        ),
-    ] = None
-    color: Annotated[bool, _vectors_option("--color", help="Compare pictures in colour instead of grey.")] = (
-        False
-    )
-    dtype: Annotated[
-        str,
-        _vectors_option(
-            click_type=Choice(("float32", "float64")),
-            help="Precision of the numbers. Use float64 to reproduce published results to 1e-10.",
-        ),
-    ] = "float32"
-
-    def values(self) -> dict[str, Any]:
-        """As fields of `Reading`."""
-        return {"size": parse_size(self.size), "color": self.color, "dtype": self.dtype}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Steps:
-    """The steps of the recipe: one option each, with the name of the step in the registry."""
-
-    power: Annotated[
-        float,
-        _vectors_option(
-            click_type=Number(above=0, at_most=100),
-            metavar="P",
-            help="Raise the absolute value of every feature to the power P, keeping its sign.",
-        ),
-    ] = 1.0
-    pca: Annotated[
-        int | None,
-        _vectors_option(click_type=Whole(), metavar="K", help="Project on K principal components."),
-    ] = None
-
-    def made(self) -> tuple[Step, ...]:
-        from crnr_cli.recipe.registry import make_steps
-
-        return make_steps(vars(self))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TriedSteps:
-    """The steps of the recipe for `tune`: the settings to try, separated by commas."""
-
-    power: Annotated[
-        str,
-        _vectors_option(metavar="P,...", help="Powers to try; the first is preferred."),
-    ] = "1,0.5"
-    pca: Annotated[
-        str,
-        _vectors_option(
-            metavar="K,...",
-            help="Numbers of principal components to try, 0 for no PCA; the first is preferred.",
-        ),
-    ] = "0"
-
-    def parsed(self) -> dict[str, list[Any]]:
-        """The settings by the name of the step."""
-        from crnr_cli.recipe.registry import STEPS
-
-        settings: dict[str, list[Any]] = {}
-        for name, text in vars(self).items():
-            try:
-                settings[name] = [STEPS[name].parse(part) for part in text.split(",")]
-            except (ValueError, OverflowError) as e:
-                default = type(self)().__dict__[name]
-                raise UsageError(
-                    f"--{name} {text!r}: give settings separated by commas, such as {default}"
-                ) from e
-        return settings
-
-
-@dataclass(frozen=True, kw_only=True)
 class Strictness:
     """What happens when inputs cannot be used."""
 
@@ -271,13 +180,6 @@ class Output(Json, Quiet):
     """What most commands print."""
 
 
-def reading(input: Input, vectors: Vectors, network: Network, **other: Any) -> Reading:
-    """How a labelled source is read, from these groups of options."""
-    from crnr_cli.gallery.samples import Reading
-
-    return Reading(**input.values(), **vectors.values(), network=network.options(), **other)
-
-
 def one_gallery(context: typer.Context, argument: Path | None, option: Path | None) -> Path:
     """The gallery that was named, as the argument or with --gallery."""
     if argument and given(context, ["option"]):
@@ -286,19 +188,6 @@ def one_gallery(context: typer.Context, argument: Path | None, option: Path | No
     if chosen is None:
         context.fail("missing argument: GALLERY")
     return chosen
-
-
-def parse_size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    parts = text.lower().split("x")
-    if len(parts) not in (1, 2) or not all(map(_is_side, parts)):
-        raise UsageError(f"--size {text!r}: write 32 or 32x24, with at most {_LONGEST_SIDE} pixels per side")
-    return int(parts[0]), int(parts[-1])
-
-
-def _is_side(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= _LONGEST_SIDE
 
 
 def split_names(text: str | None) -> list[str] | None:

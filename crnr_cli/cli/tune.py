@@ -23,12 +23,15 @@ from crnr_cli.cli.console import (
 )
 from crnr_cli.cli.gallery_report import Replaced
 from crnr_cli.cli.network_options import Network
-from crnr_cli.cli.options import Input, Output, Sources, Strictness, TriedSteps, Vectors
+from crnr_cli.cli.options import Input, Output, Sources, Strictness
 from crnr_cli.cli.values import METHOD_LIST, Number, Whole
+from crnr_cli.cli.vector_options import TriedSteps, Vectors
+from crnr_cli.cli.vector_options import reading as reading_of
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
-    from crnr_cli.jobs.tune import Trial, TuneReport
+    from crnr_cli.gallery.trials import Trial
+    from crnr_cli.jobs.tune import TuneReport
 
 _SHOWN = 10  # settings in the table
 _LINES = 6  # in the plot
@@ -87,7 +90,7 @@ def tune(
     """Search for better settings by cross-validation on the gallery; keep the defaults if none is better."""
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
-    reading = options.reading(input, vectors, network, on_notes=early, **strictness.values())
+    reading = reading_of(input, vectors, network, on_notes=early, **strictness.values())
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
     from crnr_cli.system.optional import require

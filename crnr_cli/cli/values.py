@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -167,3 +168,17 @@ def method_names() -> Iterable[str]:
 
 METHOD = Choice(method_names)
 METHOD_LIST = Choices(method_names)
+
+
+class ExtractorName(ParamType):
+    """The name of an extractor that needs no file, or the path of a network."""
+
+    name = "extractor"
+    names = ("gradients", "pixels")
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> str | Path:
+        return value if value in self.names or isinstance(value, Path) else Path(value)
+
+    def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
+        names = [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
+        return names or [CompletionItem(incomplete, type="file")]

@@ -102,27 +102,29 @@ def answer(
         KnownSamples.of(recipe.kind, gallery.hashes, gallery.samples.vectors) if options.find_copies else None
     )
 
-    def answered(raw: Batch) -> Answers:
+    def answered(batch: Batch) -> Answers:
+        raw = batch if recipe.is_slow_to_read else extract(batch)
         vectors = recipe.applied(raw, gallery.dtype)
         residuals = Batch(vectors.names, vectors.errors, gallery.residuals(vectors.values), vectors.end)
         copies = known.in_batch(raw, vectors) if known else []
         return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies)
 
-    def extracted(batch: Batch) -> Batch:
+    def read(batch: Batch) -> Batch:
+        """A network runs here and not in the threads that answer, as it uses all cores itself."""
+        if not recipe.is_slow_to_read:
+            return batch
         raw = extract(batch)
-        if recipe.is_slow_to_read:  # and answers come several batches later
-            progress("reading", batch.end, n_queries)
+        progress("reading", batch.end, n_queries)  # answers come several batches later
         return raw
 
     progress("classifying", 0, n_queries)
     size = queries_per_batch(gallery, options)
-    # The network runs here and not in the threads below, as it uses all cores itself.
     extract = recipe.opened(options.n_jobs)
     batches = source.batches(
         source.spans(size)[first:], recipe.request(options.max_pixels), decoders or DecoderPool(options.jobs)
     )
     threads = _batches_at_once(gallery, size, options.n_jobs)
-    with closing(batches), closing(side_by_side(answered, map(extracted, batches), threads)) as done:
+    with closing(batches), closing(side_by_side(answered, map(read, batches), threads)) as done:
         for answers in done:
             yield answers
             progress("classifying", answers.batch.end, n_queries)

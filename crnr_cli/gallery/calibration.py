@@ -16,6 +16,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples, fitted
+from crnr_cli.methods.fitting import fit_bytes, residuals_in_batches
 from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import standout
@@ -79,11 +80,12 @@ def calibrate(
     enough = 1 + int(np.searchsorted(np.cumsum(asked), min(_ENOUGH, asked.sum())))
 
     def standouts_of(number: int) -> list[Array]:
-        fold = Fold.of(samples.vectors, class_index, fold_of == number, is_asked)
+        fold = Fold.of(samples, fold_of == number, is_asked)
         state = fitted(method, fold.samples)
-        return [standout(residuals, method.signed) for residuals in fold.residuals(method, state)]
+        batches = residuals_in_batches(method, fold, state)
+        return [standout(residuals, method.signed) for residuals in batches]
 
-    needed = method.fit_bytes(samples) + 2 * samples.vectors.nbytes
+    needed = fit_bytes(method, samples) + 2 * samples.vectors.nbytes
     memory.require(needed, "holding samples out of the gallery", "use --pca or fewer samples")
     threads = min(pieces_at_once(jobs), memory.room_for(needed))
     total = int(asked[:enough].sum())

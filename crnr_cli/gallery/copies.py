@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch
-from crnr_cli.gallery.samples import Labelled, Note
+from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.samples import Labelled
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.wording import are, counted
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import stat
-import warnings
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +19,12 @@ from crnr_cli.errors import (
     CrnrError,
     DataError,
     GalleryError,
-    NotConverged,
     UsageError,
 )
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.hdf5_output import written_hdf5
-from crnr_cli.methods import METHODS, Method, Samples, make_method
+from crnr_cli.methods import METHODS, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import NEWEST_VERSION
@@ -39,7 +37,6 @@ _FORMAT = "crnr-gallery"
 
 _MAX_DEPTH = 2
 _MAX_GROUPS = 100
-_TRIED_ITERATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
 
 def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
     """Write a gallery to a new file or an open one. To replace a file safely, use `files.replacing`."""
-    if not _gives_residuals(gallery):  # it could not be loaded, and might replace one that can
+    if not gallery.gives_residuals():  # it could not be loaded, and might replace one that can
         given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
             f"{gallery.method.name} gives no finite residuals in {gallery.dtype} with {given}; "
@@ -99,26 +96,11 @@ def load_gallery(path: Path) -> Gallery:
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
         gallery = replace(_from_content(content, path.parent), sha256=actual)
-        if not _gives_residuals(gallery):
+        if not gallery.gives_residuals():
             raise ValueError("its state gives no residuals")
         return gallery
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
-
-
-def _gives_residuals(gallery: Gallery) -> bool:
-    """Classify one sample, to find out whether the state matches the samples, whatever the method."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
-        residuals = _tried(gallery).residuals(gallery.samples, gallery.state, gallery.samples.vectors[:1])
-    return residuals.shape == (1, len(gallery.classes)) and bool(np.isfinite(residuals).all())
-
-
-def _tried(gallery: Gallery) -> Method:
-    """The method with few iterations: an untrusted gallery may ask for more than anybody would wait for."""
-    iterations = gallery.parameters.get("iterations", 0)
-    few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
-    return replace(gallery.method, **few)  # type: ignore[type-var]
 
 
 def _to_content(gallery: Gallery) -> _Content:
@@ -165,18 +147,19 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
         raise ValueError("its classes are not names in ascending order")
     if sorted(set(class_index.tolist())) != list(range(len(classes))):
         raise ValueError("samples and classes do not match")
+    recipe = Recipe.restored(
+        Stored(
+            {key: _plain(value) for key, value in content.attributes["recipe"].items()},
+            _below("recipe/", arrays),
+            folder,
+        )
+    )
     gallery = Gallery(
-        samples=Samples.of(arrays["samples/vectors"], class_index),
+        samples=Samples.of(arrays["samples/vectors"], class_index, recipe.part_edges),
         names=_to_texts(arrays["samples/names"]),
         hashes=_to_texts(arrays["samples/sha256"]),
         classes=classes,
-        recipe=Recipe.restored(
-            Stored(
-                {key: _plain(value) for key, value in content.attributes["recipe"].items()},
-                _below("recipe/", arrays),
-                folder,
-            )
-        ),
+        recipe=recipe,
         method=method,
         state=_below("state/", arrays),
         crnr_version=root["crnr_version"].decode(),

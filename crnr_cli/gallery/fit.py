@@ -15,7 +15,8 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.samples import LabelledVectors, LeftOut, Note, count_skipped
+from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.samples import LabelledVectors, LeftOut, count_skipped
 from crnr_cli.methods import Method, Samples, fitted
 from crnr_cli.methods.folds import copies_of
 from crnr_cli.results.decision import UNKNOWN
@@ -41,7 +42,7 @@ class BuildReport:
 def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
     """Sort the samples by class, in name order, and fit the method to them."""
     classes, order, class_index = sort_by_class(labelled.labels, labelled.recipe.kind)
-    samples = Samples.of(labelled.vectors[order], class_index)
+    samples = Samples.of(labelled.vectors[order], class_index, labelled.recipe.part_edges)
     if len(classes) == 1:
         text = f"only one class, {classes[0]}: classify will refuse this gallery"
         labelled.notes.append(Note("one class", text))

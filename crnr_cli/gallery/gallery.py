@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -9,10 +10,14 @@ import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
+from crnr_cli.errors import NotConverged
 from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.methods import Method, Samples, State
+from crnr_cli.methods.fitting import residuals
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
+
+_TRIED_ITERATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,10 @@ class Gallery:
     @property
     def factor(self) -> str | None:
         """dense or low-rank, for methods that have a factor."""
-        if "H" in self.state:
+        arrays = {key.partition(".")[0] for key in self.state}  # which have a number each if there are parts
+        if "H" in arrays:
             return "dense"
-        return "low-rank" if "E" in self.state else None
+        return "low-rank" if "E" in arrays else None
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -49,7 +55,18 @@ class Gallery:
 
     def residuals(self, vectors: Array) -> Array:
         """(m, K), for m unit vectors as rows."""
-        return self.method.residuals(self.samples, self.state, vectors)
+        return residuals(self.method, self.samples, self.state, vectors)
+
+    def gives_residuals(self) -> bool:
+        """Classify one sample, to find out whether the state matches the samples, whatever the method."""
+        iterations = self.parameters.get("iterations", 0)
+        # Few, as an untrusted gallery may ask for more than anybody would wait for.
+        few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
+        tried = replace(self, method=replace(self.method, **few))  # type: ignore[type-var]
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
+            found = tried.residuals(self.samples.vectors[:1])
+        return found.shape == (1, len(self.classes)) and bool(np.isfinite(found).all())
 
     def calibrated(self, jobs: int, progress: Progress = silent) -> Gallery:
         """The gallery with a calibration, for which up to `jobs` parts of it are classified at once."""

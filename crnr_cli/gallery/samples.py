@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.errors import DataError, SampleError
+from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
+from crnr_cli.gallery.notes import Note
+from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Step
-from crnr_cli.recipe.network_settings import NetworkOptions
-from crnr_cli.recipe.raw_pixels import RawPixels
+from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.folders import is_unrelated
@@ -22,29 +24,15 @@ from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
 from crnr_cli.wording import counted, have
 
-_LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
-_DEFAULT_SIZE = (32, 32)
 BATCH = 1024
-_WEAK_PIXELS = (
-    "raw pixels work poorly on photographs; if these are photographs, use the features of a network with "
-    "--extractor MODEL.onnx"
-)
-
-
-class Note(NamedTuple):
-    """Something that the user should know. Only the first of many notes of one kind are shown."""
-
-    kind: str
-    text: str
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(InputOptions):
     """How a labelled source is read and turned into vectors."""
 
-    size: tuple[int, int] | None = None
-    color: bool = False
-    network: NetworkOptions | None = None
+    extractor: ExtractorOptions = field(default_factory=ExtractorOptions)
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
     label: str | None = None  # the class of all samples, whatever their folders or labels say
@@ -121,20 +109,62 @@ def _first(candidates: tuple[str, ...]) -> str:
 def read_samples(source: Source, reading: Reading, progress: Progress = silent) -> LabelledVectors:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
     decoders = DecoderPool(reading.jobs)
-    found = _new_gallery(source, reading, progress, decoders)
+    seen = Seen(source, reading, progress, decoders)
+    found = _new_gallery(source, reading, seen)
     if found.recipe.is_fitted:
-        vectors = _read(found, source, reading, progress, decoders)
+        (vectors,) = _read([found], source, reading, progress, decoders)
         _check_new(found, source)
         return LabelledVectors(vectors=vectors, **vars(found))
-    raw = _read_raw(found, source, reading, progress, decoders)
+    raw = _read_raw([found], source, reading, progress, decoders)[0]
     return raw.labelled_by(found.recipe.fitted(raw.values), reading.dtype)
 
 
 def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> RawSamples:
     """Read all usable samples of a source as raw values, for recipes that are fitted to parts of them."""
     decoders = DecoderPool(reading.jobs)
-    found = _new_gallery(source, reading, progress, decoders)
-    return _read_raw(found, source, reading, progress, decoders)
+    found = _new_gallery(source, reading, Seen(source, reading, progress, decoders))
+    return _read_raw([found], source, reading, progress, decoders)[0]
+
+
+def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silent) -> list[RawSamples]:
+    """The same samples as raw values of each extractor that `tune` tries, the chosen or default one first.
+
+    Pictures are decoded once for all extractors that need the same pixels.
+    """
+    decoders = DecoderPool(reading.jobs)
+    seen = Seen(source, reading, progress, decoders)
+    first = _new_gallery(source, reading, seen)
+    recipes = [Recipe.for_pictures(other) for other in alternatives(first.recipe, reading.extractor, seen)]
+    everything = [first, *(Labelled(recipe=recipe) for recipe in recipes)]
+    by_request: dict[PixelRequest | None, list[Labelled]] = {}
+    for found in everything:
+        by_request.setdefault(found.recipe.request(reading.max_pixels), []).append(found)
+    read = [
+        raw for alike in by_request.values() for raw in _read_raw(alike, source, reading, progress, decoders)
+    ]
+    read.sort(key=lambda raw: [found.recipe for found in everything].index(raw.recipe))
+    return _with_the_same_samples(read)
+
+
+def _with_the_same_samples(read: list[RawSamples]) -> list[RawSamples]:
+    """Leave out samples that are unusable for one of the extractors, so that all can be compared."""
+    usable = set.intersection(*(set(raw.names) for raw in read))
+    for raw in read:
+        rows = [i for i, name in enumerate(raw.names) if name in usable]
+        if len(rows) < len(raw.names):
+            raw.values = raw.values[rows]
+            raw.names, raw.labels = _only(rows, raw.names), _only(rows, raw.labels)
+            raw.hashes, raw.stamps = _only(rows, raw.hashes), _only(rows, raw.stamps)
+    first, *others = read
+    known = {left.name for left in first.left_out}
+    first.left_out += [left for raw in others for left in raw.left_out if left.name not in known]
+    if any(raw.hashes != first.hashes for raw in others):
+        raise DataError("files changed while they were read; try again")
+    return read
+
+
+def _only(rows: Sequence[int], column: Sequence[T]) -> list[T]:
+    return [column[i] for i in rows]
 
 
 def read_by_recipe(
@@ -150,9 +180,8 @@ def read_by_recipe(
     The share of failures is of `total`, if only a part of a source is read.
     """
     found = Labelled(recipe=recipe, notes=_source_notes(source, needs_labels=reading.label is None))
-    vectors = _read(
-        found, source, reading, progress, DecoderPool(reading.jobs), label_of=label_of, total=total
-    )
+    decoders = DecoderPool(reading.jobs)
+    (vectors,) = _read([found], source, reading, progress, decoders, label_of=label_of, total=total)
     return LabelledVectors(vectors=vectors, **vars(found))
 
 
@@ -183,67 +212,6 @@ def refuse_mismatch(source: Source, recipe: Recipe) -> None:
         )
 
 
-def _new_gallery(source: Source, reading: Reading, progress: Progress, decoders: DecoderPool) -> Labelled:
-    """A gallery without samples yet: its recipe, with steps that are not yet fitted, and notes."""
-    notes = _source_notes(source)
-    if source.n_features is not None:
-        given = {"--extractor": reading.network, "--size": reading.size, "--color": reading.color}
-        for option, value in given.items():
-            if value:
-                raise UsageError(f"{option} is for pictures, but these are features")
-        recipe = Recipe(source.n_features, steps=reading.steps)
-    elif reading.network:
-        recipe = _network_recipe(reading.network, reading, notes)
-    else:
-        size = reading.size
-        if size is None:
-            size = _common_size(source.sizes(reading.max_pixels, decoders, progress), notes)
-        recipe = Recipe.for_pictures(RawPixels(size, reading.color), reading.steps)
-    if reading.on_notes and notes:
-        reading.on_notes(notes)
-    memory.require(
-        recipe.fit_bytes(len(source), np.dtype(reading.dtype).itemsize),
-        f"reading {counted(len(source), 'sample')} of {counted(recipe.n_inputs, 'number')}",
-        "use a smaller --size or --pca",
-    )
-    return Labelled(recipe=recipe, notes=notes)
-
-
-def _network_recipe(network: NetworkOptions, reading: Reading, notes: list[Note]) -> Recipe:
-    from crnr_cli.recipe.network_model import make_network
-    from crnr_cli.recipe.preset_guess import guess_preset
-
-    if reading.color:
-        raise UsageError("--color cannot be combined with --extractor: use --channels instead")
-    made = make_network(replace(network, size=reading.size), reading.n_jobs)
-    if network.needs_guess:
-        guess = guess_preset(network.model)
-        notes.append(
-            Note(
-                "preset",
-                f"pictures are prepared with the preset {guess.preset}, a guess {guess.why}; "
-                "if it expects another preparation, set --extractor-preset",
-            )
-        )
-    return Recipe.for_pictures(made, reading.steps)
-
-
-def _common_size(sizes: set[tuple[int, int]], notes: list[Note]) -> tuple[int, int]:
-    """The common size of all pictures if there is one and it is small, else the default."""
-    if len(sizes) == 1 and max(next(iter(sizes))) <= _LARGEST_NATIVE:
-        return next(iter(sizes))
-    if not sizes:  # no picture can be read, which is reported later
-        return _DEFAULT_SIZE
-    width, height = _DEFAULT_SIZE
-    why = "differ in size" if len(sizes) > 1 else f"are larger than {_LARGEST_NATIVE}x{_LARGEST_NATIVE}"
-    notes.append(
-        Note("size", f"pictures {why}: all are resized to {width}x{height}; --size chooses another size")
-    )
-    if any(max(found) > _LARGEST_NATIVE for found in sizes):
-        notes.append(Note("weak pixels", _WEAK_PIXELS))
-    return _DEFAULT_SIZE
-
-
 def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
     """What the user should know about a source; it is refused if it needs labels and has none."""
     if needs_labels:
@@ -251,12 +219,34 @@ def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
     return [Note("source", text) for text in source.notes()]
 
 
+def _new_gallery(source: Source, reading: Reading, seen: Seen) -> Labelled:
+    """A gallery without samples yet: its recipe, with steps that are not yet fitted, and notes."""
+    notes = _source_notes(source)
+    recipe, of_recipe = new_recipe(source, reading.extractor, reading.steps, seen)
+    notes += of_recipe
+    if reading.on_notes and notes:
+        reading.on_notes(notes)
+    _require_memory([recipe], len(source), reading)
+    return Labelled(recipe=recipe, notes=notes)
+
+
+def _require_memory(recipes: Sequence[Recipe], n_samples: int, reading: Reading) -> None:
+    itemsize = np.dtype(reading.dtype).itemsize
+    memory.require(
+        sum(recipe.fit_bytes(n_samples, itemsize) for recipe in recipes),
+        f"reading {counted(n_samples, 'sample')} of {counted(recipes[0].n_inputs, 'number')}",
+        "use a smaller --size or --pca",
+    )
+
+
 def _read_raw(
-    found: Labelled, source: Source, reading: Reading, progress: Progress, decoders: DecoderPool
-) -> RawSamples:
+    found: Sequence[Labelled], source: Source, reading: Reading, progress: Progress, decoders: DecoderPool
+) -> list[RawSamples]:
+    _require_memory([one.recipe for one in found], len(source), reading)
     values = _read(found, source, reading, progress, decoders, raw=True)
-    _check_new(found, source)
-    return RawSamples(values=values, **vars(found))
+    for one in found:
+        _check_new(one, source)
+    return [RawSamples(values=array, **vars(one)) for one, array in zip(found, values, strict=True)]
 
 
 def _check_new(found: Labelled, source: Source) -> None:
@@ -266,7 +256,7 @@ def _check_new(found: Labelled, source: Source) -> None:
 
 
 def _read(
-    found: Labelled,
+    found: Sequence[Labelled],
     source: Source,
     reading: Reading,
     progress: Progress,
@@ -275,27 +265,32 @@ def _read(
     raw: bool = False,
     label_of: LabelOf = _first,
     total: int | None = None,
-) -> Array:
-    """The unit vectors, or raw values, of all usable samples; their names and labels go into `found`."""
-    recipe = found.recipe
-    kept: list[Array] = []
-    spans = source.spans(recipe.batch_size(reading.batch_size or BATCH))
-    extract = recipe.opened(reading.n_jobs)
-    request = recipe.request(reading.max_pixels, with_hash=True)
-    skipped: list[LeftOut] = []
-    for batch in map(extract, source.batches(spans, request, decoders)):
-        left_out_before = len(found.left_out)
-        hashes = _hashes(batch)
-        usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
-        if reading.label is not None:
-            usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
-        kept.append(_collect(usable, hashes, found, label_of))
-        skipped += [left for left in found.left_out[left_out_before:] if left.is_skipped]
-        _refuse_too_many(skipped, total or len(source), reading.max_failure_rate)
-        progress("reading", batch.end, len(source))
+) -> list[Array]:
+    """The unit vectors, or raw values, of all usable samples, by each of several recipes.
+
+    These need the same pixels. The names and labels of the samples go into `found`, one for each recipe.
+    """
+    recipes = [one.recipe for one in found]
+    extract = [recipe.opened(reading.n_jobs) for recipe in recipes]
+    kept: list[list[Array]] = [[] for _ in recipes]
+    skipped: list[list[LeftOut]] = [[] for _ in recipes]
+    spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH))
+    request = recipes[0].request(reading.max_pixels, with_hash=True)
+    for read in source.batches(spans, request, decoders):
+        for i, (one, recipe) in enumerate(zip(found, recipes, strict=True)):
+            batch = extract[i](read)
+            left_out_before = len(one.left_out)
+            hashes = _hashes(batch)
+            usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
+            if reading.label is not None:
+                usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
+            kept[i].append(_collect(usable, hashes, one, label_of))
+            skipped[i] += [left for left in one.left_out[left_out_before:] if left.is_skipped]
+            _refuse_too_many(skipped[i], total or len(source), reading.max_failure_rate)
+        progress("reading", read.end, len(source))
     if source.n_features is not None:  # NaN in a table means that something is wrong with the table
-        _refuse_non_finite(found)
-    return np.concatenate(kept)
+        _refuse_non_finite(found[0])
+    return [np.concatenate(arrays) for arrays in kept]
 
 
 def _hashes(batch: Batch) -> list[str]:

@@ -13,11 +13,11 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import truth_in
 from crnr_cli.gallery.copies import KnownSamples, copies_note, copy_notes
 from crnr_cli.gallery.fit import sort_by_class
+from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.samples import (
     Labelled,
     LabelledVectors,
     LeftOut,
-    Note,
     RawSamples,
     Reading,
     count_skipped,
@@ -27,6 +27,7 @@ from crnr_cli.gallery.samples import (
     refuse_mismatch,
 )
 from crnr_cli.methods import METHODS, Method, Samples, Split, State, fitted, make_method
+from crnr_cli.methods.fitting import residuals_in_batches
 from crnr_cli.methods.folds import copies_of, held_out, one_per_copies
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.scores import Scores, mcnemar, score, wilson
@@ -108,7 +109,8 @@ class _Drawn:
     def _made(self, held: Array) -> Split:
         recipe = self.gallery.recipe.fitted(self.gallery.values[~held])
         vectors = self.gallery.vectors_by(recipe, self.dtype)
-        return Split(Samples.of(vectors[~held], self.class_index[~held]), vectors[held & self.is_asked])
+        samples = Samples.of(vectors[~held], self.class_index[~held], recipe.part_edges)
+        return Split(samples, vectors[held & self.is_asked])
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def compare(
         notes += _copies(gallery, test)
         tested = [np.arange(len(test.labels))]
         truths = test.labels
-        samples = Samples.of(gallery.vectors[order], class_index)
+        samples = Samples.of(gallery.vectors[order], class_index, gallery.recipe.part_edges)
         splits = _Given(Split(samples, test.vectors))
     tallies = {method.name: _Tally() for method in methods}
     total = len(tested) * len(methods)
@@ -287,7 +289,8 @@ def _run(splits: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
 
 
 def _winners(method: Method, state: State, split: Split) -> Array:
-    return np.concatenate([residuals.argmin(axis=1) for residuals in split.residuals(method, state)])
+    batches = residuals_in_batches(method, split, state)
+    return np.concatenate([residuals.argmin(axis=1) for residuals in batches])
 
 
 def _results(

@@ -14,17 +14,19 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
-from crnr_cli.gallery.samples import BATCH, LeftOut, Note, RawSamples, Reading, count_skipped, read_raw
-from crnr_cli.methods import Method, make_method
+from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.samples import BATCH, LeftOut, RawSamples, Reading, count_skipped, read_raw_by_all
+from crnr_cli.gallery.trials import Setting, StepSettings, Trial, Vectors, choose
+from crnr_cli.methods import Method, Samples, make_method
+from crnr_cli.methods.fitting import winners_after
 from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import STEPS, make_steps
-from crnr_cli.results.scores import wilson
+from crnr_cli.recipe.registry import STEPS
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
@@ -36,7 +38,6 @@ MUS = (0.03, 0.1, 0.3, 1.0)
 _ITERATIONS = (2, 3, 5, 8, 12, 20)
 _CODES = 2**27  # about how many bytes the codes of a batch take while methods are tried
 PAPER = Crnr()  # lam 0.01, mu 0.1, 5 iterations
-StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class TuneOptions:
     folds: int = 5
     budget: float | None = None  # seconds
 
-    def recipes(self) -> list[StepSettings]:
+    def step_settings(self) -> list[StepSettings]:
         """All combinations of the settings of the steps; those of the first step vary fastest."""
         candidates = {name: self.steps.get(name) or step.tried for name, step in STEPS.items()}
         names = list(candidates)
@@ -58,43 +59,6 @@ class TuneOptions:
             tuple(zip(names, reversed(settings), strict=True))
             for settings in product(*reversed(candidates.values()))
         ]
-
-
-@dataclass(frozen=True)
-class Setting:
-    method: Method
-    steps: StepSettings
-
-    def parameters(self) -> dict[str, Any]:
-        """The method and the parameters that tune varies, by name."""
-        values = {name: getattr(self.method, name) for name in self.method.tunable}
-        return {"method": self.method.name, **values, **dict(self.steps)}
-
-    def describe(self) -> str:
-        """The steps of the recipe as text."""
-        steps = make_steps(dict(self.steps))
-        return ", ".join(step.describe() for step in steps)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A setting, and which of the held-out samples it labelled correctly."""
-
-    setting: Setting
-    right: Array  # (n,), in the same order for every trial
-
-    @property
-    def accuracy(self) -> float:
-        return float(self.right.mean())
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return wilson(int(self.right.sum()), len(self.right))
-
-    def lead(self, other: Trial) -> tuple[float, float]:
-        """How much more accurate this is than the other on the same samples, and the standard error of it."""
-        difference = self.right.astype(float) - other.right
-        return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
 
 
 @dataclass(frozen=True)
@@ -116,36 +80,36 @@ class TuneReport:
 
 @dataclass
 class FoldedSamples:
-    """The raw samples sorted by class, the fold of each, and the recipe for their unit vectors."""
+    """The raw samples sorted by class, the fold of each, and the recipes for their unit vectors."""
 
-    raw: Array
+    raw: list[Array]  # by every extractor
+    recipes: list[Recipe]  # without steps, for every extractor
     class_index: Array
     fold_of: Array
     is_asked: Array  # a mask without further copies of a sample
-    recipe: Recipe
     dtype: str
-    _kept: tuple[StepSettings, dict[int, Fold]] | None = None  # the folds made by one recipe
+    _kept: tuple[Vectors, dict[int, Fold]] | None = None  # the folds made by one recipe
 
     @property
     def count(self) -> int:
         return int(self.fold_of.max()) + 1
 
-    def fold(self, steps: StepSettings, number: int) -> Fold:
+    def fold(self, vectors: Vectors, number: int) -> Fold:
         """A fold as unit vectors, cached until another recipe is needed: all methods share its products."""
         kept = self._kept  # read once, as the threads of a worker share this object
-        if kept is None or kept[0] != steps:
-            kept = self._kept = (steps, {})
+        if kept is None or kept[0] != vectors:
+            kept = self._kept = (vectors, {})
         folds = kept[1]
         if number not in folds:
-            folds[number] = self._made(steps, number)
+            folds[number] = self._made(vectors, number)
         return folds[number]
 
-    def _made(self, steps: StepSettings, number: int) -> Fold:
-        held_out = self.fold_of == number
-        recipe = replace(self.recipe, steps=make_steps(dict(steps))).fitted(self.raw[~held_out])
-        batches = [self.raw[start : start + BATCH] for start in range(0, len(self.raw), BATCH)]
+    def _made(self, how: Vectors, number: int) -> Fold:
+        held_out, raw = self.fold_of == number, self.raw[how.number]
+        recipe = self.recipes[how.number].with_settings(dict(how.steps)).fitted(raw[~held_out])
+        batches = [raw[start : start + BATCH] for start in range(0, len(raw), BATCH)]
         vectors = np.concatenate([recipe.unit_vectors(batch, self.dtype)[0] for batch in batches])
-        return Fold.of(vectors, self.class_index, held_out, self.is_asked)
+        return Fold.of(Samples.of(vectors, self.class_index, recipe.part_edges), held_out, self.is_asked)
 
 
 @dataclass(frozen=True)
@@ -154,7 +118,7 @@ class Pass:
 
     number: int  # of the method and the recipe, in the order in which they are tried
     method: Method
-    steps: StepSettings
+    vectors: Vectors
     fold: int
 
 
@@ -169,27 +133,34 @@ def tune(
     started = time.perf_counter()
     _methods(options.methods)  # refuse unknown names before anything is read
     source = open_source(names, options.reading)
-    raw = read_raw(source, options.reading, progress)
-    report = tune_samples(raw, options, progress, spread)
-    return replace(report, built=_build(raw, report, options, output, started) if output else None)
+    read = read_raw_by_all(source, options.reading, progress)
+    report = tune_samples(read, options, progress, spread)
+    return replace(report, built=_build(read, report, options, output, started) if output else None)
 
 
 def tune_samples(
-    raw: RawSamples, options: TuneOptions, progress: Progress = silent, spread: Spread = here
+    read: Sequence[RawSamples], options: TuneOptions, progress: Progress = silent, spread: Spread = here
 ) -> TuneReport:
-    """Try all settings on samples that have been read already."""
+    """Try all settings on samples that have been read already, by each extractor to try."""
     started = time.perf_counter()
+    raw = read[0]
     # Refuse invalid class names now, not when the tuned gallery is built.
     _, order, class_index = sort_by_class(raw.labels, raw.recipe.kind)
-    values = raw.values[order]
     in_order_of_source = copies_of(raw.values, raw.hashes)
     copies = in_order_of_source[order]
     is_asked = one_per_copies(class_index, copies)
     count = _fold_count(class_index[is_asked], options.folds)
     fold_of = stratified_folds(class_index, count, copies=copies)
-    samples = FoldedSamples(values, class_index, fold_of, is_asked, raw.recipe, options.reading.dtype)
+    samples = FoldedSamples(
+        [one.values[order] for one in read],
+        [one.recipe for one in read],
+        class_index,
+        fold_of,
+        is_asked,
+        options.reading.dtype,
+    )
     _refuse_too_large(samples, min(count, pieces_at_once(options.reading.n_jobs)))
-    recipes = options.recipes()
+    recipes, notes = _recipes(samples.recipes, options)
     methods = _methods(options.methods)
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
@@ -210,35 +181,25 @@ def tune_samples(
         untried=settings - len(trials),
         seconds=time.perf_counter() - started,
         left_out=raw.left_out,
-        notes=raw.notes + copy_notes(raw, in_order_of_source),
+        notes=raw.notes + notes + copy_notes(raw, in_order_of_source),
     )
 
 
-def choose(trials: Sequence[Trial], paper: Trial) -> Trial:
-    """The paper's setting, unless the most accurate one beats it by more than one standard error.
-
-    In that case, consider the settings that also beat the paper's, and are not beaten by the most accurate
-    one; of these, choose the one with the fewest changes.
-
-    The most accurate of hundreds of settings is partly lucky, and may be no better on new queries.
-    """
-    best = max(trials, key=lambda trial: trial.accuracy)
-    if not _beats(best, paper):
-        return paper
-    contenders = [trial for trial in trials if _beats(trial, paper) and not _beats(best, trial)]
-    return min(contenders, key=lambda trial: (*_changes(trial.setting, paper.setting), -trial.accuracy))
-
-
-def _beats(trial: Trial, other: Trial) -> bool:
-    lead, error = trial.lead(other)
-    return lead > error
-
-
-def _changes(setting: Setting, paper: Setting) -> tuple[bool, int]:
-    """Whether the method differs, and how many parameters differ."""
-    mine, theirs = setting.parameters(), paper.parameters()
-    differing = sum(mine[name] != theirs.get(name) for name in mine)
-    return setting.method.name != paper.method.name, differing
+def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[list[Vectors], list[Note]]:
+    """All ways to make vectors; the extractors take turns, as their differences are the largest."""
+    found: list[Vectors] = []
+    impossible: dict[str, None] = {}
+    for steps in options.step_settings():
+        for number, recipe in enumerate(of_extractors):
+            try:
+                recipe.with_settings(dict(steps))
+            except UsageError as e:
+                impossible[str(e)] = None
+            else:
+                found.append(Vectors(number, recipe.extractor, steps))
+    if not found:
+        raise UsageError(next(iter(impossible)))
+    return found, [Note("not tried", f"not tried: {why}") for why in impossible]
 
 
 def _methods(names: Sequence[str]) -> list[Method]:
@@ -261,7 +222,7 @@ def _distance(method: Crnr) -> tuple[int, int]:
 
 
 def _passes(
-    recipes: Sequence[StepSettings], methods: Sequence[Method], folds: int, budget: float | None
+    recipes: Sequence[Vectors], methods: Sequence[Method], folds: int, budget: float | None
 ) -> Iterator[Pass]:
     """All passes, as long as there is time; a method that was started is run on all folds.
 
@@ -270,9 +231,9 @@ def _passes(
     """
     started = time.perf_counter()
     number = 0
-    waiting = deque((steps, deque(methods)) for steps in recipes)
+    waiting = deque((vectors, deque(methods)) for vectors in recipes)
     while waiting:
-        steps, untried = waiting.popleft()
+        vectors, untried = waiting.popleft()
         begun = time.perf_counter()
         left = math.inf if budget is None else started + budget - begun
         share, used = left / (1 + len(waiting)), 0.0
@@ -281,25 +242,25 @@ def _passes(
             if number and expected > left:
                 return
             if done and expected > share:
-                waiting.append((steps, untried))
+                waiting.append((vectors, untried))
                 break
             method = untried.popleft()
             for fold in range(folds):
-                yield Pass(number, method, steps, fold)
+                yield Pass(number, method, vectors, fold)
             number += 1
             used = time.perf_counter() - begun
 
 
 def _right(samples: FoldedSamples, this: Pass) -> Array:
     """(variants, queries): which of the held-out samples each variant labels correctly."""
-    fold = samples.fold(this.steps, this.fold)
-    right: Array = this.method.winners_after(fold, _ITERATIONS) == fold.truth
+    fold = samples.fold(this.vectors, this.fold)
+    right: Array = winners_after(this.method, fold, _ITERATIONS) == fold.truth
     return right
 
 
 def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
     """One trial per variant, from the results of all folds."""
-    settings = [Setting(variant, done.steps) for variant in done.method.variants(_ITERATIONS)]
+    settings = [Setting(variant, done.vectors) for variant in done.method.variants(_ITERATIONS)]
     return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
 
@@ -320,7 +281,8 @@ def _refuse_too_large(samples: FoldedSamples, at_once: int) -> None:
 
     Each of the passes that run at once also needs a factor and the codes of a batch.
     """
-    (n, d), folds, itemsize = samples.raw.shape, samples.count, np.dtype(samples.dtype).itemsize
+    n, folds, itemsize = len(samples.class_index), samples.count, np.dtype(samples.dtype).itemsize
+    d = max(raw.shape[1] for raw in samples.raw)
     n_kept = n - n // folds
     vectors = n * d * itemsize
     products, factor = (8 * n_kept**2, 4 * 8 * n_kept**2) if n_kept <= 2 * d else (0, 3 * 8 * n_kept * d)
@@ -333,11 +295,12 @@ def _refuse_too_large(samples: FoldedSamples, at_once: int) -> None:
 
 
 def _build(
-    raw: RawSamples, report: TuneReport, options: TuneOptions, output: Path, started: float
+    read: Sequence[RawSamples], report: TuneReport, options: TuneOptions, output: Path, started: float
 ) -> BuildReport:
     """Build the gallery from the values that were read for tuning, so that nothing is read twice."""
     setting = report.chosen.setting
-    recipe = replace(raw.recipe, steps=make_steps(dict(setting.steps))).fitted(raw.values)
+    raw = read[setting.vectors.number]
+    recipe = raw.recipe.with_settings(dict(setting.vectors.steps)).fitted(raw.values)
     gallery = make_gallery(labelled := raw.labelled_by(recipe, options.reading.dtype), setting.method)
     return BuildReport(
         gallery=gallery,

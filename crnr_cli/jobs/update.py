@@ -21,10 +21,10 @@ from crnr_cli.gallery.entries import Changes, Entry, by_name, compared, entries_
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.samples import (
     LabelledVectors,
     LeftOut,
-    Note,
     Reading,
     read_by_recipe,
     refuse_mismatch,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import CodingMethod, Method, Samples, Split, State, batch_size, fitted
+from crnr_cli.methods.base import CodingMethod, Method, Samples, Split, State, batch_size
+from crnr_cli.methods.fitting import fitted
 from crnr_cli.methods.neighbour import Nn
 from crnr_cli.methods.nonnegative import Crnr, NonNegative, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Nsc, Procrc

@@ -18,9 +18,7 @@ import numpy as np
 
 from crnr_cli import solvers
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError
-from crnr_cli.system import memory
-from crnr_cli.wording import counted
+from crnr_cli.errors import UsageError
 
 State = dict[str, Array]
 
@@ -32,15 +30,28 @@ _MAX_ITERATIONS = 10**6  # far more than any method needs, and few enough to end
 class Samples:
     """The gallery's unit vectors, sorted by class."""
 
-    vectors: Array  # (n, d), unit rows
+    vectors: Array  # (n, d), rows of unit length or, with parts, rows of parts that are
     edges: Array  # (K + 1,): class i is rows edges[i] to edges[i + 1]
+    parts: Array | None = None  # (P + 1,): part p is columns parts[p] to parts[p + 1]; None: there are none
 
     @classmethod
-    def of(cls, vectors: Array, class_index: Array) -> Samples:
+    def of(cls, vectors: Array, class_index: Array, parts: Array | None = None) -> Samples:
         """From vectors that are sorted by class index."""
         if np.any(np.diff(class_index) < 0):
             raise ValueError("samples must be sorted by class")
-        return cls(vectors, np.concatenate([[0], np.cumsum(np.bincount(class_index))]))
+        return cls(vectors, np.concatenate([[0], np.cumsum(np.bincount(class_index))]), parts)
+
+    @property
+    def n_parts(self) -> int:
+        return 1 if self.parts is None else len(self.parts) - 1
+
+    def part(self, number: int) -> Samples:
+        """One part of all samples, as samples without parts."""
+        return Samples(self.part_of(self.vectors, number), self.edges)
+
+    def part_of(self, rows: Array, number: int) -> Array:
+        """One part of vectors like those of the samples."""
+        return rows if self.parts is None else rows[:, self.parts[number] : self.parts[number + 1]]
 
     @property
     def n_classes(self) -> int:
@@ -68,11 +79,21 @@ class Split:
     samples: Samples
     queries: Array
 
-    def residuals(self, method: Method, state: State) -> Iterator[Array]:
-        """Of all queries, batch by batch, so that memory does not grow with their number."""
-        step = batch_size(len(self.samples.vectors))
-        for start in range(0, len(self.queries), step):
-            yield method.residuals(self.samples, state, self.queries[start : start + step])
+    @cached_property
+    def parts(self) -> list[Split]:
+        """A split for each part of the vectors; only this one if there are no parts."""
+        if self.samples.parts is None:
+            return [self]
+        return [
+            Split(self.samples.part(number), np.ascontiguousarray(self.samples.part_of(self.queries, number)))
+            for number in range(self.samples.n_parts)
+        ]
+
+    @property
+    def batches(self) -> Iterator[slice]:
+        """Parts of the queries whose codes take about as much memory, however many samples there are."""
+        size = max(64, 2**23 // len(self.samples.vectors))
+        return (slice(start, start + size) for start in range(0, len(self.queries), size))
 
     @cached_property
     def gram(self) -> Array:
@@ -101,14 +122,14 @@ class Method(ABC):
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         """(m, K): the residual of each class for each unit query; the smallest wins."""
 
-    def winners_after(self, split: Split, iterations: Sequence[int]) -> Array:
-        """(len(variants(iterations)), m): the class that wins each query, for all variants in one pass."""
-        residuals = self.residuals(split.samples, self.fit(split.samples), split.queries)
-        winners: Array = residuals.argmin(axis=1)
-        return winners[np.newaxis]
+    def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
+        """(variants, batch, K): the residuals of all variants in one pass, batch by batch."""
+        state = self.fit(split.samples)
+        for batch in split.batches:
+            yield self.residuals(split.samples, state, split.queries[batch])[np.newaxis]
 
     def variants(self, iterations: Sequence[int]) -> list[Method]:
-        """The methods that one pass of `winners_after` covers: only this one, unless the method iterates."""
+        """The methods that one pass of `residuals_after` covers: only this one, unless it iterates."""
         return [self]
 
     def fit_bytes(self, samples: Samples) -> int:
@@ -151,25 +172,6 @@ class Method(ABC):
             isinstance(iterations, Integral) and 1 <= iterations <= _MAX_ITERATIONS,
             f"iterations must be a whole number from 1 to {_MAX_ITERATIONS}, not {iterations!r}",
         )
-
-
-def fitted(method: Method, samples: Samples) -> State:
-    """The state of a method; DataError if there is too little memory, or the parameters are too extreme."""
-    n, d = samples.vectors.shape
-    memory.require(
-        method.fit_bytes(samples),
-        f"fitting {method.name} to {counted(n, 'sample')} of dimension {d}",
-        "use --pca or fewer samples",
-    )
-    try:
-        with np.errstate(all="ignore"):  # what overflows gives no finite residuals, which is found later
-            return method.fit(samples)
-    except np.linalg.LinAlgError as e:
-        given = ", ".join(f"{name} {getattr(method, name)}" for name in method.parameter_names())
-        raise DataError(
-            f"{method.name} cannot be fitted to these samples with {given}: "
-            "the matrix to invert is singular; choose less extreme parameters"
-        ) from e
 
 
 class CodingMethod(Method):

@@ -100,7 +100,9 @@ class Fold(Split):
     truth: Array  # class index of every query
 
     @classmethod
-    def of(cls, vectors: Array, class_index: Array, is_held: Array, is_asked: Array) -> Fold:
-        """From vectors sorted by class, and masks; the queries are those held out that are to be asked."""
+    def of(cls, everything: Samples, is_held: Array, is_asked: Array) -> Fold:
+        """From all samples, and masks; the queries are those held out that are to be asked."""
+        vectors, class_index = everything.vectors, everything.class_index
         kept, asked = ~is_held, is_held & is_asked
-        return cls(Samples.of(vectors[kept], class_index[kept]), vectors[asked], class_index[asked])
+        samples = Samples.of(vectors[kept], class_index[kept], everything.parts)
+        return cls(samples, vectors[asked], class_index[asked])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -58,10 +58,10 @@ class NonNegative(CodingMethod):
     def variants(self, iterations: Sequence[int]) -> list[Method]:
         return [replace(self, iterations=count) for count in iterations]
 
-    def winners_after(self, split: Split, iterations: Sequence[int]) -> Array:
-        """The winners after each number of iterations, taken while ADMM runs once."""
+    def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
+        """The residuals after each number of iterations, taken while ADMM runs once."""
         samples, edges = split.samples, split.samples.edges
-        n, d = samples.vectors.shape
+        d = samples.vectors.shape[1]
         if solvers.cheaper_form(edges, d, self.class_weight, max(iterations)) == "dense":
             factor: solvers.Factor = solvers.factorize_gram(
                 split.gram, edges, self.class_weight, self.mu, str(split.queries.dtype)
@@ -71,16 +71,15 @@ class NonNegative(CodingMethod):
             X = samples.vectors.T
             factor = solvers.factorize_low_rank(X, edges, self.class_weight, self.mu)
             queries, residuals = split.queries.T, partial(solvers.class_residuals, X, edges)
-        winners = np.empty((len(iterations), len(split.queries)), dtype=np.int64)
-        batch = max(64, 2**23 // n)
-        for start in range(0, queries.shape[1], batch):
-            Y = np.ascontiguousarray(queries[:, start : start + batch])
+        for batch in split.batches:
+            Y = np.ascontiguousarray(queries[:, batch])
+            found = np.empty((len(iterations), Y.shape[1], samples.n_classes), Y.dtype)
             for step, (c, _) in enumerate(solvers.admm_steps(factor, Y), start=1):
                 if step in iterations:
-                    winners[iterations.index(step), start : start + batch] = residuals(c, Y).argmin(axis=0)
+                    found[iterations.index(step)] = residuals(c, Y).T
                 if step == max(iterations):
                     break
-        return winners
+            yield found
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         return self.code(state, queries).c.T

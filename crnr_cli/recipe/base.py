@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class Step(Part):
     off: ClassVar[Any]  # the setting for not using the step
     tried: ClassVar[tuple[Any, ...]]  # the settings that `tune` tries by default, the preferred one first
     learns: ClassVar[bool] = False  # whether fitting it depends on the gallery
+    keeps_places: ClassVar[bool] = True  # whether every value stays that of a place in the picture
 
     @classmethod
     @abstractmethod
@@ -63,6 +64,18 @@ class Step(Part):
     @property
     @abstractmethod
     def setting(self) -> Any: ...
+
+    def placed(self, extractor: Extractor | None) -> Self:
+        """The step for the raw values of this extractor; UsageError if it cannot be used for them."""
+        return self
+
+    @property
+    def part_edges(self) -> Array | None:
+        """Where each part of the values begins, and their number, if this step divides them into parts.
+
+        Each part then has unit length, and is compared with the same part of the samples.
+        """
+        return None
 
     @property
     def is_fitted(self) -> bool:
@@ -91,13 +104,59 @@ class Step(Part):
         """The step as stored in a gallery file; None if its recipe does not have this step."""
 
 
+class Section(NamedTuple):
+    """Raw values of a picture, in rows and columns of places with `depth` values each, row by row."""
+
+    rows: int
+    columns: int
+    depth: int
+    is_centred: bool = False  # whether only differences within a part matter, as those of pixels
+    name: str = ""  # of values that belong to the picture as a whole, and are not divided
+
+
+class ExtractorNote(NamedTuple):
+    """What the user should know about the way that an extractor treats the pictures."""
+
+    kind: str
+    text: str
+
+
+class PicturesSeen(Protocol):
+    """What an extractor may ask about the pictures of a new gallery; an answer may take some time."""
+
+    @property
+    def jobs(self) -> int: ...
+
+    def sizes(self) -> set[tuple[int, int]]:
+        """Width and height of all readable pictures."""
+
+    def are_colored(self) -> bool:
+        """Whether most of the pictures are in colour."""
+
+
 class Extractor(Part):
     """The first part of a recipe for pictures: it turns pixels into the raw values of a sample.
 
-    It runs while pictures are read, as it may use all cores itself.
+    `registry` lists all extractors.
     """
 
+    name: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]]  # the names of the options that it takes
     max_batch: ClassVar[int | None] = None  # maximum number of pictures per batch, if it is limited
+
+    @classmethod
+    @abstractmethod
+    def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+        """The extractor with these settings; the others are derived from the pictures."""
+
+    def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
+        """The same extractor with other values of those settings that are not given, for `tune` to try."""
+        return []
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """How the raw values are arranged in the picture; empty if they are not."""
+        return ()
 
     @property
     @abstractmethod
@@ -125,11 +184,19 @@ class Extractor(Part):
 
     @classmethod
     @abstractmethod
-    def restored(cls, stored: Stored) -> Extractor | None: ...
+    def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Extractor:
+        """The extractor with the settings of the attribute `extractor` in a gallery file."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """What `crnr info` shows: size, color and extractor, as plain values."""
+
+    def chosen(self) -> dict[str, Any]:
+        """The options that `tune` varies, by name."""
+        return {"extractor": self.name}
+
+
+Made = tuple[Extractor, list[ExtractorNote]]
 
 
 def is_one_color(pixels: Array, bands: int) -> Array:

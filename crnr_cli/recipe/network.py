@@ -12,13 +12,15 @@ from typing import Any, ClassVar
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Stored, is_one_color
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS
+from crnr_cli.recipe.base import Extractor, ExtractorNote, Made, PicturesSeen, Stored, is_one_color
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS, NetworkOptions
 from crnr_cli.wording import counted
 
 
 @dataclass(frozen=True)
 class Network(Extractor):
+    name: ClassVar[str] = "network"
+    settings: ClassVar[tuple[str, ...]] = tuple(f.name for f in fields(NetworkOptions))
     max_batch: ClassVar[int | None] = 32  # keeps the cores busy, and shows progress often
 
     model: str  # the path of the file when the gallery was built
@@ -58,6 +60,22 @@ class Network(Extractor):
             raise UsageError("extractor: std must not be 0")
         if min(self.size) < 1 or max(self.size) > 4096 or self.n_outputs < 1:
             raise UsageError(f"extractor: invalid picture size {self.size[0]}x{self.size[1]}")
+
+    @classmethod
+    def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+        from crnr_cli.recipe.network_model import make_network
+        from crnr_cli.recipe.preset_guess import guess_preset
+
+        options = NetworkOptions(**settings)
+        network = make_network(options, pictures.jobs)
+        if not options.needs_guess:
+            return network, []
+        guess = guess_preset(options.model)
+        note = (
+            f"pictures are prepared with the preset {guess.preset}, a guess {guess.why}; "
+            "if it expects another preparation, set --extractor-preset"
+        )
+        return network, [ExtractorNote("preset", note)]
 
     @property
     def bands(self) -> int:
@@ -104,12 +122,10 @@ class Network(Extractor):
         )
 
     @classmethod
-    def restored(cls, stored: Stored) -> Network | None:
-        if "extractor" not in stored.attributes:
-            return None
-        values: Mapping[str, Any] = json.loads(stored.attributes["extractor"])
+    def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Network:
+        values = settings
         expected = {f.name for f in fields(cls)} - {"folder"}
-        if not isinstance(values, dict) or set(values) != expected:
+        if set(values) != expected:
             raise ValueError("the description of its extractor is incomplete")
         tuples = {
             "size": tuple(map(int, values["size"])),
@@ -125,7 +141,14 @@ class Network(Extractor):
     def facts(self) -> dict[str, Any]:
         """As plain values, with lists instead of tuples, as in JSON."""
         settings = json.loads(json.dumps(self._settings()))
-        return {"size": list(self.size), "color": self.bands == 3, "extractor": settings}
+        return {
+            "size": list(self.size),
+            "color": self.bands == 3,
+            "extractor": {"name": self.name, **settings},
+        }
+
+    def chosen(self) -> dict[str, Any]:
+        return {"extractor": self.model}
 
     def describe(self) -> str:
         return (

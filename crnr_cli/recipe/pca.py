@@ -22,6 +22,7 @@ class Pca(Step):
     off: ClassVar[Any] = None
     tried: ClassVar[tuple[Any, ...]] = (None,)
     learns: ClassVar[bool] = True
+    keeps_places: ClassVar[bool] = False
     count: int
     axes: Array | None = field(default=None, compare=False)  # (n_inputs, count) once it is fitted
 

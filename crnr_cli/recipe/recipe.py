@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch
-from crnr_cli.errors import SampleError
+from crnr_cli.errors import SampleError, UsageError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Part, Step, Stored
-from crnr_cli.recipe.registry import EXTRACTORS, STEPS
+from crnr_cli.recipe.registry import STEPS, make_steps, restored_extractor
 from crnr_cli.wording import counted
 
 
@@ -23,8 +23,24 @@ class Recipe:
     steps: tuple[Step, ...] = ()
 
     @classmethod
+    def of(cls, n_inputs: int, extractor: Extractor | None = None, steps: tuple[Step, ...] = ()) -> Recipe:
+        """A recipe with steps that are chosen, but do not know yet what they are applied to."""
+        for i, step in enumerate(steps):
+            mixing = [other for other in steps[:i] if not other.keeps_places]
+            if mixing and step.placed(extractor).part_edges is not None:
+                raise UsageError(
+                    f"--{step.name} cannot be combined with --{mixing[0].name}, after which values have no "
+                    "place in the picture"
+                )
+        return cls(n_inputs, extractor, tuple(step.placed(extractor) for step in steps))
+
+    @classmethod
     def for_pictures(cls, extractor: Extractor, steps: tuple[Step, ...] = ()) -> Recipe:
-        return cls(extractor.n_values, extractor, steps)
+        return cls.of(extractor.n_values, extractor, steps)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
+        """The same recipe with other steps, by their settings, not fitted yet."""
+        return Recipe.of(self.n_inputs, self.extractor, make_steps(settings))
 
     @property
     def kind(self) -> str:
@@ -40,6 +56,11 @@ class Recipe:
         for step in self.steps:
             n = step.n_outputs(n)
         return n
+
+    @property
+    def part_edges(self) -> Array | None:
+        """Where each part of a vector begins, and its dimension, if vectors are compared part by part."""
+        return next((step.part_edges for step in self.steps if step.part_edges is not None), None)
 
     @property
     def is_fitted(self) -> bool:
@@ -68,7 +89,9 @@ class Recipe:
             blank = extractor.is_blank(batch.values)
             faults = [_blank("all of one colour") if found else None for found in blank.tolist()]
             batch = batch.with_values(batch.values, faults)
-            return batch.with_values(extract(batch.values))
+            raw = extract(batch.values)
+            # Only pixels have the scale of the picture.
+            return batch.with_values(raw) if raw is batch.values else replace(batch, values=raw, scales=[])
 
         return extracted
 
@@ -116,6 +139,8 @@ class Recipe:
         norms = np.sqrt(np.einsum("md,md->m", values, values))
         for row in np.flatnonzero(norms == 0):
             faults[row] = faults[row] or _blank("all values are zero after the recipe")
+        if self.part_edges is not None:  # which are of unit length, each by itself
+            return values.astype(dtype), faults
         vectors = np.empty(values.shape, dtype)
         np.divide(values, np.where(norms > 0, norms, 1)[:, None], out=vectors, casting="same_kind")
         return vectors, faults
@@ -144,11 +169,9 @@ class Recipe:
             raise ValueError(f"its samples are of an unknown kind, {kind}")
         if unknown := set(str(values.get("steps", "")).split()) - set(STEPS):
             raise ValueError(f"its recipe has a step {min(unknown)} that this version of crnr does not know")
-        extractor = None
-        if kind == "pictures":
-            extractor = next(filter(None, (known.restored(stored) for known in EXTRACTORS)))
+        extractor = restored_extractor(stored) if kind == "pictures" else None
         steps = tuple(filter(None, (step.restored(stored) for step in STEPS.values())))
-        recipe = cls(int(values["n_inputs"]), extractor, steps)
+        recipe = cls.of(int(values["n_inputs"]), extractor, steps)
         if extractor and extractor.n_values != recipe.n_inputs:
             raise ValueError("its parts are of different sizes")
         return recipe

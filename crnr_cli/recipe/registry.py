@@ -1,12 +1,18 @@
-"""The registry of steps, in the order of their application. To add a step, write a class and list it here."""
+"""The registries of extractors and of steps, the latter in the order of their application.
+
+To add one, write a class and list it here.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from crnr_cli.recipe.base import Extractor, Part, Step
+from crnr_cli.recipe.base import Extractor, Part, Step, Stored
+from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.network import Network
+from crnr_cli.recipe.parts import Parts
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.power import Power
 from crnr_cli.recipe.raw_pixels import RawPixels
@@ -16,14 +22,21 @@ STEPS: dict[str, type[Step]] = {
     for step in (
         Power,
         Pca,
+        Parts,
     )
 }
 
-# Tried in this order when a gallery file is read; without a network, pictures are raw pixels.
-EXTRACTORS: tuple[type[Extractor], ...] = (Network, RawPixels)
+EXTRACTORS: dict[str, type[Extractor]] = {
+    extractor.name: extractor
+    for extractor in (
+        Gradients,
+        RawPixels,
+        Network,
+    )
+}
 
 # The newest version of the gallery format: older ones lack some of these.
-_PARTS: tuple[type[Part], ...] = (*STEPS.values(), *EXTRACTORS)
+_PARTS: tuple[type[Part], ...] = (*STEPS.values(), *EXTRACTORS.values())
 NEWEST_VERSION = max(part.since_version for part in _PARTS)
 
 
@@ -32,3 +45,20 @@ def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:
     return tuple(
         step.of(settings[name]) for name, step in STEPS.items() if settings.get(name, step.off) != step.off
     )
+
+
+def restored_extractor(stored: Stored) -> Extractor:
+    """The extractor of a gallery file.
+
+    Its name is part of its description. The oldest extractors have none: raw pixels are described by the size
+    and colour of the pictures alone, and a network without its name.
+    """
+    if "extractor" not in stored.attributes:
+        return RawPixels.restored({}, stored)
+    settings = json.loads(stored.attributes["extractor"])
+    if not isinstance(settings, dict):
+        raise ValueError("the description of its extractor is invalid")
+    name = settings.pop("name", Network.name)
+    if not isinstance(name, str) or name not in EXTRACTORS:
+        raise ValueError(f"its extractor {name} is not known to this version of crnr")
+    return EXTRACTORS[name].restored(settings, stored)

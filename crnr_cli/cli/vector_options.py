@@ -1,0 +1,211 @@
+"""The groups of options that determine how samples become vectors, except those for a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crnr_cli.cli.network_options import Network
+from crnr_cli.cli.options import Input
+from crnr_cli.cli.values import Choice, ExtractorName, Number, Whole
+from crnr_cli.errors import UsageError
+from crnr_cli.recipe.extractor_options import ExtractorOptions
+
+if TYPE_CHECKING:
+    from crnr_cli.gallery.samples import Reading
+    from crnr_cli.recipe.base import Step
+
+_LONGEST_SIDE = 65535  # of a picture, in pixels
+_BLOCK_NORMS = ("soft", "clipped", "none")
+_TRIED_PARTS = "0,2x2,4x4"
+
+_vectors_option = partial(typer.Option, rich_help_panel="Vectors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vectors:
+    """How samples become vectors, besides the steps of the recipe."""
+
+    extractor: Annotated[
+        Any,  # a name, or the path of a network
+        _vectors_option(
+            click_type=ExtractorName(),
+            metavar="NAME|FILE",
+            help="What turns a picture into numbers: gradients, pixels, or a network (MODEL.onnx).",
+            show_default="gradients",
+        ),
+    ] = None
+    size: Annotated[
+        str | None,
+        _vectors_option(
+            metavar="WxH",
+            help="Resize pictures to this size.",
+            show_default="their own if it is the same for all and at most 64x64; else 32x32, or for the "
+            "gradients of larger pictures 64x64",
+        ),
+    ] = None
+    color: Annotated[
+        bool,
+        _vectors_option(
+            "--color",
+            help="Compare pictures in colour; by default, gradients do if most of the gallery's pictures are "
+            "in colour.",
+        ),
+    ] = False
+    grey: Annotated[bool, _vectors_option("--grey", help="Compare pictures in grey.")] = False
+    cell: Annotated[
+        int | None,
+        _vectors_option(
+            click_type=Whole(at_most=_LONGEST_SIDE),
+            metavar="N",
+            help="Side in pixels of the cells that gradients are collected in.",
+            show_default="an eighth of the shorter side, but at least 2",
+        ),
+    ] = None
+    bins: Annotated[
+        int | None,
+        _vectors_option(
+            click_type=Whole(2, 64),
+            metavar="N",
+            help="Directions of gradients that are told apart, an even number.",
+            show_default="8",
+        ),
+    ] = None
+    block_norm: Annotated[
+        str | None,
+        _vectors_option(
+            click_type=Choice(_BLOCK_NORMS),
+            metavar="NAME",
+            help="How blocks of 2x2 cells are normalized: {choices}. soft leaves weak blocks weak; clipped "
+            "makes all equally strong.",
+            show_default="soft",
+        ),
+    ] = None
+    dtype: Annotated[
+        str,
+        _vectors_option(
+            click_type=Choice(("float32", "float64")),
+            help="Precision of the numbers. Use float64 to reproduce published results to 1e-10.",
+        ),
+    ] = "float32"
+
+    def chosen(self, network: Network) -> ExtractorOptions:
+        """The extractor and its settings, as far as they were given."""
+        if self.color and self.grey:
+            raise UsageError("--color and --grey contradict each other; give one of them")
+        of_pictures = {
+            "size": parse_size(self.size),
+            "color": True if self.color else False if self.grey else None,
+            "cell": self.cell,
+            "bins": self.bins,
+            "block_norm": self.block_norm,
+        }
+        given = {name: value for name, value in of_pictures.items() if value is not None}
+        if isinstance(self.extractor, Path):
+            if "color" in given:
+                raise UsageError("--color and --grey do not go with a network: use --channels instead")
+            return ExtractorOptions("network", {**given, **network.settings(self.extractor)})
+        network.refuse()
+        return ExtractorOptions(self.extractor, given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """The steps of the recipe: one option each, with the name of the step in the registry."""
+
+    power: Annotated[
+        float,
+        _vectors_option(
+            click_type=Number(above=0, at_most=100),
+            metavar="P",
+            help="Raise the absolute value of every feature to the power P, keeping its sign.",
+        ),
+    ] = 1.0
+    pca: Annotated[
+        int | None,
+        _vectors_option(click_type=Whole(), metavar="K", help="Project on K principal components."),
+    ] = None
+    parts: Annotated[
+        str | None,
+        _vectors_option(
+            metavar="RxC",
+            help="Divide pictures into R rows and C columns of tiles, each compared by itself: robust if a "
+            "part of a picture may be covered.",
+            show_default="whole pictures",
+        ),
+    ] = None
+
+    def made(self) -> tuple[Step, ...]:
+        from crnr_cli.recipe.registry import make_steps
+
+        return make_steps(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedSteps:
+    """The steps of the recipe for `tune`: the settings to try, separated by commas."""
+
+    power: Annotated[
+        str,
+        _vectors_option(metavar="P,...", help="Powers to try; the first is preferred."),
+    ] = "1,0.5"
+    pca: Annotated[
+        str,
+        _vectors_option(
+            metavar="K,...",
+            help="Numbers of principal components to try, 0 for no PCA; the first is preferred.",
+        ),
+    ] = "0"
+    parts: Annotated[
+        str,
+        _vectors_option(
+            metavar="RxC,...",
+            help="Divisions into tiles to try, 0 for whole pictures; the first is preferred.",
+        ),
+    ] = "0"
+    try_parts: Annotated[
+        bool,
+        _vectors_option("--try-parts", help=f"Try tiles, too: --parts {_TRIED_PARTS}."),
+    ] = False
+
+    def parsed(self) -> dict[str, list[Any]]:
+        """The settings by the name of the step."""
+        from crnr_cli.recipe.registry import STEPS
+
+        texts = {name: getattr(self, name) for name in STEPS}
+        if self.try_parts:
+            texts["parts"] = _TRIED_PARTS if self.parts == "0" else self.parts
+        settings: dict[str, list[Any]] = {}
+        for name, text in texts.items():
+            try:
+                settings[name] = [STEPS[name].parse(part) for part in text.split(",")]
+            except (ValueError, OverflowError) as e:
+                default = type(self)().__dict__[name]
+                raise UsageError(
+                    f"--{name} {text!r}: give settings separated by commas, such as {default}"
+                ) from e
+        return settings
+
+
+def reading(input: Input, vectors: Vectors, network: Network, **other: Any) -> Reading:
+    """How a labelled source is read, from these groups of options."""
+    from crnr_cli.gallery.samples import Reading
+
+    return Reading(**input.values(), extractor=vectors.chosen(network), dtype=vectors.dtype, **other)
+
+
+def parse_size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) not in (1, 2) or not all(map(_is_side, parts)):
+        raise UsageError(f"--size {text!r}: write 32 or 32x24, with at most {_LONGEST_SIDE} pixels per side")
+    return int(parts[0]), int(parts[-1])
+
+
+def _is_side(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= _LONGEST_SIDE

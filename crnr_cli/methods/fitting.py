@@ -1,0 +1,85 @@
+"""Methods are fitted to samples and asked about queries: by whole vectors, or part by part.
+
+Each part of the vectors is represented by the same part of the samples, independently of the others. The
+residual of a class is the mean of its residuals over the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+from crnr_cli.methods.base import Method, Samples, Split, State, batch_size
+from crnr_cli.system import memory
+from crnr_cli.wording import counted
+
+
+def fitted(method: Method, samples: Samples) -> State:
+    """The state of a method; DataError if there is too little memory, or the parameters are too extreme."""
+    n, d = samples.vectors.shape
+    memory.require(
+        fit_bytes(method, samples),
+        f"fitting {method.name} to {counted(n, 'sample')} of dimension {d}",
+        "use --pca or fewer samples",
+    )
+    try:
+        with np.errstate(all="ignore"):  # what overflows gives no finite residuals, which is found later
+            if samples.parts is None:
+                return method.fit(samples)
+            return {
+                f"{key}.{number}": array
+                for number in range(samples.n_parts)
+                for key, array in method.fit(samples.part(number)).items()
+            }
+    except np.linalg.LinAlgError as e:
+        given = ", ".join(f"{name} {getattr(method, name)}" for name in method.parameter_names())
+        raise DataError(
+            f"{method.name} cannot be fitted to these samples with {given}: "
+            "the matrix to invert is singular; choose less extreme parameters"
+        ) from e
+
+
+def fit_bytes(method: Method, samples: Samples) -> int:
+    """About how much memory `fitted` needs at its peak."""
+    if samples.parts is None:
+        return method.fit_bytes(samples)
+    return sum(method.fit_bytes(samples.part(number)) for number in range(samples.n_parts))
+
+
+def state_of_part(state: State, number: int) -> State:
+    ending = f".{number}"
+    return {key.removesuffix(ending): array for key, array in state.items() if key.endswith(ending)}
+
+
+def residuals(method: Method, samples: Samples, state: State, queries: Array) -> Array:
+    """(m, K): the residual of each class for each query; the smallest wins."""
+    if samples.parts is None:
+        return method.residuals(samples, state, queries)
+    total: Array = sum(part_residuals(method, samples, state, queries))  # type: ignore[assignment]
+    total /= samples.n_parts
+    return total
+
+
+def part_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Iterator[Array]:
+    """(m, K), for one part after the other."""
+    for number in range(samples.n_parts):
+        part = samples.part(number)
+        yield method.residuals(part, state_of_part(state, number), samples.part_of(queries, number))
+
+
+def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator[Array]:
+    """Of all queries of a split, so that memory does not grow with their number."""
+    step = batch_size(len(split.samples.vectors))
+    for start in range(0, len(split.queries), step):
+        yield residuals(method, split.samples, state, split.queries[start : start + step])
+
+
+def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Array:
+    """(variants, m): the class that wins each query, for all variants of a method in one pass."""
+    winners: list[Array] = []
+    for of_parts in zip(*(method.residuals_after(part, iterations) for part in split.parts), strict=True):
+        winners.append(sum(of_parts).argmin(axis=2))
+    return np.concatenate(winners, axis=1)

@@ -1,0 +1,132 @@
+"""Gradients as the extractor: oriented gradients and, for pictures in colour, colour histograms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import UsageError
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Section, Stored, is_one_color
+from crnr_cli.recipe.colors import N_COLORS, brightness, histograms
+from crnr_cli.recipe.oriented import NORMS, OrientedGradients
+from crnr_cli.recipe.working_size import LONGEST_SIDE, ON_PHOTOGRAPHS, working_size
+
+BINS = 8
+_CELLS = 8  # along the shorter side, by default
+_SMALLEST_CELL = 2
+_PHOTOGRAPHS = (64, 64)  # the working size of large pictures
+_LARGEST_BINS = 64
+_WEAK = (
+    f"on photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}); "
+    "if these are photographs, use --extractor MODEL.onnx"
+)
+
+
+@dataclass(frozen=True)
+class Gradients(Extractor):
+    name: ClassVar[str] = "gradients"
+    settings: ClassVar[tuple[str, ...]] = ("size", "color", "cell", "bins", "block_norm")
+    since_version: ClassVar[int] = 2
+
+    size: tuple[int, int]  # the working size: width and height that pictures are resized to
+    color: bool
+    cell: int  # side in pixels
+    bins: int = BINS  # directions
+    block_norm: str = NORMS[0]
+
+    def __post_init__(self) -> None:
+        """Check all settings, which come from the user or from an untrusted gallery."""
+        if not all(1 <= side <= LONGEST_SIDE for side in self.size):
+            raise UsageError(f"gradients: invalid picture size {self.size[0]}x{self.size[1]}")
+        if not 1 <= self.cell <= LONGEST_SIDE:
+            raise UsageError(f"gradients: cell must be from 1 to {LONGEST_SIDE} pixels, not {self.cell}")
+        if not 2 <= self.bins <= _LARGEST_BINS or self.bins % 2:
+            raise UsageError(
+                f"gradients: bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}"
+            )
+        if self.block_norm not in NORMS:
+            raise UsageError(f"gradients: block_norm must be {' or '.join(NORMS)}, not {self.block_norm}")
+
+    @classmethod
+    def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+        size, notes = working_size(settings.get("size"), pictures, _PHOTOGRAPHS, _WEAK)
+        color = settings["color"] if "color" in settings else pictures.are_colored()
+        cell = settings.get("cell") or max(_SMALLEST_CELL, round(min(size) / _CELLS))
+        return cls(size, color, cell, settings.get("bins", BINS), settings.get("block_norm", NORMS[0])), notes
+
+    def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
+        if "cell" in settings:
+            return []
+        return [Gradients(self.size, self.color, -(-3 * self.cell // 2), self.bins, self.block_norm)]
+
+    @property
+    def _oriented(self) -> OrientedGradients:
+        return OrientedGradients(*self.size, self.cell, self.bins, self.block_norm)
+
+    @property
+    def n_values(self) -> int:
+        return self._oriented.n_values + (N_COLORS if self.color else 0)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        oriented = self._oriented
+        places = Section(*oriented.blocks, oriented.n_per_block)
+        return (places, Section(1, 1, N_COLORS, name="colour")) if self.color else (places,)
+
+    def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
+        return PixelRequest(self.size, self.color, max_pixels, with_hash, eight_bit=self.color)
+
+    def is_blank(self, pixels: Array) -> Array:
+        return is_one_color(pixels, 3 if self.color else 1)
+
+    def opened(self, jobs: int) -> Callable[[Array], Array]:
+        oriented = self._oriented
+        if not self.color:
+            return oriented.values
+
+        def both(pixels: Array) -> Array:
+            """Each of unit length, so that they count the same."""
+            parts = oriented.values(brightness(pixels)), histograms(pixels, *self.size)
+            return np.concatenate([_unit(part) for part in parts], axis=1)
+
+        return both
+
+    def stored(self) -> Stored:
+        described = {"extractor": json.dumps({"name": self.name, **asdict(self)})}
+        return Stored({**described, "width": self.size[0], "height": self.size[1], "color": self.color})
+
+    @classmethod
+    def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Gradients:
+        if set(settings) != {f.name for f in fields(cls)}:
+            raise ValueError("the description of its extractor is incomplete")
+        width, height = map(int, settings["size"])
+        numbers = {"cell": int(settings["cell"]), "bins": int(settings["bins"])}
+        return cls((width, height), settings["color"] is True, **numbers, block_norm=settings["block_norm"])
+
+    def facts(self) -> dict[str, Any]:
+        described = {"name": self.name, "cell": self.cell, "bins": self.bins, "block_norm": self.block_norm}
+        return {"size": list(self.size), "color": self.color, "extractor": described}
+
+    def chosen(self) -> dict[str, Any]:
+        return {"extractor": self.name, "cell": self.cell}
+
+    def describe(self) -> str:
+        colour = ", colour" if self.color else ""
+        norm = "" if self.block_norm == NORMS[0] else f", block norm {self.block_norm}"
+        return (
+            f"gradients, {self.size[0]}x{self.size[1]}, cells of {self.cell}, {self.bins} directions"
+            f"{norm}{colour}"
+        )
+
+
+def _unit(rows: Array) -> Array:
+    """Of unit length, in place; a row of zeros stays as it is."""
+    norms = np.sqrt(np.einsum("md,md->m", rows, rows))[:, np.newaxis]
+    np.divide(rows, norms, out=rows, where=norms > 0)
+    return rows
