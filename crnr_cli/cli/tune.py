@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,7 @@ from crnr_cli.cli.gallery_report import Replaced
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Strictness
 from crnr_cli.cli.values import METHOD_LIST, Number, Whole
-from crnr_cli.cli.vector_options import TriedSteps, Vectors
+from crnr_cli.cli.vector_options import TRIED_PARTS, TriedSteps, Vectors
 from crnr_cli.cli.vector_options import reading as reading_of
 from crnr_cli.wording import counted
 
@@ -71,6 +72,12 @@ def tune(
             show_default="none",
         ),
     ] = None,
+    try_parts: Annotated[
+        bool,
+        typer.Option(
+            "--try-parts", help=f"Try to divide pictures into tiles, too; the same as --parts {TRIED_PARTS}."
+        ),
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -95,6 +102,8 @@ def tune(
     from crnr_cli.jobs.tune import tune as run
     from crnr_cli.system.optional import require
 
+    if try_parts and steps == replace(steps, parts=TriedSteps.parts):
+        steps = replace(steps, parts=TRIED_PARTS)
     tune_options = TuneOptions(
         reading=reading, steps=steps.parsed(), methods=names or [], folds=folds, budget=budget
     )

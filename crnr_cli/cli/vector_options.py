@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_SIDE = 65535  # of a picture, in pixels
 _BLOCK_NORMS = ("soft", "clipped", "none")
-_TRIED_PARTS = "0,2x2,4x4"
+TRIED_PARTS = "0,2x2,4x4"
 
 _vectors_option = partial(typer.Option, rich_help_panel="Vectors")
 
@@ -44,8 +44,8 @@ class Vectors:
         _vectors_option(
             metavar="WxH",
             help="Resize pictures to this size.",
-            show_default="their own if it is the same for all and at most 64x64; else 32x32, or for the "
-            "gradients of larger pictures 64x64",
+            show_default="their own if it is the same for all and at most 64x64, enlarged to 24 or more for "
+            "gradients; else 32x32, or 64x64 for the gradients of larger pictures",
         ),
     ] = None
     color: Annotated[
@@ -167,20 +167,13 @@ class TriedSteps:
             help="Divisions into tiles to try, 0 for whole pictures; the first is preferred.",
         ),
     ] = "0"
-    try_parts: Annotated[
-        bool,
-        _vectors_option("--try-parts", help=f"Try tiles, too: --parts {_TRIED_PARTS}."),
-    ] = False
 
     def parsed(self) -> dict[str, list[Any]]:
         """The settings by the name of the step."""
         from crnr_cli.recipe.registry import STEPS
 
-        texts = {name: getattr(self, name) for name in STEPS}
-        if self.try_parts:
-            texts["parts"] = _TRIED_PARTS if self.parts == "0" else self.parts
         settings: dict[str, list[Any]] = {}
-        for name, text in texts.items():
+        for name, text in vars(self).items():
             try:
                 settings[name] = [STEPS[name].parse(part) for part in text.split(",")]
             except (ValueError, OverflowError) as e:

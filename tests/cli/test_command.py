@@ -17,7 +17,10 @@ from helpers.runner import APPLICATION, Runner, rows
 from helpers.samples import make_features, make_pictures
 
 SHARED = {"--features-key", "--labels-key", "--samples", "--null", "--max-pixels", "--jobs"}
-VECTORS = {"--size", "--color", "--dtype", "--power", "--pca"}
+VECTORS = {
+    *("--extractor", "--size", "--color", "--grey", "--cell", "--bins", "--block-norm"),
+    *("--dtype", "--power", "--pca", "--parts"),
+}
 NETWORK = {
     *("--extractor", "--extractor-preset", "--crop", "--filter", "--mean", "--std", "--channels", "--layout"),
     *("--extractor-output", "--pool"),
@@ -45,7 +48,7 @@ def test_every_command_that_reads_samples_has_the_same_options(command: str) -> 
 def test_an_option_means_the_same_in_every_command() -> None:
     """Those that differ have a reason: what is written, tried, compared with, or where a network is."""
     different = {
-        *("--output", "--methods", "--power", "--pca", "--extractor", "--against"),
+        *("--output", "--methods", "--power", "--pca", "--parts", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json"),
     }

@@ -14,6 +14,7 @@ from typing import get_args
 import pytest
 
 from crnr_cli.cli import COMMANDS
+from crnr_cli.cli.values import ExtractorName
 from helpers.runner import Outcome, Runner, powerless
 from helpers.samples import make_features, make_pictures
 
@@ -83,6 +84,9 @@ def test_every_path_is_in_the_table() -> None:
         ).parameters.items():
             kind, *declared = get_args(parameter.annotation) or (None,)
             is_path = Path in (kind, *get_args(kind)) or any(
+                type(getattr(one, "click_type", None)) is ExtractorName for one in declared
+            )
+            is_path |= any(
                 str(getattr(one, "metavar", "")).startswith(("SOURCE", "QUERY")) for one in declared
             )
             if is_path and not any(type(one).__name__ == "Written" for one in declared):

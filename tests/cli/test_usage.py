@@ -114,7 +114,7 @@ def test_a_numeric_option_takes_no_odd_value(
 def test_no_numeric_option_is_parsed_by_typer() -> None:
     """Whose own numbers may be nan, and have no limit."""
     kinds = {type(each[2].type).__name__ for each in OPTIONS if each not in NUMERIC}
-    assert kinds <= {"StringParamType", "TyperPath", "BoolParamType", "Choice", "Choices"}
+    assert kinds <= {"StringParamType", "TyperPath", "BoolParamType", "Choice", "Choices", "ExtractorName"}
 
 
 ODD_SETTINGS = (
@@ -159,7 +159,7 @@ def test_a_wrong_choice_lists_the_right_ones(
 def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:
     assert {option for _, option, _ in CHOICES} == {
         *("--method", "--methods", "--against", "--factor", "--dtype", "--samples"),
-        *("--extractor-preset", "--filter", "--channels", "--layout", "--pool"),
+        *("--extractor-preset", "--filter", "--channels", "--layout", "--pool", "--block-norm"),
     }
 
 

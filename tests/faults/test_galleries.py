@@ -26,7 +26,7 @@ def test_one_class(case: Case) -> None:
         exit=0,
         err=[
             "note: only one class, ant: classify will refuse this gallery",
-            "gallery.h5: 1 class, 4 samples, dimension 64, crnr, dense",
+            "gallery.h5: 1 class, 4 samples, dimension 1568, crnr, dense",
         ],
     )
     make_queries()
@@ -111,7 +111,7 @@ def test_other_versions(case: Case) -> None:
         CLASSIFY,
         exit=1,
         err=[
-            "error: gallery.h5: gallery format 99, but this crnr (0.1.0) reads up to 1; please upgrade crnr"
+            "error: gallery.h5: gallery format 99, but this crnr (0.1.0) reads up to 2; please upgrade crnr"
         ],
     )
     with h5py.File("other.h5", "w") as file:

@@ -79,12 +79,12 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
     for free, message in (
         (
             1000,
-            "reading 12 samples of 64 numbers needs 3.1 kB of memory, but 1.0 kB are free; "
+            "reading 12 samples of 1568 numbers needs 75.3 kB of memory, but 1.0 kB are free; "
             "use a smaller --size or --pca",
         ),
         (
-            5000,
-            "fitting crnr to 12 samples of dimension 64 needs 19.4 kB of memory, but 5.0 kB are free; "
+            100_000,
+            "fitting crnr to 12 samples of dimension 1568 needs 380.4 kB of memory, but 100.0 kB are free; "
             "use --pca or fewer samples",
         ),
     ):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.recipe.raw_pixels import RawPixels
+from crnr_cli.recipe.gradients import Gradients
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
 from helpers.runner import read_rows
 from helpers.samples import TURNS, make_pictures, noise, picture, save_turned
@@ -29,7 +29,7 @@ def test_constant_picture(case: Case) -> None:
         exit=3,
         err=[
             f"left out: gallery/ant/black.png: {why}",
-            "gallery.h5: 3 classes, 12 samples, dimension 64, crnr, dense",
+            "gallery.h5: 3 classes, 12 samples, dimension 1568, crnr, dense",
         ],
     )
     queries = make_queries()
@@ -197,7 +197,8 @@ def test_colour_models(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(19, "A 16-bit or floating-point picture")
 def test_deep_pictures(case: Case, queries: Path) -> None:
-    """Its values are not clipped, so it gets the same unit vector as the 8-bit picture."""
+    """Its values are not clipped, so it gets the same unit vector as the 8-bit picture of the same size."""
+    case.build("gallery --size 8")
     values = np.asarray(picture(0, 50))
     Image.fromarray(values).save(queries / "08.png")
     Image.fromarray(values.astype(np.uint16) * 257).save(queries / "16.png")
@@ -237,9 +238,9 @@ def test_mixed_sizes(case: Case) -> None:
     case.run(
         "build gallery",
         exit=0,
-        err=[note, "gallery.h5: 3 classes, 12 samples, dimension 1024, crnr, dense"],
+        err=[note, "gallery.h5: 3 classes, 12 samples, dimension 1568, crnr, dense"],
     )
-    assert load_gallery(Path("gallery.h5")).recipe.extractor == RawPixels((32, 32))
+    assert load_gallery(Path("gallery.h5")).recipe.extractor == Gradients((32, 32), color=False, cell=4)
     queries = make_queries()
     picture(0, 5, (9, 33)).save(queries / "tall.png")
     case.run(CLASSIFY, exit=0, err=[labelled(2, 2)], statuses=GOOD | {"queries/tall.png": "ok"})

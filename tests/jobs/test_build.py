@@ -68,7 +68,7 @@ def test_notes_on_how_samples_are_read_come_before_they_are_read(tmp_path: Path)
     seen = Recorder()
     reading = Reading(on_notes=seen.on_notes)
     report = build([str(tmp_path / "gallery")], tmp_path / "g.h5", BuildOptions(reading), seen.progress)
-    assert seen.notes == ["size", "weak pixels"]
+    assert seen.notes == ["size", "weak vectors"]
     assert seen.notes_after == 0
     assert seen.of("reading")[-1] == (12, 12)
     assert [note.kind for note in report.notes] == seen.notes  # for JSON
@@ -94,7 +94,7 @@ def test_notes_are_printed_once(crnr: Runner) -> None:
         lines = outcome.err.splitlines()
         assert [text.split(":")[0] for text in lines[:2]] == ["note", "note"]
         assert lines[0] == (
-            "note: pictures are larger than 64x64: all are resized to 32x32; --size chooses another size"
+            "note: pictures are larger than 64x64: all are resized to 64x64; --size chooses another size"
         )
         assert sum(text.startswith("note: ") for text in lines if "budget" not in text) == 2
         assert "note" not in crnr(*line.split(), "-q").err

@@ -25,7 +25,7 @@ QUERY = str(SAMPLE_DATA / "queries/9/4558.png")
 def gallery(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A gallery of the sample data."""
     folder = tmp_path_factory.mktemp("explain")
-    result = Runner(folder)("build", SAMPLE_DATA / "gallery", "-o", "g.h5", "-q")
+    result = Runner(folder)("build", SAMPLE_DATA / "gallery", "-o", "g.h5", "-q", "--extractor", "pixels")
     assert result.exit == 0, result.err
     return str(folder / "g.h5")
 

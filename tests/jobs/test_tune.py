@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.trials import Setting, Trial, Vectors, choose
 from crnr_cli.jobs import tune as job
-from crnr_cli.jobs.tune import Setting, Trial, choose
 from crnr_cli.methods import Method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
@@ -22,7 +22,7 @@ from helpers.samples import make_pictures
 
 
 def setting(method: Method, power: float = 1.0) -> Setting:
-    return Setting(method, (("power", power), ("pca", None)))
+    return Setting(method, Vectors(0, None, (("power", power), ("pca", None))))
 
 
 PAPER = setting(Crnr())
@@ -79,8 +79,8 @@ def test_another_method_must_beat_all_of_crnr() -> None:
 def test_principal_axes_never_see_what_is_held_back() -> None:
     raw = np.random.default_rng(0).normal(size=(12, 5))
     class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
-    samples = job.FoldedSamples(raw, class_index, fold_of, np.full(12, True), Recipe(5), "float64")
-    fold = samples.fold((("power", 1.0), ("pca", 2)), 1)
+    samples = job.FoldedSamples([raw], [Recipe(5)], class_index, fold_of, np.full(12, True), "float64")
+    fold = samples.fold(Vectors(0, None, (("power", 1.0), ("pca", 2))), 1)
     kept = raw[fold_of != 1]
     _, _, rows = np.linalg.svd(kept - kept.mean(axis=0))
     projected = raw[fold_of == 1] @ rows[:2].T
@@ -118,7 +118,7 @@ def test_tune_finds_a_power_and_builds_with_it(
     assert accuracies == sorted(accuracies, reverse=True)
     assert record["paper"] in record["trials"]
     loaded = load_gallery(gallery)
-    assert loaded.recipe.settings == {"power": 0.5, "pca": None}
+    assert loaded.recipe.settings == {"power": 0.5, "pca": None, "parts": None}
     assert {name: getattr(loaded.method, name) for name in ("lam", "mu", "iterations")} == {
         name: record["chosen"][name] for name in ("lam", "mu", "iterations")
     }
@@ -158,11 +158,12 @@ def budgeted(
     monkeypatch.setattr(job.time, "perf_counter", lambda: now)
     methods: list[Method] = [Crnr(lam=lam) for lam in (0.01, 0.1, 1.0)]
     tried = []
-    for this in job._passes([(("power", 1.0),), (("power", 0.5),)], methods, 2, budget):
+    recipes = [Vectors(0, None, (("power", power),)) for power in (1.0, 0.5)]
+    for this in job._passes(recipes, methods, 2, budget):
         now += seconds
         assert isinstance(this.method, Crnr)
         if this.fold == 0:
-            tried.append(f"{this.steps[0][1]:g}/{this.method.lam:g}")
+            tried.append(f"{this.vectors.steps[0][1]:g}/{this.method.lam:g}")
     return tried, now
 
 

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from crnr_cli import solvers
 from crnr_cli.errors import DataError, NotConverged, UsageError
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fitted, make_method, parse_parameter
+from crnr_cli.methods.fitting import residuals_in_batches, winners_after
 from crnr_cli.system import memory
 from helpers.method_checks import SIZES, problem
 
@@ -140,7 +141,7 @@ def test_residuals_of_a_split_come_batch_by_batch() -> None:
     samples, queries, _ = problem(m=600)
     method = make_method("crnr", {})
     state = method.fit(samples)
-    parts = list(Split(samples, queries).residuals(method, state))
+    parts = list(residuals_in_batches(method, Split(samples, queries), state))
     assert [len(part) for part in parts] == [256, 256, 88]
     np.testing.assert_allclose(np.concatenate(parts), method.residuals(samples, state, queries), atol=1e-12)
 
@@ -159,7 +160,7 @@ def test_a_method_without_iterations_to_vary_has_one_variant(name: str) -> None:
     samples, queries, truths = problem(spread=0.15)
     method = make_method(name, {})
     assert method.variants((1, 5)) == [method]
-    np.testing.assert_array_equal(method.winners_after(Split(samples, queries), (1, 5)), [truths])
+    np.testing.assert_array_equal(winners_after(method, Split(samples, queries), (1, 5)), [truths])
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.3])
@@ -172,7 +173,7 @@ def test_one_pass_finds_the_winners_after_every_number_of_iterations(d: int, lam
             one.residuals(samples, one.fit(samples), queries).argmin(axis=1)
             for one in (make_method("crnr", {"lam": lam, "mu": 0.3, "iterations": count}) for count in counts)
         ]
-        winners = method.winners_after(Split(samples, queries), counts)
+        winners = winners_after(method, Split(samples, queries), counts)
         assert winners.dtype == np.int64
         np.testing.assert_array_equal(winners, expected)
         assert [variant.iterations for variant in method.variants(counts)] == list(counts)  # type: ignore[attr-defined]
@@ -189,7 +190,7 @@ def test_one_pass_over_more_queries_than_are_coded_at_once() -> None:
     expected = method.residuals(samples, method.fit(samples), queries).argmin(axis=1)
     assert len(queries) == 236
     assert set(expected.tolist()) == {0, 1}
-    np.testing.assert_array_equal(method.winners_after(Split(samples, queries), (2,)), [expected])
+    np.testing.assert_array_equal(winners_after(method, Split(samples, queries), (2,)), [expected])
 
 
 SHAPES = [([10] * 10, 400), ([40] * 30, 50), ([400] * 5, 50)]

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from crnr_cli import solvers
 from crnr_cli.errors import UsageError
+from crnr_cli.methods.base import Samples
+from crnr_cli.methods.fitting import winners_after
 from crnr_cli.methods.folds import Fold, copies_of, held_out, one_per_copies, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 
@@ -96,10 +98,10 @@ def test_one_pass_answers_for_every_count_of_iterations(
     n_features: int, form: str, method: Crnr | Nrc
 ) -> None:
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
-    fold = Fold.of(vectors, class_index, stratified_folds(class_index, 4) == 1, np.full(60, True))
+    fold = Fold.of(Samples.of(vectors, class_index), stratified_folds(class_index, 4) == 1, np.full(60, True))
     counts = (2, 5, 9)
     assert solvers.cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
-    winners = method.winners_after(fold, counts)
+    winners = winners_after(method, fold, counts)
     assert method.variants(counts) == [replace(method, iterations=count) for count in counts]
     for row, count in zip(winners, counts, strict=True):
         separate = replace(method, iterations=count)
@@ -142,7 +144,7 @@ def test_what_is_held_out_differs_from_draw_to_draw() -> None:
 def test_only_what_is_held_out_and_asked_is_a_query() -> None:
     vectors, class_index = np.eye(6), np.array([0, 0, 0, 1, 1, 1])
     is_held, is_asked = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 1, 1, 1, 0], bool)
-    fold = Fold.of(vectors, class_index, is_held, is_asked)
+    fold = Fold.of(Samples.of(vectors, class_index), is_held, is_asked)
     np.testing.assert_array_equal(fold.samples.vectors, vectors[[2, 3, 5]])
     assert fold.samples.class_index.tolist() == [0, 1, 1]
     np.testing.assert_array_equal(fold.queries, vectors[[0, 4]])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import crnr_cli
-from crnr_cli.cli import options
+from crnr_cli.cli import vector_options
 from crnr_cli.recipe.registry import STEPS
 from helpers.runner import APPLICATION
 
@@ -123,13 +123,13 @@ def test_every_option_that_is_named_exists(path: Path) -> None:
 
 def test_every_step_of_a_recipe_has_its_options() -> None:
     """One for build and compare, one for tune; both are named like the step."""
-    for group in (options.Steps, options.TriedSteps):
+    for group in (vector_options.Steps, vector_options.TriedSteps):
         assert [field.name for field in fields(group)] == list(STEPS)
 
 
 def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:
-    assert options.Steps().made() == ()
-    assert {name: tuple(tried) for name, tried in options.TriedSteps().parsed().items()} == {
+    assert vector_options.Steps().made() == ()
+    assert {name: tuple(tried) for name, tried in vector_options.TriedSteps().parsed().items()} == {
         name: step.tried for name, step in STEPS.items()
     }
 

@@ -15,6 +15,7 @@ from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.samples import Reading, read_raw
 from crnr_cli.recipe.base import Stored
+from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_model import make_network
 from crnr_cli.recipe.network_settings import NetworkOptions
@@ -48,7 +49,9 @@ def photos(tmp_path: Path) -> Path:
 
 
 def features(folder: Path, options: NetworkOptions, size: tuple[int, int] | None = None) -> Any:
-    reading = Reading(network=options, size=size, jobs=1)
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    sized = {} if size is None else {"size": size}
+    reading = Reading(extractor=ExtractorOptions("network", given | sized), jobs=1)
     return read_raw(open_source([str(folder)], reading), reading).values
 
 
