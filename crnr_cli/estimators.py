@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from crnr_cli.methods import batch_size, make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Procrc
 from crnr_cli.methods.sparse import Src
-from crnr_cli.recipe.raw_pixels import RawPixels
+from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.labels import label_text
 from crnr_cli.sources.tables import row_hash
@@ -106,8 +107,8 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def from_gallery(cls, path: str | Path) -> Self:
         """A fitted estimator from a gallery that was built with this method; its classes are strings.
 
-        It expects rows of the raw values that the gallery was made from: features, outputs of its network, or
-        pixels of pictures.
+        It expects rows of what the gallery was made from: features, outputs of its network, or pixels of
+        pictures of its working size, from 0 to 255, row by row.
         """
         with _as_value_error():
             gallery = load_gallery(Path(path))
@@ -116,7 +117,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         estimator = cls(**vars(gallery.method))
         estimator.gallery_ = gallery
         estimator.classes_ = np.array(gallery.classes)
-        estimator.n_features_in_ = gallery.recipe.n_inputs
+        estimator.n_features_in_ = _n_columns(gallery.recipe)
         estimator._columns = list(range(len(gallery.classes)))
         return estimator
 
@@ -137,9 +138,19 @@ def _class_names(classes: Array) -> list[str]:
     return names
 
 
+def _takes_pixels(recipe: Recipe) -> bool:
+    """Whether rows are pixels: the outputs of a network can be computed elsewhere, those of others cannot."""
+    return recipe.extractor is not None and not isinstance(recipe.extractor, Network)
+
+
+def _n_columns(recipe: Recipe) -> int:
+    request = recipe.request(0) if _takes_pixels(recipe) else None
+    return math.prod(request.size or ()) * request.bands if request else recipe.n_inputs
+
+
 def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
     batch = Batch([""] * len(X), [None] * len(X), X, len(X))
-    if isinstance(recipe.extractor, RawPixels):  # rows are pixels, and one colour is refused as in pictures
+    if _takes_pixels(recipe):  # one colour is refused as in pictures
         batch = recipe.opened(1)(batch)
     batch = recipe.applied(batch, dtype)
     bad = [row for row, error in enumerate(batch.errors) if error]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
@@ -203,10 +204,26 @@ def test_classes_that_would_have_one_name_in_a_file_are_not_saved(tmp_path: Path
 
 def test_a_row_of_one_colour_is_refused_by_a_gallery_of_pictures(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
-    crnr("build", "gallery", "-q")
+    for extractor in ("pixels", "gradients"):
+        crnr("build", "gallery", "--size", "8", "--extractor", extractor, "-q")
+        estimator = crnr_cli.CRNRClassifier.from_gallery("gallery.h5")
+        refused = r"1 row cannot be used; the first is row 1: .* all of one colour"
+        with pytest.raises(ValueError, match=refused):
+            estimator.predict(np.vstack([np.arange(64), np.full(64, 7)]))
+
+
+@pytest.mark.parametrize("color", ["--color", "--grey"])
+def test_a_gallery_of_gradients_takes_rows_of_pixels(crnr: Runner, color: str) -> None:
+    make_pictures(crnr.here / "gallery")
+    make_pictures(crnr.here / "queries", first=7)
+    assert crnr("build", "gallery", "--size", "8", color, "-q").exit == 0
+    expected = [row["label"] for row in rows(crnr("classify", "queries", "-q").out)]
     estimator = crnr_cli.CRNRClassifier.from_gallery("gallery.h5")
-    with pytest.raises(ValueError, match=r"1 row cannot be used; the first is row 1: .* all of one colour"):
-        estimator.predict(np.vstack([np.arange(64), np.full(64, 7)]))
+    files = sorted((crnr.here / "queries").rglob("*.png"))
+    mode = "RGB" if color == "--color" else "L"
+    X = np.array([np.asarray(Image.open(path).convert(mode)).ravel() for path in files])
+    assert estimator.n_features_in_ == X.shape[1]
+    assert estimator.predict(X).tolist() == expected
 
 
 def test_labels_may_differ_in_case() -> None:

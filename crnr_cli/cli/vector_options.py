@@ -44,8 +44,8 @@ class Vectors:
         _vectors_option(
             metavar="WxH",
             help="Resize pictures to this size.",
-            show_default="their own if it is the same for all and at most 64x64, enlarged to 24 or more for "
-            "gradients; else 32x32, or 64x64 for the gradients of larger pictures",
+            show_default="their own if it is the same for all and at most 64x64; else 32x32, or for the "
+            "gradients of larger pictures 64x64",
         ),
     ] = None
     color: Annotated[
@@ -63,7 +63,7 @@ class Vectors:
             click_type=Whole(at_most=_LONGEST_SIDE),
             metavar="N",
             help="Side in pixels of the cells that gradients are collected in.",
-            show_default="an eighth of the shorter side, but at least 2",
+            show_default="an eighth of the shorter side, but at least 3",
         ),
     ] = None
     bins: Annotated[

@@ -50,7 +50,13 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
             for columns in (slice(centre), slice(centre, None))
         ]
         for number, quarter in enumerate(quarters):
-            weights = _weights()[quarter.reshape(len(quarter), quarter.shape[1] * quarter.shape[2], 3)]
+            # Bytes, even if an estimator is given them as other numbers.
+            values = quarter.astype(np.uint8, copy=False)
+            weights = _weights()[values.reshape(len(quarter), quarter.shape[1] * quarter.shape[2], 3)]
+                quarter.astype(np.uint8, copy=False).reshape(
+                    len(quarter), quarter.shape[1] * quarter.shape[2], 3
+                )
+            ]
             red, green, blue = (weights[:, :, band] for band in range(3))
             both = red[..., :, np.newaxis] * green[..., np.newaxis, :]
             both = both.reshape(*both.shape[:2], _LEVELS**2)

@@ -19,8 +19,7 @@ from crnr_cli.recipe.working_size import LONGEST_SIDE, ON_PHOTOGRAPHS, working_s
 
 BINS = 8
 _CELLS = 8  # along the shorter side, by default
-_SMALLEST_CELL = 2
-_SMALLEST_SIDE = 24  # smaller pictures are enlarged, as cells of two pixels are too coarse
+_SMALLEST_CELL = 3  # so that a cell has a pixel with neighbours on all sides
 _PHOTOGRAPHS = (64, 64)  # the working size of large pictures
 _LARGEST_BINS = 64
 _WEAK = (
@@ -56,7 +55,7 @@ class Gradients(Extractor):
 
     @classmethod
     def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
-        size, notes = working_size(settings.get("size"), pictures, _PHOTOGRAPHS, _WEAK, _SMALLEST_SIDE)
+        size, notes = working_size(settings.get("size"), pictures, _PHOTOGRAPHS, _WEAK)
         color = settings["color"] if "color" in settings else pictures.are_colored()
         cell = settings.get("cell") or max(_SMALLEST_CELL, round(min(size) / _CELLS))
         return cls(size, color, cell, settings.get("bins", BINS), settings.get("block_norm", NORMS[0])), notes

@@ -17,20 +17,17 @@ Size = tuple[int, int]
 
 
 def working_size(
-    chosen: Size | None, pictures: PicturesSeen, of_large: Size, weak: str, smallest: int = 1
+    chosen: Size | None, pictures: PicturesSeen, of_large: Size, weak: str
 ) -> tuple[Size, list[ExtractorNote]]:
     """The chosen size, or the common one of all pictures if it is small, or a default, with notes on it.
 
-    `of_large` is the default if there are large pictures, and `weak` a note for them. The common size is
-    multiplied by a whole number if its shorter side is below `smallest`.
+    `of_large` is the default if there are large pictures, and `weak` a note for them.
     """
     if chosen is not None:
         return chosen, []
     sizes = pictures.sizes()
     if len(sizes) == 1 and max(next(iter(sizes))) <= _LARGEST_NATIVE:
-        width, height = next(iter(sizes))
-        times = -(-smallest // min(width, height))
-        return (times * width, times * height), []
+        return next(iter(sizes)), []
     if not sizes:  # no picture can be read, which is reported later
         return _DEFAULT_SIZE, []
     are_large = any(max(found) > _LARGEST_NATIVE for found in sizes)

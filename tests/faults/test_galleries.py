@@ -26,7 +26,7 @@ def test_one_class(case: Case) -> None:
         exit=0,
         err=[
             "note: only one class, ant: classify will refuse this gallery",
-            "gallery.h5: 1 class, 4 samples, dimension 1568, crnr, dense",
+            "gallery.h5: 1 class, 4 samples, dimension 128, crnr, dense",
         ],
     )
     make_queries()

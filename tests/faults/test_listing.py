@@ -71,7 +71,7 @@ def test_what_systems_leave_behind(case: Case) -> None:
     case.run(
         "build gallery",
         exit=0,
-        err=[note, "gallery.h5: 3 classes, 12 samples, dimension 1568, crnr, dense"],
+        err=[note, "gallery.h5: 3 classes, 12 samples, dimension 128, crnr, dense"],
     )
     assert load_gallery(Path("gallery.h5")).classes == ["ant", "bee", "cow"]
     case.run(
@@ -215,7 +215,7 @@ def test_nothing_to_do(case: Case) -> None:
         exit=0,
         err=[
             "note: class dog: left out, as its folder is empty",
-            "gallery.h5: 3 classes, 12 samples, dimension 1568, crnr, dense",
+            "gallery.h5: 3 classes, 12 samples, dimension 128, crnr, dense",
         ],
     )
     case.run("classify empty -o out.csv", exit=1, err=[nothing])

@@ -79,12 +79,12 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
     for free, message in (
         (
             1000,
-            "reading 12 samples of 1568 numbers needs 75.3 kB of memory, but 1.0 kB are free; "
+            "reading 12 samples of 128 numbers needs 6.1 kB of memory, but 1.0 kB are free; "
             "use a smaller --size or --pca",
         ),
         (
-            100_000,
-            "fitting crnr to 12 samples of dimension 1568 needs 380.4 kB of memory, but 100.0 kB are free; "
+            10_000,
+            "fitting crnr to 12 samples of dimension 128 needs 34.8 kB of memory, but 10.0 kB are free; "
             "use --pca or fewer samples",
         ),
     ):

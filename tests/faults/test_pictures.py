@@ -29,7 +29,7 @@ def test_constant_picture(case: Case) -> None:
         exit=3,
         err=[
             f"left out: gallery/ant/black.png: {why}",
-            "gallery.h5: 3 classes, 12 samples, dimension 1568, crnr, dense",
+            "gallery.h5: 3 classes, 12 samples, dimension 128, crnr, dense",
         ],
     )
     queries = make_queries()

@@ -77,7 +77,7 @@ def test_add_equals_a_build_of_everything(crnr: Runner) -> None:
         *(f"added: {name}" for name in names),
         "8 added, 0 changed, 0 removed, 12 unchanged",
     ]
-    assert lines[10].startswith("gallery.h5: 4 classes, 20 samples, dimension 1568, crnr, dense; ")
+    assert lines[10].startswith("gallery.h5: 4 classes, 20 samples, dimension 128, crnr, dense; ")
     for path in ("gallery/ant/0.png", "gallery/bee/0.png"):
         Path(path + ".hidden").rename(path)
     crnr("build", "gallery", "-o", "fresh.h5")

@@ -185,6 +185,7 @@ class Recipe:
         if self.pca:
             yield f"--pca={self.pca}"
         if self.size:
+            yield "--extractor=pixels"
             yield f"--size={self.size[0]}x{self.size[1]}"
         if self.color:
             yield "--color"

@@ -25,6 +25,7 @@ from helpers.runner import Outcome, Runner, read_rows
 
 CLASSES = ("ant", "bée", "cat,x", 'd"og', "-e", "=f")
 SIDE = 4
+BUILD = ("build", "--method", "nn", "--extractor", "pixels", "-q")
 STEPS_PER_RUN = 40
 
 classes = st.sampled_from(CLASSES)
@@ -63,7 +64,7 @@ class Galleries(RuleBasedStateMachine):
     def build(self, first: int, second: int) -> None:
         for label, number in (("ant", first), ("bée", second)):
             self.picture(label, number, seed=number)
-        assert self.crnr("build", self.source, "--method", "nn", "--size", SIDE, "-q") == Outcome(0, "", "")
+        assert self.crnr(*BUILD, self.source, "--size", SIDE) == Outcome(0, "", "")
         self.known = dict(self.files)
 
     @rule(label=classes, number=numbers, seed=st.integers(0, 9))

@@ -19,6 +19,7 @@ from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_model import make_network
 from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.recipe.registry import restored_extractor
 from crnr_cli.sources.listing import open_source
 from helpers.onnx_models import Shape, flat_model, map_model, save_model
 from helpers.runner import Runner, rows
@@ -356,7 +357,7 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
             ["--extractor-preset", "x"],
             "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, raw",
         ),
-        (["--color"], "--color cannot be combined with --extractor"),
+        (["--color"], "--color and --grey do not go with a network"),
     ],
 )
 def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:
@@ -392,9 +393,10 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
 
 
 def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, pictures: Path) -> None:
-    hint = "note: raw pixels work poorly on photographs; "
+    hint = "note: on photographs, a network is far better than gradients ("
     assert hint in crnr("build", "photos").err
     assert hint not in crnr("build", "gallery").err
+    assert "note: raw pixels work poorly on" in crnr("build", "photos", "--extractor", "pixels").err
 
 
 def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> None:
@@ -405,7 +407,7 @@ def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> Non
     made = make_network(NetworkOptions(photos / "m.onnx", crop=0.7), 1)
     assert how == made
     with pytest.raises(ValueError, match="the description of its extractor is incomplete"):
-        Network.restored(Stored({"extractor": "{}"}))
+        restored_extractor(Stored({"extractor": "{}"}))
     assert how.opened(1)(np.empty((0, 192), np.uint8)).shape == (0, 192)
 
 

@@ -16,6 +16,7 @@ from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.recipe.base import is_one_color
+from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.pca import Pca, principal_axes
 from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
@@ -132,8 +133,9 @@ DEPTHS = {
     [(EIGHT_BITS, EIGHT_BITS, "16 bits"), tuple(DEPTHS), ("floats of 0 to 1",)],
     ids=["some of 16 bits", "all kinds", "none of 8 bits"],
 )
+@pytest.mark.parametrize("extractor", ["pixels", "gradients"])
 def test_the_depth_of_pictures_does_not_matter_to_what_a_recipe_learns(
-    tmp_path: Path, depths: tuple[str, ...]
+    tmp_path: Path, depths: tuple[str, ...], extractor: str
 ) -> None:
     found = []
     for name, chosen in (("shallow", (EIGHT_BITS,)), ("deep", depths)):
@@ -142,7 +144,9 @@ def test_the_depth_of_pictures_does_not_matter_to_what_a_recipe_learns(
             path.parent.mkdir(parents=True, exist_ok=True)
             values = np.maximum(np.asarray(picture(i % 3, i)), np.uint8(255) * np.eye(8, dtype=np.uint8))
             Image.fromarray(DEPTHS[chosen[i % len(chosen)]](values)).save(path)
-        reading = Reading(steps=(Pca(4),), dtype="float64", jobs=1)
+        reading = Reading(
+            extractor=ExtractorOptions(extractor, {"size": (8, 8)}), steps=(Pca(4),), dtype="float64", jobs=1
+        )
         found.append(read_samples(open_source([str(tmp_path / name)], reading), reading))
     shallow, deep = found
     # The sign of an axis is arbitrary.

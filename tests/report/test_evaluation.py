@@ -146,7 +146,7 @@ def test_pictures_and_the_gallery_are_in_the_page(digits_page: Path) -> None:
     assert all(m["picture"].startswith("data:image/png;base64,") for m in data["mistakes"])
     assert sum(count for _, _, count in data["cells"]) == 100
     assert "500 in 10 classes, 50 per class" in page
-    assert "28x28, grey" in page
+    assert "gradients, 28x28, cells of 4, 8 directions" in page
 
 
 @pytest.fixture(scope="module")

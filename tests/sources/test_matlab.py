@@ -548,7 +548,7 @@ def test_a_stack_gives_the_vectors_of_the_same_pictures_as_files(crnr: Runner) -
     stack = np.stack(pictures, axis=2)
     assert stack.shape == (9, 6, 12)
     savemat("stack.mat", {"x": stack, "label": np.array(labels, dtype=object)[:, None]})
-    assert crnr("build", "gallery", "-q", "-o", "files.h5").exit == 0
+    assert crnr("build", "gallery", "-q", "-o", "files.h5", "--extractor", "pixels").exit == 0
     built = crnr("build", "stack.mat", "--features-key", "x", "--labels-key", "label", "-q", "-o", "stack.h5")
     assert (built.exit, built.out, built.err) == (0, "", "")
     files, stacked = load_gallery(Path("files.h5")), load_gallery(Path("stack.h5"))
