@@ -21,13 +21,13 @@ _BRIGHTNESS = np.array([299, 587, 114], np.float32)
 
 def brightness(pixels: Array) -> Array:
     """(m, pixels), from the bytes of pictures in colour, (m, pixels * 3)."""
-    grey: Array = pixels.reshape(len(pixels), -1, 3).astype(np.float32) @ _BRIGHTNESS
+    grey: Array = _bands(pixels) @ _BRIGHTNESS
     return grey
 
 
 def are_colored(pixels: Array) -> Array:
     """(m,): which pictures, (m, pixels * 3), have more than greys and the noise of a camera."""
-    bands = pixels.reshape(len(pixels), -1, 3).astype(np.float32)
+    bands = _bands(pixels)
     chroma = bands.max(axis=2) - bands.min(axis=2)
     colored: Array = (chroma > _CHROMA).mean(axis=1) >= _COLORED_SHARE
     return colored
@@ -57,6 +57,11 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
             np.matmul(both.transpose(0, 2, 1), blue, out=out[start : start + step, number])
     np.sqrt(out, out=out)
     return out.reshape(len(pixels), N_COLORS)
+
+
+def _bands(pixels: Array) -> Array:
+    """(m, pixels, 3), also if there are no pictures."""
+    return pixels.reshape(len(pixels), pixels.shape[1] // 3, 3).astype(np.float32)
 
 
 @cache
