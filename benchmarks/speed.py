@@ -1,6 +1,6 @@
 """Speed, relative to the machine's own limit and to programs that do the same: ratios within one run.
 
-python benchmarks/speed.py [coding ar build faces csv pictures photographs start ...] [--json]
+python benchmarks/speed.py [coding ar build faces csv pictures gradients photographs start ...] [--json]
 
 Every ratio is of two times measured in this run on this machine. Coding is measured as classify does it,
 batches side by side, each product on one thread; what it is compared with has all threads for every product.
@@ -41,6 +41,7 @@ from crnr_cli.arrays import Batch
 from crnr_cli.methods import Method, Samples, batch_size, make_method
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import Answers
@@ -371,19 +372,24 @@ def pictures(data: Path) -> list[Figure]:
             Image.fromarray(pixels.reshape(28, 28)).save(path)
             if i < 2_000:
                 shutil.copy(path, folder / "2000")
-        subprocess.run([*CRNR, "build", "-q", "gallery", "--lam", "0.1"], cwd=folder, check=True)
+        for extractor in ("pixels", "gradients"):
+            options = ["--lam", "0.1", "--extractor", extractor, "-o", f"{extractor}.h5"]
+            subprocess.run([*CRNR, "build", "-q", "gallery", *options], cwd=folder, check=True)
         peaks: dict[int, list[int]] = {2_000: [], 20_000: []}
 
-        def classify(count: int) -> float:
-            taken, peak = _run(["classify", "-q", str(count), "-o", f"{count}.csv"], folder)
-            peaks[count].append(peak)
+        def classify(count: int, extractor: str = "pixels") -> float:
+            options = ["-g", f"{extractor}.h5", "-o", f"{count}.csv"]
+            taken, peak = _run(["classify", "-q", str(count), *options], folder)
+            if extractor == "pixels":
+                peaks[count].append(peak)
             return taken
 
         paths = sorted(str(path) for path in (folder / "20000").iterdir())
         all_drawn = replace(drawn, test=split.train[:20_000])
-        few, many, decoding, coded = in_turns(
+        few, many, by_gradients, decoding, coded = in_turns(
             lambda: classify(2_000),
             lambda: classify(20_000),
+            lambda: classify(20_000, "gradients"),
             lambda: seconds(lambda: _decode_on_all_cores(paths, PixelRequest((28, 28)))),
             lambda: apart(coding_seconds, all_drawn, 50, "float32", side_by_side=True),
             rounds=5,
@@ -410,7 +416,31 @@ def pictures(data: Path) -> list[Figure]:
             max(peaks[20_000]) / max(peaks[2_000]),
             1.1,
         ),
+        at_most(
+            "the same by gradients",
+            f"{by_gradients:.1f} s",
+            f"pixels, {many:.1f} s",
+            by_gradients / many,
+            1.5,
+        ),
     ]
+
+
+def gradients(data: Path) -> list[Figure]:
+    """The gradients of 32 x 32 pictures on one core, in batches."""
+    taken = apart(gradient_seconds, side_by_side=True)
+    return [
+        at_most(
+            "gradients of a 32 x 32 picture, one core", f"{1e6 * taken:.0f} us", "100 us", 1e4 * taken, 1.0
+        )
+    ]
+
+
+def gradient_seconds() -> float:
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (1024, 32 * 32), dtype=np.uint8)
+    extract = Gradients((32, 32), color=False, cell=4).opened(1)
+    return best(lambda: extract(pictures), 10) / len(pictures)
 
 
 # A process starts with the peak memory of its parent, so a small process is put in between.
@@ -509,7 +539,9 @@ def start(data: Path) -> list[Figure]:
     ]
 
 
-PARTS = {part.__name__: part for part in (coding, build, ar, faces, csv, pictures, photographs, start)}
+PARTS = {
+    part.__name__: part for part in (coding, build, ar, faces, csv, pictures, gradients, photographs, start)
+}
 
 
 def main(

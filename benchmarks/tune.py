@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -19,9 +18,9 @@ import numpy as np
 from crnr_cli.arrays import Stamp
 from crnr_cli.gallery.fit import make_gallery
 from crnr_cli.gallery.samples import RawSamples
-from crnr_cli.jobs.tune import Setting, TuneOptions, tune_samples
+from crnr_cli.gallery.trials import Setting
+from crnr_cli.jobs.tune import TuneOptions, tune_samples
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import make_steps
 
 DRAWS = 3
 
@@ -58,7 +57,7 @@ def accuracy(setting: Setting, split: datasets.Split) -> float:
     """Percent of the test set, with a gallery built as `tune -o` builds it."""
     raw, queries, truth = split.train, split.test, split.test_labels
     samples = raw_samples(raw, split.train_labels)
-    recipe = replace(samples.recipe, steps=make_steps(dict(setting.steps))).fitted(raw)
+    recipe = samples.recipe.with_settings(dict(setting.vectors.steps)).fitted(raw)
     gallery = make_gallery(samples.labelled_by(recipe, "float32"), setting.method)
     classes = np.array([int(name) for name in gallery.classes])
     right = 0
@@ -80,7 +79,7 @@ def main() -> None:
         splits, options = TASKS[task]
         tuned, papers = [], []
         for split in splits(arguments.data):
-            report = tune_samples(raw_samples(split.train, split.train_labels), options)
+            report = tune_samples([raw_samples(split.train, split.train_labels)], options)
             tuned.append(accuracy(report.chosen.setting, split))
             papers.append(accuracy(report.paper.setting, split))
             print(

@@ -21,13 +21,13 @@ _BRIGHTNESS = np.array([299, 587, 114], np.float32)
 
 def brightness(pixels: Array) -> Array:
     """(m, pixels), from the bytes of pictures in colour, (m, pixels * 3)."""
-    grey: Array = _bands(pixels) @ _BRIGHTNESS
+    grey: Array = _by_pixel(pixels).astype(np.float32) @ _BRIGHTNESS
     return grey
 
 
 def are_colored(pixels: Array) -> Array:
     """(m,): which pictures, (m, pixels * 3), have more than greys and the noise of a camera."""
-    bands = _bands(pixels)
+    bands = _by_pixel(pixels).astype(np.float32)
     chroma = bands.max(axis=2) - bands.min(axis=2)
     colored: Array = (chroma > _CHROMA).mean(axis=1) >= _COLORED_SHARE
     return colored
@@ -50,7 +50,7 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
             for columns in (slice(centre), slice(centre, None))
         ]
         for number, quarter in enumerate(quarters):
-            weights = _weights()[quarter.reshape(len(quarter), -1, 3)]
+            weights = _weights()[quarter.reshape(len(quarter), quarter.shape[1] * quarter.shape[2], 3)]
             red, green, blue = (weights[:, :, band] for band in range(3))
             both = red[..., :, np.newaxis] * green[..., np.newaxis, :]
             both = both.reshape(*both.shape[:2], _LEVELS**2)
@@ -59,9 +59,8 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
     return out.reshape(len(pixels), N_COLORS)
 
 
-def _bands(pixels: Array) -> Array:
-    """(m, pixels, 3), also if there are no pictures."""
-    return pixels.reshape(len(pixels), pixels.shape[1] // 3, 3).astype(np.float32)
+def _by_pixel(pixels: Array) -> Array:
+    return pixels.reshape(len(pixels), pixels.shape[1] // 3, 3)
 
 
 @cache
