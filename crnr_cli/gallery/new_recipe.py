@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -49,13 +50,14 @@ def new_recipe(
     """The recipe, with steps that are not fitted yet, and what the user should know about it."""
     if source.n_features is not None:
         if chosen.was_given:
-            option = "--extractor" if chosen.name else _option(min(chosen.settings))
+            option = "--extractor" if chosen.name else _option(*min(chosen.settings.items()))
             raise UsageError(f"{option} is for pictures, but these are features")
         return Recipe.of(source.n_features, steps=steps), []
     kind = EXTRACTORS[chosen.name or DEFAULT]
-    for setting in chosen.settings:
+    for setting, value in chosen.settings.items():
         if setting not in kind.settings:
-            raise UsageError(f"{_option(setting)} does not go with the extractor {kind.name}; leave it out")
+            option = _option(setting, value)
+            raise UsageError(f"{option} does not go with the extractor {kind.name}; leave it out")
     extractor, notes = kind.made(chosen.settings, seen)
     return Recipe.for_pictures(extractor, steps), [Note(*note) for note in notes]
 
@@ -70,5 +72,6 @@ def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: Seen) -> Sequen
     return others
 
 
-def _option(setting: str) -> str:
-    return f"--{setting.replace('_', '-')}"
+def _option(setting: str, value: Any) -> str:
+    """The option that the user gave."""
+    return "--grey" if setting == "color" and not value else f"--{setting.replace('_', '-')}"

@@ -1,7 +1,8 @@
 """Methods are fitted to samples and asked about queries: by whole vectors, or part by part.
 
 Each part of the vectors is represented by the same part of the samples, independently of the others. The
-residual of a class is the mean of its residuals over the parts.
+residual of a class is the mean of its residuals over the parts. A blank part of a query, which is all zero,
+has nothing to compare: its residuals are 0 for all classes.
 """
 
 from __future__ import annotations
@@ -66,8 +67,10 @@ def residuals(method: Method, samples: Samples, state: State, queries: Array) ->
 def part_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Iterator[Array]:
     """(m, K), for one part after the other."""
     for number in range(samples.n_parts):
-        part = samples.part(number)
-        yield method.residuals(part, state_of_part(state, number), samples.part_of(queries, number))
+        asked = samples.part_of(queries, number)
+        found = method.residuals(samples.part(number), state_of_part(state, number), asked)
+        found[_are_blank(asked)] = 0
+        yield found
 
 
 def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator[Array]:
@@ -79,7 +82,15 @@ def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator
 
 def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Array:
     """(variants, m): the class that wins each query, for all variants of a method in one pass."""
+    passes = (method.residuals_after(part, iterations) for part in split.parts)
     winners: list[Array] = []
-    for of_parts in zip(*(method.residuals_after(part, iterations) for part in split.parts), strict=True):
+    for batch, of_parts in zip(split.batches, zip(*passes, strict=True), strict=True):
+        for part, found in zip(split.parts, of_parts, strict=True):
+            found[:, _are_blank(part.queries[batch])] = 0
         winners.append(sum(of_parts).argmin(axis=2))
     return np.concatenate(winners, axis=1)
+
+
+def _are_blank(rows: Array) -> Array:
+    blank: Array = np.logical_not(np.any(rows, axis=1))
+    return blank

@@ -178,6 +178,9 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     """Scale 16-bit grey to 8 bits, and other numbers by the range that they seem to have."""
     if image.mode != "F" and image.mode != "I" and not image.mode.startswith("I;"):
         return image
+    mean = image.convert("F").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
+    if not math.isfinite(mean):  # type: ignore[arg-type]
+        raise SampleError("non_finite", "contains NaN or infinity")  # bytes have neither
     largest = float(image.convert("F").getextrema()[1])  # type: ignore[arg-type]
     is_sixteen_bits = image.mode != "F" and largest <= 65535
     scale = 1 / 257 if is_sixteen_bits else scale_to_bytes(largest)

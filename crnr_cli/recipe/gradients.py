@@ -105,9 +105,12 @@ class Gradients(Extractor):
     def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Gradients:
         if set(settings) != {f.name for f in fields(cls)}:
             raise ValueError("the description of its extractor is incomplete")
-        width, height = map(int, settings["size"])
-        numbers = {"cell": int(settings["cell"]), "bins": int(settings["bins"])}
-        return cls((width, height), settings["color"] is True, **numbers, block_norm=settings["block_norm"])
+        size, color, cell, bins = (settings[name] for name in ("size", "color", "cell", "bins"))
+        numbers = [*size, cell, bins] if isinstance(size, list) else []
+        are_whole = len(numbers) == 4 and all(type(number) is int for number in numbers)
+        if not are_whole or not isinstance(color, bool):
+            raise ValueError("the description of its extractor is invalid")
+        return cls((size[0], size[1]), color, cell, bins, settings["block_norm"])
 
     def facts(self) -> dict[str, Any]:
         described = {"name": self.name, "cell": self.cell, "bins": self.bins, "block_norm": self.block_norm}

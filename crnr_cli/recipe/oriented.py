@@ -60,10 +60,11 @@ class OrientedGradients:
         """(m, n_values), for pictures (m, height * width) of any scale: block by block, row by row."""
         out = np.empty((len(grey), self.n_values), np.float32)
         step = max(1, _PIXELS_AT_ONCE // (self.width * self.height))
-        for start in range(0, len(grey), step):
-            pictures = grey[start : start + step].reshape(-1, self.height, self.width)
-            cells = self._pooled(*_gradient(pictures))
-            self._normalize(cells, out[start : start + step])
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity stay, and are reported later
+            for start in range(0, len(grey), step):
+                pictures = grey[start : start + step].reshape(-1, self.height, self.width)
+                cells = self._pooled(*_gradient(pictures))
+                self._normalize(cells, out[start : start + step])
         return out
 
     @cached_property
@@ -92,6 +93,10 @@ class OrientedGradients:
 
     def _normalize(self, cells: Array, out: Array) -> None:
         """Blocks from cells, each divided by its norm, and the square root of the values."""
+        if self.norm == "none":  # whole pictures have unit length, as cells have the scale of the pixels
+            out[:] = np.sqrt(cells, out=cells).reshape(out.shape)
+            out *= _inverse(np.sqrt(np.einsum("mv,mv->m", out, out)))[:, np.newaxis]
+            return
         m, (rows, columns), (tall, wide) = len(cells), self.blocks, self._cells_per_block
         corners = [
             (slice(i, i + rows), slice(j, j + columns), i * wide + j)
@@ -99,9 +104,6 @@ class OrientedGradients:
             for j in range(wide)
         ]
         out = out.reshape(m, rows, columns, tall * wide, self.bins)
-        if self.norm == "none":
-            np.sqrt(cells, out=out[:, :, :, 0])
-            return
         strengths = np.einsum("myxb,myxb->myx", cells, cells)
         squares = sum((strengths[:, i, j] for i, j, _ in corners), np.zeros((m, rows, columns), np.float32))
         if self.norm == "soft":

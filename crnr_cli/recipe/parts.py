@@ -16,7 +16,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.recipe.base import Extractor, Section, Step, Stored
 
-_GRID = re.compile(r"([1-9]\d{0,2})x([1-9]\d{0,2})")
+_GRID = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
 _BLANK = 1e-6  # a part whose values differ by less than this share of the largest is all the same
 
 

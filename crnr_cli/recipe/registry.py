@@ -55,7 +55,10 @@ def restored_extractor(stored: Stored) -> Extractor:
     """
     if "extractor" not in stored.attributes:
         return RawPixels.restored({}, stored)
-    settings = json.loads(stored.attributes["extractor"])
+    try:
+        settings = json.loads(stored.attributes["extractor"])
+    except (TypeError, ValueError, RecursionError):  # the last for brackets within brackets, thousands deep
+        settings = None
     if not isinstance(settings, dict):
         raise ValueError("the description of its extractor is invalid")
     name = settings.pop("name", Network.name)

@@ -229,6 +229,19 @@ def test_a_network_gets_bytes_of_pictures_of_more_bits(
     assert values(pixels).ravel().tolist() == expected
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_do_not_become_bytes(tmp_path: Path, bad: float) -> None:
+    numbers = np.full((5, 7), 3e38, np.float32)
+    Image.fromarray(numbers).save(tmp_path / "finite.tif")
+    assert set(read_pixels(str(tmp_path / "finite.tif"), PixelRequest(None, eight_bit=True)).data) == {255}
+    for place in ((0, 0), (2, 3), (4, 6)):
+        spoilt = numbers.copy()
+        spoilt[place] = bad
+        Image.fromarray(spoilt).save(tmp_path / "x.tif")
+        request = PixelRequest((3, 3), color=True, eight_bit=True)
+        assert status(tmp_path / "x.tif", request) == ("non_finite", "contains NaN or infinity")
+
+
 def save_tiff(path: Path, values: np.ndarray, photometric: int = 1) -> None:
     """Uncompressed and little-endian, by the specification, as Pillow does not write all kinds of pixels."""
     height, width = values.shape

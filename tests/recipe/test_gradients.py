@@ -1,0 +1,495 @@
+"""Gradients as the extractor: its defaults, its description in a gallery, and pictures of every kind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from crnr_cli.arrays import Array, Batch
+from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.gallery.file import load_gallery, save_gallery
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.methods import Samples, make_method
+from crnr_cli.recipe.base import Stored
+from crnr_cli.recipe.colors import N_COLORS
+from crnr_cli.recipe.gradients import Gradients
+from crnr_cli.recipe.raw_pixels import RawPixels
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.registry import restored_extractor
+from helpers.paths import DATA
+from helpers.runner import Runner, rows
+from helpers.samples import CLASSES, make_pictures, noise, picture
+
+SMALL = (8, 8)
+
+
+@dataclass
+class Seen:
+    """Pictures of these sizes."""
+
+    found: set[tuple[int, int]]
+    colored: bool = False
+    jobs: int = 1
+
+    def sizes(self) -> set[tuple[int, int]]:
+        return self.found
+
+    def are_colored(self) -> bool:
+        return self.colored
+
+
+def made(
+    settings: dict[str, Any], *sizes: tuple[int, int], colored: bool = False
+) -> tuple[Gradients, list[str]]:
+    extractor, notes = Gradients.made(settings, Seen(set(sizes), colored))
+    assert isinstance(extractor, Gradients)
+    return extractor, [note.kind for note in notes]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size", "cell", "notes"),
+    [
+        ([(28, 28)], (28, 28), 4, []),
+        ([(64, 64)], (64, 64), 8, []),
+        ([(42, 30)], (42, 30), 4, []),
+        ([(64, 3)], (64, 3), 2, []),
+        ([(1, 1)], (1, 1), 2, []),
+        ([(65, 20)], (64, 64), 8, ["size", "weak vectors"]),
+        ([(640, 480)], (64, 64), 8, ["size", "weak vectors"]),
+        ([(640, 480), (10, 10)], (64, 64), 8, ["size", "weak vectors"]),
+        ([(30, 30), (31, 30)], (32, 32), 4, ["size"]),
+        ([], (32, 32), 4, []),
+    ],
+)
+def test_size_and_cell_are_derived_from_the_pictures(
+    sizes: list[tuple[int, int]], size: tuple[int, int], cell: int, notes: list[str]
+) -> None:
+    extractor, found = made({}, *sizes)
+    assert extractor == Gradients(size, False, cell, 8, "soft")
+    assert found == notes
+
+
+def test_settings_that_are_given_are_kept() -> None:
+    settings = {"size": (20, 10), "color": True, "cell": 3, "bins": 12, "block_norm": "none"}
+    assert made(settings, (640, 480)) == (Gradients((20, 10), True, 3, 12, "none"), [])
+    assert made({"size": (48, 40)}, (640, 480), colored=True) == (Gradients((48, 40), True, 5), [])
+    assert made({"color": False}, SMALL, colored=True) == (Gradients(SMALL, False, 2), [])
+
+
+def colorful(seed: int, size: tuple[int, int] = SMALL) -> Image.Image:
+    return Image.merge("RGB", [noise(seed + band, size) for band in (0, 100, 200)])
+
+
+@pytest.mark.parametrize(("n_colored", "color"), [(0, False), (3, False), (6, True)])
+def test_most_of_the_pictures_determine_whether_colour_is_used(
+    crnr: Runner, n_colored: int, color: bool
+) -> None:
+    """Unreadable ones have no say."""
+    for i in range(8):
+        path = crnr.here / "gallery" / CLASSES[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (colorful(i) if i < n_colored else noise(i)).save(path)
+    (crnr.here / "gallery" / CLASSES[0] / "broken.png").write_bytes(b"no picture")
+    built = crnr("build", "gallery", "--json", "--allow-skipped")
+    assert built.exit == 0, built.err
+    about = json.loads(built.out)
+    assert (about["color"], about["size"]) == (color, [8, 8])
+    assert about["extractor"] == {"name": "gradients", "cell": 2, "bins": 8, "block_norm": "soft"}
+    assert about["n_inputs"] == 3 * 3 * 32 + (N_COLORS if color else 0)
+
+
+def test_options_override_what_is_derived(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery", per_class=2)
+    options = ("--color", "--size", "12x9", "--cell", 4, "--bins", 6, "--block-norm", "clipped")
+    built = crnr("build", "gallery", *options, "--json", "-q")
+    assert (built.exit, built.err) == (0, "")
+    about = json.loads(built.out)
+    assert (about["size"], about["color"]) == ([12, 9], True)
+    assert about["extractor"] == {"name": "gradients", "cell": 4, "bins": 6, "block_norm": "clipped"}
+    assert load_gallery(Path("gallery.h5")).recipe.extractor == Gradients((12, 9), True, 4, 6, "clipped")
+
+
+REFUSED = {
+    "--bins 7": "gradients: bins must be an even number from 2 to 64, not 7",
+    "--bins 66": "--bins: '66' is not a whole number from 2 to 64 (see `crnr build --help`)",
+    "--cell 0": "--cell: '0' is not a whole number from 1 to 65535 (see `crnr build --help`)",
+    "--color --grey": "--color and --grey contradict each other; give one of them",
+    "--extractor pixels --cell 4": "--cell does not go with the extractor pixels; leave it out",
+    "--extractor pixels --bins 8": "--bins does not go with the extractor pixels; leave it out",
+    "--extractor pixels --block-norm none": "--block-norm does not go with the extractor pixels; "
+    "leave it out",
+}
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED.items(), ids=REFUSED.keys())
+def test_options_that_do_not_fit_are_refused(crnr: Runner, options: str, words: str) -> None:
+    make_pictures(crnr.here / "gallery", per_class=2)
+    refused = crnr("build", "gallery", *options.split())
+    assert (refused.exit, refused.out, refused.err) == (2, "", f"error: {words}\n")
+    assert not Path("gallery.h5").exists()
+
+
+def test_settings_of_pictures_are_refused_for_features(crnr: Runner) -> None:
+    np.savez("f.npz", features=np.eye(6), labels=list("aabbcc"))
+    for option in (["--cell", "2"], ["--bins", "8"], ["--grey"], ["--extractor", "gradients"]):
+        refused = crnr("build", "f.npz", *option)
+        words = f"error: {option[0]} is for pictures, but these are features\n"
+        assert (refused.exit, refused.out, refused.err) == (2, "", words)
+
+
+EXTRACTOR = Gradients((10, 9), True, 3, 6, "clipped")
+
+
+def test_the_description_is_stored_and_restored() -> None:
+    stored = EXTRACTOR.stored()
+    assert {name: stored.attributes[name] for name in ("width", "height", "color")} == {
+        "width": 10,
+        "height": 9,
+        "color": True,
+    }
+    assert restored_extractor(stored) == EXTRACTOR
+    recipe = Recipe.for_pictures(EXTRACTOR)
+    assert (recipe.since_version, Recipe.restored(recipe.stored())) == (2, recipe)
+
+
+def test_what_is_said_about_it() -> None:
+    assert EXTRACTOR.describe() == "gradients, 10x9, cells of 3, 6 directions, block norm clipped, colour"
+    assert Gradients((28, 28), False, 4).describe() == "gradients, 28x28, cells of 4, 8 directions"
+
+
+# What an untrusted gallery may say instead, and the words for it.
+DESCRIBED = {"name": "gradients", "size": [8, 8], "color": False, "cell": 2, "bins": 8, "block_norm": "soft"}
+UNKNOWN = "not known to this version of crnr"
+BINS = "gradients: bins must be an even number from 2 to 64"
+NORM = "gradients: block_norm must be soft or clipped or none"
+INVALID = "the description of its extractor is invalid"
+ALTERATIONS: dict[str, tuple[Any, str]] = {
+    "no object": ([1, 2], INVALID),
+    "nothing": ("", INVALID),
+    "a fraction of a cell": ({**DESCRIBED, "cell": 2.5}, INVALID),
+    "a colour that is a number": ({**DESCRIBED, "color": 1}, INVALID),
+    "an unknown name": (
+        {**DESCRIBED, "name": "magic"},
+        f"its extractor magic is {UNKNOWN}",
+    ),
+    "no name": ({**DESCRIBED, "name": None}, f"its extractor None is {UNKNOWN}"),
+    "a list as the name": (
+        {**DESCRIBED, "name": [1]},
+        f"its extractor [1] is {UNKNOWN}",
+    ),
+    "no settings": ({"name": "gradients"}, "the description of its extractor is incomplete"),
+    "a setting too many": ({**DESCRIBED, "lens": 1}, "the description of its extractor is incomplete"),
+    "no side": ({**DESCRIBED, "size": [0, 8]}, "gradients: invalid picture size 0x8"),
+    "a negative side": ({**DESCRIBED, "size": [8, -8]}, "gradients: invalid picture size 8x-8"),
+    "a huge side": ({**DESCRIBED, "size": [10**9, 8]}, "gradients: invalid picture size 1000000000x8"),
+    "three sides": ({**DESCRIBED, "size": [8, 8, 8]}, INVALID),
+    "a size that is no list": ({**DESCRIBED, "size": 8}, INVALID),
+    "no cell": ({**DESCRIBED, "cell": 0}, "gradients: cell must be from 1 to 65535 pixels, not 0"),
+    "a cell that is no number": ({**DESCRIBED, "cell": "two"}, INVALID),
+    "a cell that is a list": ({**DESCRIBED, "cell": []}, INVALID),
+    "an infinite cell": ({**DESCRIBED, "cell": float("inf")}, INVALID),
+    "odd bins": ({**DESCRIBED, "bins": 7}, f"{BINS}, not 7"),
+    "too many bins": (
+        {**DESCRIBED, "bins": 10**6},
+        "gradients: bins must be an even number from 2 to 64, not 1000000",
+    ),
+    "no norm": ({**DESCRIBED, "block_norm": "hard"}, f"{NORM}, not hard"),
+    "a norm that is no text": ({**DESCRIBED, "block_norm": [1]}, f"{NORM}, not [1]"),
+    "other numbers": ({**DESCRIBED, "bins": 6}, "its parts are of different sizes"),
+    "another size": ({**DESCRIBED, "size": [60000, 60000], "cell": 1}, "its parts are of different sizes"),
+    "colour": ({**DESCRIBED, "color": True}, "its parts are of different sizes"),
+}
+
+
+def rehash(path: Path) -> None:
+    """Give an altered gallery the right checksum, as somebody who means harm would."""
+    from crnr_cli.gallery import file as gallery
+
+    content = gallery._read(path)
+    with h5py.File(path, "r+") as file:
+        file.attrs["sha256"] = np.bytes_(content.sha256())
+
+
+@pytest.fixture(scope="module")
+def small_gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of three random pictures of 8 x 8."""
+    extractor = Gradients(SMALL, False, 2)
+    recipe = Recipe.for_pictures(extractor)
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 64), dtype=np.uint8)
+    vectors, _ = recipe.unit_vectors(extractor.opened(1)(pixels), "float32")
+    samples, method = Samples.of(vectors, np.arange(3)), make_method("nn", {})
+    path = tmp_path_factory.mktemp("small") / "gallery.h5"
+    names = list("abc")
+    save_gallery(Gallery(samples, names, names, names, recipe, method, method.fit(samples)), path)
+    return path
+
+
+def refusal(path: Path, small_gallery: Path, described: bytes) -> str:
+    """What is said about a gallery with this description."""
+    shutil.copy(small_gallery, path)
+    with h5py.File(path, "r+") as file:
+        assert json.loads(file["recipe"].attrs["extractor"]) == DESCRIBED
+        file["recipe"].attrs["extractor"] = np.bytes_(described)
+    rehash(path)
+    with pytest.raises(GalleryError) as refused:
+        load_gallery(path)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(("described", "words"), ALTERATIONS.values(), ids=ALTERATIONS.keys())
+def test_an_invalid_description_is_refused(
+    tmp_path: Path, small_gallery: Path, described: Any, words: str
+) -> None:
+    path = tmp_path / "g.h5"
+    said = refusal(path, small_gallery, json.dumps(described).encode())
+    assert said == f"{path}: not a consistent gallery ({words}); build it again"
+
+
+@pytest.mark.parametrize("described", [b"{", b"\xff\xfe", b"[" * 50_000], ids=["half", "no text", "deep"])
+def test_a_description_that_is_not_json_is_refused(
+    tmp_path: Path, small_gallery: Path, described: bytes
+) -> None:
+    assert "not a consistent gallery" in refusal(tmp_path / "g.h5", small_gallery, described)
+
+
+def test_invalid_settings_are_refused() -> None:
+    for settings in ({"cell": 0}, {"bins": 0}, {"block_norm": ""}, {"size": (0, 1)}):
+        with pytest.raises(UsageError, match="gradients: "):
+            Gradients(**{"size": SMALL, "color": False, "cell": 2, **settings})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (8, 8), (33, 20)])
+@pytest.mark.parametrize("color", [False, True])
+def test_there_are_as_many_values_as_are_declared(size: tuple[int, int], color: bool) -> None:
+    for norm in ("soft", "clipped", "none"):
+        extractor = Gradients(size, color, 2, 4, norm)
+        n = size[0] * size[1] * (3 if color else 1)
+        pixels = np.random.default_rng(0).integers(0, 256, (3, n), dtype=np.uint8)
+        values = extractor.opened(1)(pixels)
+        assert (values.shape, values.dtype) == ((3, extractor.n_values), np.float32)
+        assert (
+            sum(rows * columns * depth for rows, columns, depth, *_ in extractor.sections)
+            == extractor.n_values
+        )
+        assert extractor.opened(1)(pixels[:0]).shape == (0, extractor.n_values)
+
+
+def halves(values: Array) -> tuple[Array, Array]:
+    lengths = [
+        np.linalg.norm(half.astype(np.float64), axis=1) for half in np.split(values, [-N_COLORS], axis=1)
+    ]
+    return lengths[0], lengths[1]
+
+
+def test_gradients_and_colours_count_the_same() -> None:
+    """Each has unit length, however faint the one or the other is; those that do not exist are zeros."""
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+    pixels[1] = 100 + pixels[1] // 100
+    pixels[2] //= 200
+    pixels[3] = np.where(
+        random.random((8, 8, 1)) < 0.5, (114, 0, 0), (0, 0, 299 - 1)
+    )  # nearly the same brightness
+    pixels[4] = (10, 200, 30)  # blank
+    pixels[5] = np.where(random.random((8, 8, 1)) < 0.5, (114, 100, 0), (0, 100, 0))
+    found = Gradients(SMALL, True, 2).opened(1)(pixels.reshape(6, -1))
+    of_gradients, of_colors = halves(found)
+    np.testing.assert_allclose(of_gradients, [1, 1, 1, 1, 0, 1], atol=1e-6)
+    np.testing.assert_allclose(of_colors, 1, atol=1e-6)
+
+
+def test_values_do_not_depend_on_the_batch() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (70, 32 * 32 * 3), dtype=np.uint8)
+    extract = Gradients((32, 32), True, 4).opened(1)
+    together = extract(pixels)
+    for start, stop in ((0, 1), (69, 70), (10, 45)):
+        assert np.array_equal(extract(pixels[start:stop]), together[start:stop])
+
+
+def test_gradients_of_colour_pictures_are_those_of_their_brightness() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 3), dtype=np.uint8)
+    grey = (pixels.astype(np.float64) @ [0.299, 0.587, 0.114]).astype(np.float32)
+    both = Gradients(SMALL, True, 2).opened(1)(pixels.reshape(3, -1))[:, :-N_COLORS].astype(np.float64)
+    alone = Gradients(SMALL, False, 2).opened(1)(grey).astype(np.float64)
+    alone /= np.linalg.norm(alone, axis=1, keepdims=True)
+    np.testing.assert_allclose(both**2, alone**2, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("color", [False, True])
+def test_a_blank_picture_has_nothing_to_compare(color: bool) -> None:
+    """In colour, too: of a picture of one colour, only the histogram would be left."""
+    recipe = Recipe.for_pictures(Gradients((3, 2), color, 2))
+    bands = 3 if color else 1
+    pixels = np.full((2, 6 * bands), 120, np.uint8)
+    pixels[:, ::bands] = 200
+    pixels[1, 4] = 7
+    batch = recipe.opened(1)(Batch(["blank", "not"], [None, None], pixels, 2))
+    assert [error and (error.status, error.detail) for error in batch.errors] == [
+        ("zero_norm", "nothing to compare: all of one colour"),
+        None,
+    ]
+    assert batch.values.shape == (1, recipe.n_inputs)
+
+
+def residuals_of(answered: str) -> dict[str, list[float]]:
+    return {
+        row["path"]: [float(row[f"residual:{name}"]) for name in CLASSES]
+        for row in rows(answered)
+        if row["status"] == "ok"
+    }
+
+
+DEPTHS = {
+    "bytes": lambda values: values,
+    "16 bits": lambda values: values.astype(np.uint16) * 257,
+    "floats of 0 to 1": lambda values: (values / 255).astype(np.float32),
+    "floats of 0 to 255": lambda values: values.astype(np.float32),
+    "32 bits": lambda values: values.astype(np.int32) * 8_421_504,
+}
+
+
+@pytest.mark.parametrize("options", [["--grey"], ["--color"], ["--grey", "--block-norm", "none"]])
+def test_pictures_of_any_depth_have_the_same_answers(crnr: Runner, options: list[str]) -> None:
+    make_pictures(crnr.here / "gallery", size=(12, 11))
+    (crnr.here / "queries").mkdir()
+    values = np.asarray(picture(1, 99, (12, 11))).copy()
+    values[0, 0] = 255  # from the largest value, the range is known
+    for name, convert in DEPTHS.items():
+        Image.fromarray(convert(values)).save(crnr.here / "queries" / f"{name}.tif")
+    assert crnr("build", "gallery", *options, "-q").exit == 0
+    answered = crnr("classify", "queries", "-q")
+    assert (answered.exit, answered.err) == (0, "")
+    found = residuals_of(answered.out)
+    assert len(found) == len(DEPTHS)
+    for path, residuals in found.items():
+        np.testing.assert_allclose(residuals, found["queries/bytes.tif"], rtol=0, atol=2e-5, err_msg=path)
+
+
+@pytest.mark.parametrize("options", [["--grey"], ["--color"]])
+def test_floats_that_are_huge_tiny_blank_or_not_finite(crnr: Runner, options: list[str]) -> None:
+    make_pictures(crnr.here / "gallery")
+    (crnr.here / "queries").mkdir()
+    values = np.asarray(picture(1, 99)).astype(np.float32)
+    odd = {"blank": np.full((8, 8), 3.5, np.float32), "huge": values * np.float32(1e30)}
+    for name, bad in (("inf", np.inf), ("nan", np.nan)):
+        odd[name] = values.copy()
+        odd[name][3, 4] = bad
+    if options == ["--grey"]:  # in colour, the range of such a small picture is taken to end at 1
+        odd["tiny"] = values * np.float32(1e-30)
+    for name, floats in odd.items():
+        Image.fromarray(floats).save(crnr.here / "queries" / f"{name}.tif")
+    assert crnr("build", "gallery", *options, "-q").exit == 0
+    answered = crnr("classify", "queries", "-q")
+    assert (answered.exit, answered.err) == (3, "")
+    expected = {"blank": "zero_norm", "huge": "ok", "inf": "non_finite", "nan": "non_finite", "tiny": "ok"}
+    assert [(row["path"], row["status"]) for row in rows(answered.out)] == [
+        (f"queries/{name}.tif", expected[name]) for name in sorted(odd)
+    ]
+    assert {row["label"] for row in rows(answered.out) if row["status"] == "ok"} == {"bee"}
+
+
+def tiny(folder: Path, size: tuple[int, int], mode: str, first: int = 0) -> None:
+    """Two classes of pictures, alike within a class, of as few pixels as wanted."""
+    for number, name in enumerate("ab"):
+        (folder / name).mkdir(parents=True)
+        shape = (size[1], size[0], 3)[: 3 if mode == "RGB" else 2]
+        pattern = np.random.default_rng(number + 3).integers(10, 246, shape)
+        for sample in range(first, first + 3):
+            changed = pattern + np.random.default_rng([number, sample]).integers(-3, 4, shape)
+            Image.fromarray(changed.astype(np.uint8)).save(folder / name / f"{sample}.png")
+
+
+@pytest.mark.parametrize(
+    ("size", "mode"),
+    [
+        ((2, 1), "L"),
+        ((1, 2), "RGB"),
+        ((2, 2), "L"),
+        ((3, 3), "RGB"),
+        ((3, 4), "L"),
+        ((1, 9), "L"),
+        ((64, 1), "L"),
+    ],
+)
+def test_pictures_of_any_size_are_labelled(crnr: Runner, size: tuple[int, int], mode: str) -> None:
+    tiny(crnr.here / "gallery", size, mode)
+    tiny(crnr.here / "queries", size, mode, first=50)
+    built = crnr("build", "gallery", "-q")
+    assert (built.exit, built.out, built.err) == (0, "", "")
+    answered = crnr("classify", "queries", "-o", "out.csv")
+    assert (answered.exit, answered.out, answered.err) == (0, "", "6 of 6 inputs labelled: out.csv\n")
+    found = rows(Path("out.csv").read_text())
+    assert [row["status"] for row in found] == ["ok"] * 6
+    if size != (2, 1):  # of two greys, only their order is seen
+        assert [row["label"] for row in found] == list("aaabbb")
+
+
+def test_pictures_of_one_pixel_have_only_a_colour(crnr: Runner) -> None:
+    tiny(crnr.here / "coloured", (1, 1), "RGB")
+    tiny(crnr.here / "grey", (1, 1), "L")
+    assert crnr("build", "coloured", "-q").exit == 0
+    answered = crnr("classify", "coloured", "-q")
+    assert (answered.exit, answered.err) == (0, "")
+    assert [row["label"] for row in rows(answered.out)] == list("aaabbb")
+    refused = crnr("build", "grey", "-o", "grey.h5")
+    assert (refused.exit, refused.out) == (1, "")
+    assert refused.err.startswith(
+        "error: nothing to do: no sample can be used; grey/a/0.png: nothing to compare: all values are zero; "
+    )
+    assert not Path("grey.h5").exists()
+    unanswered = crnr("classify", "grey", "-q", "-g", "gallery.h5")
+    assert (unanswered.exit, unanswered.err) == (0, "")  # greys are colours
+
+
+def test_pictures_of_different_small_sizes_are_brought_to_one(crnr: Runner) -> None:
+    for number, size in enumerate([(1, 1), (2, 1), (3, 3), (5, 2), (6, 6), (64, 64)]):
+        path = crnr.here / "gallery" / "ab"[number % 2] / f"{size[0]}x{size[1]}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        noise(number, size).save(path)
+    built = crnr("build", "gallery", "--allow-skipped")
+    assert (built.exit, built.out) == (0, "")
+    assert "pictures differ in size: all are resized to 32x32" in built.err
+    assert "left out: gallery/a/1x1.png: nothing to compare: all of one colour\n" in built.err
+    answered = crnr("classify", "gallery")
+    assert answered.exit == 3
+    assert [row["status"] for row in rows(answered.out)] == ["zero_norm"] + ["ok"] * 5
+    assert "1 zero_norm" in answered.err
+
+
+def test_galleries_without_a_description_have_pixels_or_features() -> None:
+    for name in ("gallery-v1.h5", "gallery-steps-v1.h5"):
+        gallery = load_gallery(DATA / name)
+        with h5py.File(DATA / name) as file:
+            assert np.array_equal(gallery.samples.vectors, file["samples/vectors"][()])
+            assert "extractor" not in file["recipe"].attrs
+        assert (gallery.recipe.since_version, gallery.samples.parts) == (1, None)
+    old = Stored({"width": 3, "height": 2, "color": True})
+    assert restored_extractor(old) == RawPixels((3, 2), True)
+
+
+@pytest.mark.parametrize("options", [[], ["--color"], ["--size", "5x4"]])
+def test_pixels_give_the_pixels_themselves(crnr: Runner, options: list[str]) -> None:
+    """The vector is that of Pillow's pixels divided by their norm, to the bit, in a gallery of version 1."""
+    make_pictures(crnr.here / "gallery")
+    built = crnr("build", "gallery", "--extractor", "pixels", *options, "--dtype", "float64", "--json", "-q")
+    assert (built.exit, built.err) == (0, "")
+    assert json.loads(built.out)["extractor"] == {"name": "pixels"}
+    gallery = load_gallery(Path("gallery.h5"))
+    with h5py.File("gallery.h5") as file:
+        assert file.attrs["version"] == 1
+        assert "extractor" not in file["recipe"].attrs
+    for name, vector in zip(gallery.names, gallery.samples.vectors, strict=True):
+        image = Image.open(name).convert("RGB" if options == ["--color"] else "L")
+        if "--size" in options:
+            image = image.resize((5, 4), Image.Resampling.BILINEAR)
+        pixels = np.asarray(image).astype(np.float64).ravel()
+        scaled = pixels / pixels.max()
+        np.testing.assert_allclose(vector, scaled / np.linalg.norm(scaled), rtol=1e-15)

@@ -1,0 +1,313 @@
+"""Oriented gradients against a plain implementation and scikit-image, and what must not change them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from skimage.feature import hog
+
+from crnr_cli.arrays import Array
+from crnr_cli.recipe.oriented import NORMS, OrientedGradients
+
+
+def slope(before: float, here: float, after: float, is_first: bool, is_last: bool) -> float:
+    """The central difference, or the one-sided one at an edge."""
+    if is_first and is_last:
+        return 0.0
+    if is_first:
+        return after - here
+    return here - before if is_last else (after - before) / 2
+
+
+def cells_by_loops(picture: Array, cell: int, bins: int) -> dict[tuple[int, int], list[float]]:
+    """The histogram of each cell: pixel by pixel, as the definition says."""
+    h, w = picture.shape
+    rows, columns = max(1, round(h / cell)), max(1, round(w / cell))
+    found = {(i, j): [0.0] * bins for i in range(rows) for j in range(columns)}
+
+    def at(y: int, x: int) -> float:
+        return float(picture[min(max(y, 0), h - 1), min(max(x, 0), w - 1)])
+
+    for y in range(h):
+        for x in range(w):
+            down = slope(at(y - 1, x), at(y, x), at(y + 1, x), y == 0, y == h - 1)
+            right = slope(at(y, x - 1), at(y, x), at(y, x + 1), x == 0, x == w - 1)
+            magnitude = math.sqrt(down * down + right * right)
+            direction = math.atan2(down, right) % (2 * math.pi) / (2 * math.pi) * bins
+            lower = math.floor(direction)
+            share = direction - lower
+            for i, j in found:
+                # How far the centre of the pixel is from that of the cell, in sides of a cell.
+                far_y = abs((y + 0.5) / (h / rows) - (i + 0.5))
+                far_x = abs((x + 0.5) / (w / columns) - (j + 0.5))
+                weight = max(0.0, 1 - far_y) * max(0.0, 1 - far_x)
+                found[i, j][lower % bins] += weight * magnitude * (1 - share)
+                found[i, j][(lower + 1) % bins] += weight * magnitude * share
+    return found
+
+
+def length(values: list[float]) -> float:
+    return math.sqrt(sum(value * value for value in values))
+
+
+def divided(values: list[float], by: float) -> list[float]:
+    return [value / by for value in values] if by > 0 else values
+
+
+def by_loops(picture: Array, cell: int, bins: int, norm: str) -> Array:
+    """The squares of the values of a picture, block by block."""
+    cells = cells_by_loops(picture, cell, bins)
+    rows, columns = (1 + max(places) for places in zip(*cells, strict=True))
+    if (
+        norm == "none"
+    ):  # only the picture as a whole is divided by something, so that its roots have unit length
+        everything = [value for i in range(rows) for j in range(columns) for value in cells[i, j]]
+        return np.array(divided(everything, sum(everything)))
+    tall, wide = min(2, rows), min(2, columns)
+    blocks = [
+        [value for di in range(tall) for dj in range(wide) for value in cells[i + di, j + dj]]
+        for i in range(rows - tall + 1)
+        for j in range(columns - wide + 1)
+    ]
+    if norm == "clipped":
+        clipped = [[min(value, 0.2) for value in divided(block, length(block))] for block in blocks]
+        return np.concatenate([divided(block, length(block)) for block in clipped])
+    # Soft: half of the root mean square of the strengths of all blocks is added to that of each, in squares.
+    mean = sum(length(block) ** 2 for block in blocks) / len(blocks)
+    return np.concatenate([divided(block, math.sqrt(length(block) ** 2 + mean / 4)) for block in blocks])
+
+
+def values(pictures: Array, cell: int, bins: int, norm: str) -> Array:
+    """Of pictures (m, height, width)."""
+    m, height, width = pictures.shape
+    oriented = OrientedGradients(width, height, cell, bins, norm)
+    found = oriented.values(pictures.reshape(m, height * width))
+    assert (found.shape, found.dtype) == ((m, oriented.n_values), np.float32)
+    return found
+
+
+def noise(height: int, width: int, kind: str, seed: int = 0) -> Array:
+    """Two pictures of bytes, or of float32 of any sign and scale."""
+    random = np.random.default_rng([seed, height, width])
+    if kind == "uint8":
+        return random.integers(0, 256, (2, height, width), dtype=np.uint8)
+    return (random.normal(size=(2, height, width)) * np.array([3e4, 2e-3])[:, None, None]).astype(np.float32)
+
+
+SIZES = [(1, 1), (1, 2), (2, 1), (1, 9), (11, 1), (2, 2), (3, 3), (5, 4), (7, 10), (12, 12), (13, 9)]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("bins", [4, 8, 12])
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_values_are_those_of_a_loop_over_pixels(norm: str, bins: int, kind: str) -> None:
+    """Compared before the square root, which makes much of a rounding error beside zero."""
+    for number, (height, width) in enumerate(SIZES):
+        cell = 1 + (number + bins) % 8
+        pictures = noise(height, width, kind)
+        for picture, found in zip(pictures, values(pictures, cell, bins, norm), strict=True):
+            squares, expected = np.square(found.astype(np.float64)), by_loops(picture, cell, bins, norm)
+            np.testing.assert_allclose(squares, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("cell", range(1, 9))
+def test_cells_of_every_side(norm: str, cell: int) -> None:
+    pictures = noise(17, 14, "uint8", seed=cell)
+    found, expected = values(pictures, cell, 8, norm)[0], by_loops(pictures[0], cell, 8, norm)
+    np.testing.assert_allclose(np.square(found.astype(np.float64)), expected, rtol=0, atol=1e-5)
+
+
+def test_a_picture_of_32_x_32_has_the_documented_number_of_values() -> None:
+    assert OrientedGradients(32, 32, 4, 8, "clipped").n_values == 1568
+    assert OrientedGradients(28, 28, 4, 8, "soft").n_values == 1152
+    assert OrientedGradients(28, 28, 4, 8, "none").n_values == 392
+
+
+# scikit-image has directions without sign, not interpolated, gradients of 0 at the edges, and cells without
+# overlap. It agrees where all gradients have the direction of a bin, none are at the edges, and no pixel
+# belongs to more than one cell.
+
+
+def two_tones(seed: int, height: int, width: int) -> Array:
+    """A random picture of black and one grey, whose gradients are multiples of 45 degrees."""
+    random = np.random.default_rng(seed)
+    picture = np.zeros((height, width), np.uint8)
+    picture[2:-2, 2:-2] = random.choice([0, 201], (height - 4, width - 4))
+    return picture
+
+
+def dots(seed: int, height: int, width: int) -> Array:
+    """Isolated dots of any grey, whose gradients are multiples of 90 degrees."""
+    picture = np.zeros((height, width), np.uint8)
+    places = np.s_[2:-2:3, 2:-2:3]
+    picture[places] = np.random.default_rng(seed).integers(0, 256, picture[places].shape)
+    return picture
+
+
+def folded(found: Array, bins: int) -> Array:
+    """The squares of values, with opposite directions added."""
+    squares = np.square(found.astype(np.float64)).reshape(-1, 2, bins // 2)
+    return squares.sum(axis=1).ravel()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("make", "bins"), [(two_tones, 8), (dots, 4)], ids=["two tones", "dots"])
+def test_clipped_blocks_of_pixels_are_those_of_scikit_image(make: object, bins: int, seed: int) -> None:
+    picture = make(seed, 11 + seed, 17 - seed)  # type: ignore[operator]
+    expected = hog(picture, bins // 2, (1, 1), (2, 2), block_norm="L2-Hys")
+    found = folded(values(picture[None], 1, bins, "clipped"), bins)
+    assert expected.max() > 0.2
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["soft", "none"])
+@pytest.mark.parametrize(("make", "bins"), [(two_tones, 8), (dots, 4)], ids=["two tones", "dots"])
+def test_blocks_of_pixels_have_the_proportions_of_scikit_image(make: object, bins: int, norm: str) -> None:
+    """However strong a block is, the directions within it are as frequent as there."""
+    picture = make(7, 12, 14)  # type: ignore[operator]
+    expected = hog(picture, bins // 2, (1, 1), (2, 2), block_norm="L2").reshape(-1, 2 * bins)
+    found = folded(values(picture[None], 1, bins, norm), bins)
+    if norm == "none":
+        cells = found.reshape(12, 14, bins // 2)
+        corners = [cells[:-1, :-1], cells[:-1, 1:], cells[1:, :-1], cells[1:, 1:]]
+        found = np.concatenate(corners, axis=2)
+    found = found.reshape(-1, 2 * bins)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    assert np.array_equal(lengths > 0, expected.any(axis=1, keepdims=True))
+    np.testing.assert_allclose(found / np.where(lengths > 0, lengths, 1), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", [3, 5, 7])
+@pytest.mark.parametrize("turned", [False, True])
+def test_stripes_in_larger_cells_are_those_of_scikit_image(cell: int, turned: bool) -> None:
+    """The gradients are only in the middle columns of cells, which overlapping cells do not share.
+
+    Along the stripes, overlapping cells have the same sums as others. The edges of the picture differ.
+    """
+    n = 6
+    columns = np.zeros(n * cell)
+    for number, step in enumerate(np.random.default_rng(cell).integers(-60, 60, n)):
+        middle = number * cell + cell // 2
+        columns[middle + 1 :: 2] += step
+    picture = np.broadcast_to(columns, (n * cell, n * cell)).astype(np.float32)
+    picture = picture.T if turned else picture
+    theirs = hog(picture, 2, (cell, cell), (2, 2), block_norm="L2-Hys", feature_vector=False)
+    found = folded(values(picture[None], cell, 4, "clipped"), 4).reshape(theirs.shape)
+    inner = np.s_[1:-1, 1:-1]
+    assert theirs[inner].any(axis=(2, 3, 4)).all()
+    np.testing.assert_allclose(found[inner], theirs[inner], rtol=0, atol=1e-5)
+
+
+shapes = st.tuples(st.integers(1, 10), st.integers(1, 10))
+some_pictures = shapes.flatmap(lambda shape: arrays(np.uint8, (2, *shape)))
+cells = st.integers(1, 8)
+bin_numbers = st.sampled_from([2, 4, 6, 8, 12, 64])
+norms = st.sampled_from(NORMS)
+
+
+def assert_close(found: Array, expected: Array, bins: int) -> None:
+    """Before the square root; the directions of many bins are less exact in float32."""
+    found, expected = (np.square(values.astype(np.float64)) for values in (found, expected))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 if bins <= 12 else 1e-4)
+
+
+@given(some_pictures, cells, bin_numbers, norms, st.integers(-1000, 1000), st.integers(1, 40))
+def test_brightness_and_contrast_do_not_matter(
+    pictures: Array, cell: int, bins: int, norm: str, added: int, factor: int
+) -> None:
+    """Whole numbers, so that the changed pictures are not rounded."""
+    changed = (pictures.astype(np.float32) * factor + added).astype(np.float32)
+    assert_close(values(changed, cell, bins, norm), values(pictures, cell, bins, norm), bins)
+
+
+@given(some_pictures, cells, bin_numbers, norms)
+def test_a_negative_has_the_opposite_directions(pictures: Array, cell: int, bins: int, norm: str) -> None:
+    found = values(255 - pictures, cell, bins, norm).reshape(-1, bins)
+    expected = np.roll(values(pictures, cell, bins, norm).reshape(-1, bins), bins // 2, axis=1)
+    assert_close(found, expected, bins)
+
+
+@given(some_pictures, cells, bin_numbers, norms, st.sampled_from(["left and right", "top and bottom"]))
+def test_a_mirrored_picture_has_mirrored_blocks_and_directions(
+    pictures: Array, cell: int, bins: int, norm: str, exchanged: str
+) -> None:
+    """Direction b of n becomes n/2 - b if left and right are exchanged, and -b if top and bottom are."""
+    _, height, width = pictures.shape
+    oriented = OrientedGradients(width, height, cell, bins, norm)
+    (rows, columns), (tall, wide) = oriented.blocks, (min(2, n) for n in oriented.cells)
+    if norm == "none":
+        tall = wide = 1
+    arranged = values(pictures, cell, bins, norm).reshape(2, rows, columns, tall, wide, bins)
+    if exchanged == "left and right":
+        mirrored, axes, first = pictures[:, :, ::-1], (2, 4), bins // 2
+    else:
+        mirrored, axes, first = pictures[:, ::-1], (1, 3), 0
+    expected = np.flip(arranged, axes)[..., (first - np.arange(bins)) % bins]
+    found = values(mirrored, cell, bins, norm).reshape(expected.shape)
+    assert_close(found, expected, bins)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("size", [(1, 1), (1, 7), (6, 1), (9, 8), (32, 32), (90, 70)])
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_the_values_of_a_picture_do_not_depend_on_the_batch(
+    size: tuple[int, int], norm: str, kind: str
+) -> None:
+    pictures = np.concatenate([noise(*size, kind, seed) for seed in range(20)])
+    together = values(pictures, 4, 8, norm)
+    for start, stop in ((0, 1), (7, 8), (39, 40), (3, 6), (0, 33), (33, 40)):
+        apart = values(pictures[start:stop], 4, 8, norm)
+        assert np.array_equal(apart, together[start:stop])
+    assert np.array_equal(values(pictures[::-1], 4, 8, norm), together[::-1])
+
+
+def test_a_batch_of_no_pictures_has_no_values() -> None:
+    assert values(np.empty((0, 5, 5), np.uint8), 2, 8, "soft").shape == (0, 32)
+
+
+@given(some_pictures, cells, bin_numbers, norms)
+def test_whole_numbers_in_float32_give_the_bits_of_bytes(
+    pictures: Array, cell: int, bins: int, norm: str
+) -> None:
+    as_bytes, as_floats = (
+        values(pictures.astype(dtype), cell, bins, norm) for dtype in (np.uint8, np.float32)
+    )
+    assert np.array_equal(as_floats, as_bytes)
+
+
+@given(some_pictures, cells, norms, st.sampled_from([1e-36, 1e-30, 1e-3, 1e30, 1e36]))
+@settings(max_examples=40)
+def test_huge_and_tiny_values_are_as_good_as_any(pictures: Array, cell: int, norm: str, scale: float) -> None:
+    scaled = (pictures.astype(np.float64) * scale).astype(np.float32)
+    assert_close(values(scaled, cell, 8, norm), values(pictures, cell, 8, norm), 8)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_picture_with_nan_or_infinity_has_values_that_are_not_finite(norm: str, bad: float) -> None:
+    """So that it is refused, and the other pictures of its batch are not."""
+    pictures = np.concatenate([noise(9, 8, "float32", seed) for seed in range(3)])
+    expected = values(pictures, 2, 8, norm)
+    for places in ((0, 0), (4, 4), (8, 7), np.s_[3:6, 2:5], np.s_[:, :]):
+        spoilt = pictures.copy()
+        spoilt[2][places] = bad
+        spoilt[2, 0, 3] = 3e38
+        spoilt[2, 2, 3] = -3e38
+        found = values(spoilt, 2, 8, norm)
+        assert not np.isfinite(found[2]).all()
+        others = [0, 1, 3, 4, 5]
+        assert np.array_equal(found[others], expected[others])
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("level", [0, 77, 1e-30, 1e30, -3.4e38])
+@pytest.mark.parametrize("size", [(1, 1), (1, 5), (9, 8)])
+def test_a_blank_picture_has_only_zeros(size: tuple[int, int], level: float, norm: str) -> None:
+    dtype = np.uint8 if level in (0, 77) else np.float32
+    assert not values(np.full((3, *size), level, dtype), 3, 8, norm).any()
