@@ -27,10 +27,11 @@ _WEAKEST = 0.02  # the margin that is always shaded faintly, even if no other is
 _MOST_HATCHED = 1000  # tiles; more would take too long
 _BAND = 0.11  # the height of a part that is not a tile, as a share of the picture's
 _STRONGEST = 0.66  # the opacity of the largest margin
-_LIGHTER = 0.75  # the share of its contrast that the picture keeps, so that shades are seen on dark tiles too
-_LETTER = 0.62  # the width of a letter, as a share of its height
+_LIGHTER = 0.6  # the share of its contrast that the picture keeps, so that shades are seen on dark tiles too
+_LETTER = 0.58  # the width of a letter, as a share of its height
 _LONGEST_TITLE = 40  # letters
-_SMALLEST_TEXT, _LARGEST_TEXT = 4.5, 9.0  # in points
+_SMALLEST_TEXT, _LARGEST_TEXT = 4.5, 10.0  # in points
+_READABLE = 8.0  # points to which text shrinks so that names fit; below, names are shortened instead
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,13 @@ def _write(axes: Axes, drawing: TileDrawing, boxes: Array, scale: float) -> None
     points = min(_LARGEST_TEXT, (sizes[:, 1] / lines_in).min(), sizes[:, 0].min() / (5 * _LETTER))
     if points < _SMALLEST_TEXT:
         return
+    named = zip(drawing.tiles, drawing.others, strict=True)
+    lengths = np.array([0 if tile.name else len(other) for tile, other in named])
+    points = min(points, max(_READABLE, (sizes[:, 0] / np.maximum(lengths, 1)).min() / _LETTER))
     rows = zip(drawing.tiles, drawing.margins, drawing.others, boxes, sizes, strict=True)
     for tile, margin, other, (left, top, right, bottom), (wide, _) in rows:
         figure = f"{margin:+.2f}".replace("-", "\u2212") if margin else "0.00"
-        fits = int(wide / (points * 0.9 * _LETTER))
+        fits = int(wide / (points * _LETTER) + 1e-6)
         name = _fitted(other, fits, drawing.n_common)
         text = f"{tile.name} {figure}  {name}".rstrip() if tile.name else f"{figure}\n{name}".rstrip()
         axes.text(
