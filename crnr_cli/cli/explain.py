@@ -13,6 +13,7 @@ from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output
+from crnr_cli.cli.part_tables import part_records, print_parts
 from crnr_cli.cli.values import METHOD
 from crnr_cli.wording import counted, have
 
@@ -94,6 +95,8 @@ def _record(report: ExplainReport) -> dict[str, Any]:
                 "strongest": [asdict(sample) for sample in report.strongest(explanation, _SAMPLES)],
             }
         )
+        if report.grid:
+            answers[-1]["parts"] = part_records(report, explanation)
     return {"query": report.query, "truth": report.truth, "explanations": answers}
 
 
@@ -117,6 +120,8 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
     # Bars give way to names on a narrow screen; in a pipe there is room for both.
     bar = max(6, min(BAR, console.width - 52)) if console.is_terminal else BAR
     print_table(console, _class_table(report, explanation, bar))
+    if report.grid:
+        print_parts(console, report, explanation)
     if explanation.code is not None:
         print_table(console, _sample_table(report, explanation, bar // 2))
     for line in _separation(report, explanation):
@@ -200,7 +205,8 @@ def _separation(report: ExplainReport, explanation: Explanation) -> tuple[str, s
         share = "" if shares is None else f" with {100 * shares[i]:.0f} % of the weight"
         best = report.strongest(explanation, 1, i)
         if i == first and (nearest := report.nearest(explanation)):
-            share = f", nearest sample {nearest.name} with cosine {nearest.weight:.4f}"
+            cosine = "mean cosine" if report.grid else "cosine"
+            share = f", nearest sample {nearest.name} with {cosine} {nearest.weight:.4f}"
         led = f", led by {PurePath(best[0].name).name} ({best[0].weight:+.3f})" if best else ""
         parts.append(f"{classes[i]}: {explanation.measure} {explanation.values[i]:.4f}{share}{led}")
     return f"{parts[0]};", f"{parts[1]}."

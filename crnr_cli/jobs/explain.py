@@ -13,8 +13,11 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import CodingMethod, Method, NonNegative, fitted, make_method
+from crnr_cli.methods.base import Samples, State
+from crnr_cli.methods.fitting import state_of_part
 from crnr_cli.methods.neighbour import Nn
 from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.recipe.parts import Parts
 from crnr_cli.results.decision import margins
 from crnr_cli.sources.readers import is_table
 from crnr_cli.system.names import existing
@@ -25,7 +28,10 @@ _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
 @dataclass(frozen=True)
 class WeightedSample:
-    """A gallery sample and its weight in the code or, for the nearest sample, its cosine to the query."""
+    """A gallery sample and its weight in the code or, for the nearest sample, its cosine to the query.
+
+    With parts, both are means over the parts.
+    """
 
     name: str
     label: str
@@ -34,12 +40,31 @@ class WeightedSample:
 
 
 @dataclass(frozen=True)
+class PartAnswer:
+    """What one part of the query says by itself: a tile, or a part that belongs to the whole picture."""
+
+    row: int | None  # of the tile, counted from 1; None if the part is not a tile
+    column: int | None
+    name: str  # of a part that is not a tile
+    label: (
+        int | None
+    )  # the class with the smallest residual; None if it is not the only one, as in a blank part
+    margin: float  # how much the part supports the label of the query: see `_supports`
+    residuals: Array  # (K,)
+
+    @property
+    def is_against(self) -> bool:
+        return self.margin < 0
+
+
+@dataclass(frozen=True)
 class Explanation:
     """How one method classifies the query."""
 
     method: Method
-    residuals: Array  # (K,)
+    residuals: Array  # (K,): with parts, the mean of theirs
     code: Array | None  # (n,): the weight of every gallery sample; None for a method that has no code
+    of_parts: Array | None = None  # (P, K): the residuals of every part of the query, if it has parts
 
     @property
     def order(self) -> Array:
@@ -68,7 +93,25 @@ class ExplainReport:
     truth: str | None  # the true class, if the query's folder or label names one
     gallery: Gallery
     explanations: list[Explanation]  # of the gallery's method, and of the one it is compared with
-    vector: Array  # (d,): the query as a unit vector
+    vector: Array  # (d,): the query as a unit vector or, with parts, one of parts that are
+
+    @property
+    def grid(self) -> Parts | None:
+        """How pictures are divided into parts; None if they are not."""
+        return next((step for step in self.gallery.recipe.steps if isinstance(step, Parts)), None)
+
+    def parts(self, explanation: Explanation) -> list[PartAnswer]:
+        """What every part says, tile by tile and row by row; empty without parts."""
+        if (grid := self.grid) is None or explanation.of_parts is None:
+            return []
+        supports = _supports(explanation)
+        answers = []
+        for i, (tile, residuals) in enumerate(zip(grid.tiles, explanation.of_parts, strict=True)):
+            row, column = (None, None) if tile.name else (i // grid.columns + 1, i % grid.columns + 1)
+            best = np.flatnonzero(residuals == residuals.min())
+            label = int(best[0]) if len(best) == 1 else None
+            answers.append(PartAnswer(row, column, tile.name, label, float(supports[i]), residuals))
+        return answers
 
     def strongest(
         self, explanation: Explanation, count: int, label: int | None = None
@@ -87,12 +130,16 @@ class ExplainReport:
         ]
 
     def nearest(self, explanation: Explanation) -> WeightedSample | None:
-        """For nn, the sample that decides: the nearest one of the class that wins."""
+        """For nn, the sample that decides: the nearest one of the class that wins.
+
+        With parts, each part has a nearest sample of its own; this one has the largest mean cosine.
+        """
         if not isinstance(explanation.method, Nn):
             return None
         samples, label = self.gallery.samples, int(explanation.order[0])
         first = int(samples.edges[label])
         cosines = samples.vectors[first : samples.edges[label + 1]].astype(np.float64) @ self.vector
+        cosines /= samples.n_parts
         row = int(cosines.argmax())
         name = self.gallery.names[first + row]
         return WeightedSample(name, self.gallery.classes[label], float(cosines[row]), is_nearest=True)
@@ -150,11 +197,44 @@ def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Ar
     return batch.values, truths_by(gallery, source)(batch)[0]
 
 
-def _explanation(gallery: Gallery, method: Method, vector: Array, state: dict[str, Array]) -> Explanation:
+def _explanation(gallery: Gallery, method: Method, vector: Array, state: State) -> Explanation:
+    samples = gallery.samples
+    if samples.parts is None:
+        residuals, code = _coded(method, samples, state, vector)
+        return Explanation(method, residuals.astype(np.float64), code)
+    answers = [
+        _coded(method, samples.part(i), state_of_part(state, i), samples.part_of(vector, i))
+        for i in range(samples.n_parts)
+    ]
+    of_parts = [residuals for residuals, _ in answers]
+    codes = [code for _, code in answers if code is not None]
+    # As for classify: added up in the precision of the gallery, so that even a tie has the same winner.
+    mean = sum(of_parts[1:], start=of_parts[0]) / samples.n_parts
+    return Explanation(
+        method,
+        mean.astype(np.float64),
+        np.mean(codes, axis=0) if codes else None,
+        np.array(of_parts, np.float64),
+    )
+
+
+def _coded(method: Method, samples: Samples, state: State, vector: Array) -> tuple[Array, Array | None]:
+    """The residual of every class and, if the method has a code, the weight of every sample."""
     if not isinstance(method, CodingMethod):
-        return Explanation(
-            method, method.residuals(gallery.samples, state, vector)[0].astype(np.float64), None
-        )
-    codes = method.codes(gallery.samples, state, vector)
-    residuals = method.residuals_of(gallery.samples, codes, vector)
-    return Explanation(method, residuals[0].astype(np.float64), codes[0].astype(np.float64))
+        return method.residuals(samples, state, vector)[0], None
+    codes = method.codes(samples, state, vector)
+    return method.residuals_of(samples, codes, vector)[0], codes[0].astype(np.float64)
+
+
+def _supports(explanation: Explanation) -> Array:
+    """(P,): how much every part supports the label of the query, from -1 to 1.
+
+    It is the margin that `classify` would report for the two classes: the label, and the best other class of
+    this part. It is negative if the other class has the smaller residual, and 0 if the two are equal.
+    """
+    assert explanation.of_parts is not None
+    label = int(explanation.order[0])
+    own = explanation.of_parts[:, label]
+    other = np.delete(explanation.of_parts, label, axis=1).min(axis=1)
+    sizes = margins(np.minimum(own, other), np.maximum(own, other), explanation.method.signed)
+    return np.where(own <= other, sizes, -sizes)

@@ -19,7 +19,7 @@ SIDE = 96  # maximum width and height in pixels
 _STEP = 8  # sides are multiples of this, so that few decoders have to be started
 
 
-def thumbnails(paths: Sequence[str], max_pixels: int = MAX_PIXELS) -> dict[str, Array]:
+def thumbnails(paths: Sequence[str], max_pixels: int = MAX_PIXELS, longest: int = SIDE) -> dict[str, Array]:
     """The pictures among these files as small RGB arrays; unreadable files are missing from the result."""
     files = [path for path in dict.fromkeys(paths) if os.path.isfile(path)]  # noqa: PTH113 - it never raises
     decoders = DecoderPool(min(2, available_cores()))
@@ -27,7 +27,7 @@ def thumbnails(paths: Sequence[str], max_pixels: int = MAX_PIXELS) -> dict[str, 
     by_size: dict[tuple[int, int], list[str]] = {}
     for path, header in zip(files, headers, strict=True):
         if isinstance(header, Pixels):
-            by_size.setdefault(_small(header.width, header.height), []).append(path)
+            by_size.setdefault(_small(header.width, header.height, longest), []).append(path)
     found: dict[str, Array] = {}
     for size, group in by_size.items():
         decoded = decoders.decode(group, PixelRequest(size, True, max_pixels))
@@ -45,10 +45,10 @@ def data_uri(picture: Array) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def _small(width: int, height: int) -> tuple[int, int]:
-    if max(width, height) <= SIDE:
+def _small(width: int, height: int, longest: int) -> tuple[int, int]:
+    if max(width, height) <= longest:
         return width, height
-    scale = SIDE / max(width, height)
+    scale = longest / max(width, height)
     return tuple(max(_STEP, round(side * scale / _STEP) * _STEP) for side in (width, height))  # type: ignore[return-value]
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
@@ -15,13 +19,16 @@ from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import data_uri, thumbnails
 from crnr_cli.report import plots
 from crnr_cli.report.found_pictures import FoundPictures, PictureSearch, found_pictures
-from crnr_cli.report.names import as_text
+from crnr_cli.report.names import as_text, place, tally
 from crnr_cli.report.pages import write_page
+from crnr_cli.report.tiles import TileDrawing, tiles_figure
+from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PICTURES = 7  # of gallery samples, besides that of the query
+_LARGE = 384  # maximum width and height of the query's picture, if its parts are shown
 
 
 def check_explanation(path: Path) -> None:
@@ -43,6 +50,7 @@ def write_explanation(
     names = [sample.name for sample in samples]
     found = FoundPictures({}, [], [])
     pictures: dict[str, Array] = {}
+    large: Array | None = None
     if report.gallery.recipe.kind == "pictures":
         known = dict(zip(report.gallery.names, report.gallery.hashes, strict=True))
         # A gallery may name any file; only one with the content of the sample is shown.
@@ -50,10 +58,13 @@ def write_explanation(
         search = PictureSearch([gallery_path.parent], pictures_from, hashes=hashes)
         found = found_pictures(names, search, max_pixels)
         pictures = found.pictures | thumbnails([report.query], max_pixels)
+    if report.grid:
+        large = thumbnails([report.query], max_pixels, _LARGE).get(report.query)
+    drawings = [_tiles(report, explanation, large) for explanation in report.explanations]
     if path.suffix.lower() == ".html":
-        _write_page(report, path, samples, pictures)
+        _write_page(report, path, samples, pictures, drawings)
     else:
-        plots.save(_figure(report, samples, pictures), path)
+        plots.save(_figure(report, samples, pictures, drawings), path)
     return found.notes("gallery pictures", elsewhere="the folder where build ran")
 
 
@@ -64,7 +75,12 @@ def shown_samples(report: ExplainReport) -> list[WeightedSample]:
     return samples[: _PICTURES - len(nearest)] + nearest
 
 
-def _figure(report: ExplainReport, samples: list[WeightedSample], found: dict[str, Array]) -> Figure:
+def _figure(
+    report: ExplainReport,
+    samples: Sequence[WeightedSample] = (),
+    found: Mapping[str, Array] = MappingProxyType({}),
+    drawings: Sequence[TileDrawing | None] = (None, None),
+) -> Figure:
     classes = report.gallery.classes
     pictures: list[tuple[str, Array, int | None]] = []
     if report.query in found:
@@ -75,13 +91,16 @@ def _figure(report: ExplainReport, samples: list[WeightedSample], found: dict[st
             figure = f"nearest {sample.weight:.3f}" if sample.is_nearest else f"{sample.weight:+.2f}"
             title = f"{as_text(sample.label)}\n{figure}"
             pictures.append((title, found[sample.name], classes.index(sample.label)))
-    panels = [_panel(explanation) for explanation in report.explanations]
+    panels = [
+        _panel(explanation, drawing)
+        for explanation, drawing in zip(report.explanations, drawings, strict=False)
+    ]
     return plots.explanation(
         panels, report.gallery.samples.edges, [as_text(name) for name in classes], pictures
     )
 
 
-def _panel(explanation: Explanation) -> plots.Panel:
+def _panel(explanation: Explanation, drawing: TileDrawing | None) -> plots.Panel:
     label, runner_up = explanation.order[:2].tolist()
     return plots.Panel(
         title=f"{explanation.method.name}, margin {explanation.margin:.3f}",
@@ -91,14 +110,40 @@ def _panel(explanation: Explanation) -> plots.Panel:
         runner_up=runner_up,
         measure=explanation.measure,
         best="largest" if explanation.method.signed else "smallest",
+        tiles=drawing,
     )
 
 
+def _tiles(report: ExplainReport, explanation: Explanation, picture: Array | None) -> TileDrawing | None:
+    if (grid := report.grid) is None:
+        return None
+    parts, classes = report.parts(explanation), report.gallery.classes
+    supporting = sum(part.margin > 0 for part in parts)
+    others = [
+        "" if part.label is None or not part.is_against else as_text(classes[part.label]) for part in parts
+    ]
+    return TileDrawing(
+        title=f"{supporting} of {counted(len(parts), 'part')} for {as_text(classes[explanation.order[0]])}",
+        picture=picture,
+        tiles=grid.tiles,
+        margins=np.array([part.margin for part in parts]),
+        others=others,
+        n_common=_n_common([as_text(name) for name in classes]),
+    )
+
+
+def _n_common(names: Sequence[str]) -> int:
+    """The number of letters with which all names begin."""
+    return len(list(takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))))
+
+
 def _write_page(
-    report: ExplainReport, path: Path, samples: list[WeightedSample], found: dict[str, Array]
+    report: ExplainReport,
+    path: Path,
+    samples: list[WeightedSample],
+    found: dict[str, Array],
+    drawings: list[TileDrawing | None],
 ) -> None:
-    drawing = io.BytesIO()
-    plots.render(_figure(report, [], {}), drawing, "svg")
     uris = {name: data_uri(picture) for name, picture in found.items()}
     write_page(
         path,
@@ -107,8 +152,12 @@ def _write_page(
             "query": as_text(report.query),
             "truth": None if report.truth is None else as_text(report.truth),
             "picture": uris.get(report.query),
-            "drawing": f"data:image/svg+xml;base64,{base64.b64encode(drawing.getvalue()).decode()}",
-            "answers": [_section(report, explanation) for explanation in report.explanations],
+            "drawing": _svg_uri(_figure(report)),
+            "has_parts": report.grid is not None,
+            "answers": [
+                {**_section(report, explanation), "parts": _parts(report, explanation, drawing)}
+                for explanation, drawing in zip(report.explanations, drawings, strict=True)
+            ],
             "samples": [
                 {
                     "name": as_text(sample.name),
@@ -121,6 +170,33 @@ def _write_page(
             ],
         },
     )
+
+
+def _svg_uri(figure: Figure) -> str:
+    out = io.BytesIO()
+    plots.render(figure, out, "svg")
+    return f"data:image/svg+xml;base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def _parts(
+    report: ExplainReport, explanation: Explanation, drawing: TileDrawing | None
+) -> dict[str, Any] | None:
+    if drawing is None:
+        return None
+    classes, parts = report.gallery.classes, report.parts(explanation)
+    return {
+        "drawing": _svg_uri(tiles_figure(drawing)),
+        "tally": tally(parts, as_text(classes[explanation.order[0]])),
+        "rows": [
+            {
+                "place": place(part),
+                "label": None if part.label is None else as_text(classes[part.label]),
+                "margin": part.margin,
+                "is_against": part.is_against,
+            }
+            for part in parts
+        ],
+    }
 
 
 def _section(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from crnr_cli.wording import are, counted
+
+if TYPE_CHECKING:
+    from crnr_cli.jobs.explain import PartAnswer
 
 # Control characters and two invalid ones: XML cannot contain them, so they are shown as escapes.
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0xFFFF)}
@@ -21,3 +27,16 @@ def common_folder(paths: Iterable[str]) -> str:
     except ValueError:  # no paths, or some absolute and some not
         return ""
     return f"{shared}/" if shared.strip("/") else ""
+
+
+def place(part: PartAnswer) -> str:
+    return part.name or f"row {part.row}, column {part.column}"
+
+
+def tally(parts: Sequence[PartAnswer], label: str) -> str:
+    """How many parts of a query speak for its label, and how many against it."""
+    supporting, against = sum(part.margin > 0 for part in parts), sum(part.is_against for part in parts)
+    undecided = len(parts) - supporting - against
+    rest = f", {undecided} {are(undecided)} undecided" if undecided else ""
+    speak = "speaks" if supporting == 1 else "speak"
+    return f"{supporting} of {counted(len(parts), 'part')} {speak} for {label}, {against} against it{rest}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -14,29 +12,9 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
+from crnr_cli.report.canvas import Axes, Figure, Text
+from crnr_cli.report.tiles import TileDrawing, draw_tiles
 from crnr_cli.system.files import replacing
-
-
-@contextmanager
-def _away() -> Iterator[None]:
-    """Leave the current folder for a moment."""
-    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
-    os.chdir("/")
-    try:
-        yield
-    finally:
-        os.fchdir(here)
-        os.close(here)
-
-
-# When it is imported, matplotlib obeys a file matplotlibrc in the current folder, which may be anybody's and
-# may start LaTeX. The user's own settings are not used either, so that plots are the same everywhere.
-with _away():
-    import matplotlib
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.text import Text
-matplotlib.rcdefaults()
 
 FORMATS = ("png", "svg", "pdf")
 # The colours of Okabe and Ito, which most colour-blind people can distinguish.
@@ -78,6 +56,7 @@ class Panel:
     runner_up: int
     measure: str  # "residual" or "score"
     best: str  # "smallest" or "largest"
+    tiles: TileDrawing | None = None  # the query in its parts, if it has any
 
 
 def explanation(
@@ -88,20 +67,30 @@ def explanation(
 ) -> Figure:
     """One row per method: the weights of all gallery samples, and the residual or score of every class.
 
+    With parts, the row begins with the picture of the query and what its parts say.
     `pictures` are (title, RGB, class) of the query, whose class is None, and of gallery samples.
     """
     colors = _class_colors(panels, len(classes))
     strip = 1.8 if pictures else 0.0
-    figure = Figure(figsize=(11, 2.9 * len(panels) + strip + 0.2), layout="constrained")
+    of_parts = [panel.tiles for panel in panels if panel.tiles]
+    width, height = (15, 4.3) if of_parts else (11, 2.9)
+    figure = Figure(figsize=(width, height * len(panels) + strip + 0.2), layout="constrained")
     parts = figure.subfigures(
         2 if pictures else 1,
         1,
-        height_ratios=[strip, 2.9 * len(panels)][-2 if pictures else -1 :],
+        height_ratios=[strip, height * len(panels)][-2 if pictures else -1 :],
         squeeze=False,
     )
     if pictures:
-        _strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, colors)
-    grid = parts[-1, 0].subplots(len(panels), 2, squeeze=False, width_ratios=[1.5, 1])
+        _strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, colors, 24 if of_parts else 18)
+    below = parts[-1, 0]
+    if of_parts:
+        first, below = below.subfigures(1, 2, width_ratios=[4, 11])
+        for axes, drawing in zip(
+            first.subplots(len(of_parts), 1, squeeze=False)[:, 0], of_parts, strict=True
+        ):
+            draw_tiles(axes, drawing, (3.6, height - 1.2))
+    grid = below.subplots(len(panels), 2, squeeze=False, width_ratios=[1.5, 1])
     for (left, right), panel in zip(grid, panels, strict=True):
         _code(left, panel, edges, classes, colors)
         _values(right, panel, classes, colors)
@@ -115,7 +104,10 @@ def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
 
 
 def _strip(
-    axes: Sequence[Axes], pictures: Sequence[tuple[str, Array, int | None]], colors: Sequence[str]
+    axes: Sequence[Axes],
+    pictures: Sequence[tuple[str, Array, int | None]],
+    colors: Sequence[str],
+    longest: int,
 ) -> None:
     for one in axes:
         one.set_axis_off()
@@ -124,7 +116,7 @@ def _strip(
         one.imshow(picture, interpolation="nearest")
         one.set_xticks([])
         one.set_yticks([])
-        one.set_title("\n".join(_short(line) for line in title.splitlines()), fontsize=8)
+        one.set_title("\n".join(_short(line, longest) for line in title.splitlines()), fontsize=8)
         color = "#222222" if label is None else colors[label]
         one.spines[:].set(color=color, linewidth=2.5)
 

@@ -1,0 +1,46 @@
+"""What plots need of matplotlib; nothing else imports it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def _away() -> Iterator[None]:
+    """Leave the current folder for a moment."""
+    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    os.chdir("/")
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+# When it is imported, matplotlib obeys a file matplotlibrc in the current folder, which may be anybody's and
+# may start LaTeX. The user's own settings are not used either, so that plots are the same everywhere.
+with _away():
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import withStroke
+    from matplotlib.text import Text
+matplotlib.rcdefaults()
+
+__all__ = [
+    "Axes",
+    "Figure",
+    "LinearSegmentedColormap",
+    "Normalize",
+    "PolyCollection",
+    "Rectangle",
+    "ScalarMappable",
+    "Text",
+    "withStroke",
+]
