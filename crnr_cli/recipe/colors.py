@@ -53,10 +53,6 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
             # Bytes, even if an estimator is given them as other numbers.
             values = quarter.astype(np.uint8, copy=False)
             weights = _weights()[values.reshape(len(quarter), quarter.shape[1] * quarter.shape[2], 3)]
-                quarter.astype(np.uint8, copy=False).reshape(
-                    len(quarter), quarter.shape[1] * quarter.shape[2], 3
-                )
-            ]
             red, green, blue = (weights[:, :, band] for band in range(3))
             both = red[..., :, np.newaxis] * green[..., np.newaxis, :]
             both = both.reshape(*both.shape[:2], _LEVELS**2)
