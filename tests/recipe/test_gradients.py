@@ -60,8 +60,8 @@ def made(
         ([(28, 28)], (28, 28), 4, []),
         ([(64, 64)], (64, 64), 8, []),
         ([(42, 30)], (42, 30), 4, []),
-        ([(64, 3)], (64, 3), 2, []),
-        ([(1, 1)], (1, 1), 2, []),
+        ([(64, 3)], (64, 3), 3, []),
+        ([(1, 1)], (1, 1), 3, []),
         ([(65, 20)], (64, 64), 8, ["size", "weak vectors"]),
         ([(640, 480)], (64, 64), 8, ["size", "weak vectors"]),
         ([(640, 480), (10, 10)], (64, 64), 8, ["size", "weak vectors"]),
@@ -81,7 +81,7 @@ def test_settings_that_are_given_are_kept() -> None:
     settings = {"size": (20, 10), "color": True, "cell": 3, "bins": 12, "block_norm": "none"}
     assert made(settings, (640, 480)) == (Gradients((20, 10), True, 3, 12, "none"), [])
     assert made({"size": (48, 40)}, (640, 480), colored=True) == (Gradients((48, 40), True, 5), [])
-    assert made({"color": False}, SMALL, colored=True) == (Gradients(SMALL, False, 2), [])
+    assert made({"color": False}, SMALL, colored=True) == (Gradients(SMALL, False, 3), [])
 
 
 def colorful(seed: int, size: tuple[int, int] = SMALL) -> Image.Image:
@@ -102,8 +102,8 @@ def test_most_of_the_pictures_determine_whether_colour_is_used(
     assert built.exit == 0, built.err
     about = json.loads(built.out)
     assert (about["color"], about["size"]) == (color, [8, 8])
-    assert about["extractor"] == {"name": "gradients", "cell": 2, "bins": 8, "block_norm": "soft"}
-    assert about["n_inputs"] == 3 * 3 * 32 + (N_COLORS if color else 0)
+    assert about["extractor"] == {"name": "gradients", "cell": 3, "bins": 8, "block_norm": "soft"}
+    assert about["n_inputs"] == 2 * 2 * 32 + (N_COLORS if color else 0)
 
 
 def test_options_override_what_is_derived(crnr: Runner) -> None:

@@ -181,7 +181,7 @@ def test_parts_need_places_in_the_picture() -> None:
 REFUSED = {
     "--parts 2x2 --pca 2": "--parts cannot be combined with --pca, after which values have no place in the "
     "picture",
-    "--parts 4x1": "--parts 4x1: choose at most 3x3 for gradients, 8x8, cells of 2, 8 directions",
+    "--parts 3x1": "--parts 3x1: choose at most 2x2 for gradients, 8x8, cells of 3, 8 directions",
     "--parts 9x1 --extractor pixels": "--parts 9x1: choose at most 8x8 for pixels, 8x8, grey",
     "--parts 2": "--parts '2': write the rows and columns of tiles, such as 4x4",
     "--parts 0x2": "--parts '0x2': write the rows and columns of tiles, such as 4x4",
