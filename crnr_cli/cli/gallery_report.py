@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crnr_cli.progress import Progress
 
 # Settings of a gallery that are not listed: a long description, and what follows from others.
-_UNSAID = ("extractor", "n_inputs", "steps")
+_UNSAID = ("width", "height", "color", "n_inputs", "steps")  # the extractor says it
 
 
 class Replaced:
@@ -81,7 +81,7 @@ class Replaced:
                 for key, value in different.items()
                 if key not in _UNSAID
             )
-            had = shown or "another network"
+            had = shown or "another network of the same name"
             say(f"note: the old gallery had other settings: {had}; `crnr build --update` keeps them")
 
 

@@ -27,7 +27,7 @@ from crnr_cli.gallery.hdf5_output import written_hdf5
 from crnr_cli.methods import METHODS, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import NEWEST_VERSION
+from crnr_cli.recipe.registry import NEWEST_VERSION, restored_extractor
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
@@ -219,7 +219,7 @@ class Glance:
         try:
             names = _to_texts(content.arrays["samples/names"])
             return cls(len(content.arrays["classes/names"]), names, _settings(content))
-        except (LookupError, AttributeError, TypeError, ValueError) as e:
+        except (LookupError, AttributeError, TypeError, ValueError, UsageError) as e:
             raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
     @classmethod
@@ -228,10 +228,13 @@ class Glance:
 
 
 def _settings(content: _Content) -> dict[str, Any]:
-    """The attributes, except those that describe the file."""
+    """The attributes, except those that describe the file; the extractor as text."""
     about = ("format", "version", "crnr_version", "sha256")
-    both = {**content.attributes["/"], **content.attributes.get("recipe", {})}
-    return {key: _plain(value) for key, value in both.items() if key not in about}
+    recipe = {key: _plain(value) for key, value in content.attributes.get("recipe", {}).items()}
+    root = {key: _plain(value) for key, value in content.attributes["/"].items() if key not in about}
+    if recipe.get("kind") == "pictures":
+        recipe["extractor"] = restored_extractor(Stored(recipe)).describe()
+    return root | recipe
 
 
 def _read(path: Path, wanted: Container[str] | None = None) -> _Content:

@@ -82,7 +82,7 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
     """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
     path = options.model
     if not _is_file(path):
-        raise DataError(f"{path}: no such file; --extractor takes an ONNX model")
+        raise DataError(f"{path}: no such file; --extractor takes gradients, pixels or an ONNX model")
     sha256 = model_hash(path).sha256
     session = _session(path, sha256, jobs)
     given = _picture_input(path, session)

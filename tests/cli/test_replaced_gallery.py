@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_features
+from helpers.samples import make_features, make_pictures
 
 MADE = datetime(2026, 2, 3, 4, 5)
 
@@ -47,6 +47,19 @@ def test_another_method(tuned: Runner) -> None:
     err = tuned("build", "first.npz", "more.npz", "--method", "crc").err
     assert err.splitlines()[-1] == (
         "note: the old gallery had other settings: method crnr; `crnr build --update` keeps them"
+    )
+
+
+def test_another_extractor(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    assert crnr("build", "gallery", "-q").exit == 0
+    assert crnr("build", "gallery", "--cell", "4").err.splitlines()[-1] == (
+        "note: the old gallery had other settings: extractor gradients, 8x8, cells of 3, 8 directions; "
+        "`crnr build --update` keeps them"
+    )
+    assert crnr("build", "gallery", "--extractor", "pixels").err.splitlines()[-1] == (
+        "note: the old gallery had other settings: extractor gradients, 8x8, cells of 4, 8 directions; "
+        "`crnr build --update` keeps them"
     )
 
 

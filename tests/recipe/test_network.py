@@ -386,7 +386,9 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith("error: m.onnx: not a model that onnxruntime can open (")
     missing = crnr("build", "photos", "--extractor", "x.onnx")
-    assert missing.err == "error: x.onnx: no such file; --extractor takes an ONNX model\n"
+    assert (
+        missing.err == "error: x.onnx: no such file; --extractor takes gradients, pixels or an ONNX model\n"
+    )
     alone = crnr("build", "photos", "--crop", "1")
     assert alone.exit == 2
     assert "need --extractor MODEL.onnx" in alone.err

@@ -1,0 +1,157 @@
+"""Tune and compare with several ways to turn pictures into vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.jobs import tune as job
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.pictures.pool import Decoded, DecoderPool
+from crnr_cli.recipe.gradients import Gradients
+from crnr_cli.recipe.raw_pixels import RawPixels
+from helpers.runner import Runner
+
+
+@pytest.fixture(autouse=True)
+def few_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
+    monkeypatch.setattr(job, "MUS", (0.1,))
+
+
+def stripes(angle: float, seed: int, size: int = 24) -> Image.Image:
+    """Stripes in a direction, of any phase, width and contrast: classes differ in the direction alone."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:size, :size]
+    along = rng.uniform(0.7, 1.4) * (x * np.cos(angle) + y * np.sin(angle))
+    waves = np.sin(along + rng.uniform(0, 2 * np.pi))
+    values = rng.uniform(90, 160) + rng.uniform(20, 80) * waves + rng.normal(0, 3, (size, size))
+    return Image.fromarray(values.clip(0, 255).astype(np.uint8))
+
+
+@pytest.fixture
+def striped(crnr: Runner) -> Runner:
+    for number, angle in enumerate((0.2, 0.9, 1.6, 2.3)):
+        for part, first in (("gallery", 0), ("queries", 100)):
+            folder = crnr.here / part / f"class{number}"
+            folder.mkdir(parents=True)
+            for k in range(6):
+                stripes(angle, 1000 * number + first + k).save(folder / f"{k}.png")
+    return crnr
+
+
+def test_extractors_take_turns_and_the_chosen_one_is_built(striped: Runner) -> None:
+    result = striped("tune", "gallery", "--power", "1", "-o", "tuned.h5", "--json", "-q")
+    assert (result.exit, result.err) == (0, "")
+    record = json.loads(result.out)
+    tried = {(trial["extractor"], trial.get("cell")) for trial in record["trials"]}
+    assert tried == {("gradients", 3), ("gradients", 5), ("pixels", None)}
+    best = dict.fromkeys(tried, 0.0)
+    for trial in record["trials"]:
+        name = (trial["extractor"], trial.get("cell"))
+        best[name] = max(best[name], trial["accuracy"])
+    # Pixels see the phase and the width of the stripes.
+    assert best["gradients", 3] == 1 > best["pixels", None]
+    assert record["paper"]["extractor"] == record["chosen"]["extractor"] == "gradients"
+    built = load_gallery(Path("tuned.h5"))
+    assert built.recipe.extractor == Gradients((24, 24), color=False, cell=record["chosen"]["cell"])
+    assert striped("build", "gallery", "-o", "same.h5", "-q").exit == 0
+    if record["chosen"] == record["paper"]:
+        np.testing.assert_array_equal(load_gallery(Path("same.h5")).samples.vectors, built.samples.vectors)
+
+
+def test_pictures_are_decoded_once_for_extractors_that_need_the_same_pixels(
+    striped: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = DecoderPool.decode
+    decoded: list[str] = []
+
+    def watched(pool: DecoderPool, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
+        decoded.extend(paths if request.size == (24, 24) else [])
+        return decode(pool, paths, request)
+
+    monkeypatch.setattr(DecoderPool, "decode", watched)
+    assert striped("tune", "gallery", "--budget", "0", "-q", "--json").exit == 0
+    assert len(decoded) == len(set(decoded)) == 24
+
+
+@pytest.mark.parametrize(
+    ("options", "tried"),
+    [
+        ("--extractor pixels", {"pixels"}),
+        ("--extractor gradients --cell 4", {"gradients 4"}),
+        ("--cell 6", {"gradients 6"}),
+        ("--extractor gradients", {"gradients 3", "gradients 5"}),
+    ],
+)
+def test_what_is_given_is_not_varied(striped: Runner, options: str, tried: set[str]) -> None:
+    result = striped("tune", "gallery", *options.split(), "--json", "-q")
+    assert (result.exit, result.err) == (0, "")
+    trials = json.loads(result.out)["trials"]
+    assert {f"{one['extractor']} {one.get('cell', '')}".strip() for one in trials} == tried
+
+
+def test_parts_are_tried_if_asked(striped: Runner) -> None:
+    result = striped("tune", "gallery", "--extractor", "pixels", "--try-parts", "--json", "-q")
+    assert (result.exit, result.err) == (0, "")
+    trials = json.loads(result.out)["trials"]
+    assert {trial["parts"] for trial in trials} == {None, "2x2", "4x4"}
+    named = striped("tune", "gallery", "--parts", "3x2", "--power", "1", "-o", "tuned.h5", "-q")
+    assert named.exit == 0
+    assert load_gallery(Path("tuned.h5")).recipe.settings["parts"] == "3x2"
+
+
+def test_combinations_that_are_impossible_are_left_out(striped: Runner) -> None:
+    result = striped("tune", "gallery", "--parts", "0,7x7,9x9", "--pca", "0,3", "--json")
+    assert result.exit == 0
+    trials = json.loads(result.out)["trials"]
+    # Cells of 3 make 7 x 7 blocks, cells of 5 make 4 x 4.
+    assert {(one["extractor"], one.get("cell")) for one in trials if one["parts"] == "7x7"} == {
+        ("gradients", 3),
+        ("pixels", None),
+    }
+    assert {one["extractor"] for one in trials if one["parts"] == "9x9"} == {"pixels"}
+    assert not any(one["parts"] and one["pca"] for one in trials)
+    notes = [line for line in result.err.splitlines() if line.startswith("note: not tried: ")]
+    assert any("--parts 9x9: choose at most 7x7" in note for note in notes)
+    assert any("--parts cannot be combined with --pca" in note for note in notes)
+
+
+def test_nothing_possible_is_an_error(striped: Runner) -> None:
+    result = striped("tune", "gallery", "--extractor", "gradients", "--parts", "50x50")
+    assert (result.exit, result.out) == (2, "")
+    assert result.err.splitlines()[-1].startswith("error: --parts 50x50: choose at most 7x7 for gradients")
+
+
+def test_a_picture_that_one_extractor_cannot_use_is_left_out_of_all(striped: Runner) -> None:
+    """Pixels in colour tell red from blue; a picture of one colour has no gradients."""
+    Image.new("L", (24, 24), 50).save("gallery/class0/blank.png")
+    result = striped("tune", "gallery", "--budget", "0", "--json", "--allow-skipped")
+    assert result.exit == 0
+    assert json.loads(result.out)["n"] == 24
+    assert "gallery/class0/blank.png" in result.err
+
+
+def test_the_command_that_is_shown_builds_the_chosen_gallery(striped: Runner) -> None:
+    shown = striped("tune", "gallery", "--extractor", "pixels", "--budget", "0").err.splitlines()[-1]
+    command = shown.removeprefix("to build a gallery with it: crnr ").split()
+    assert striped(*command, "-o", "shown.h5", "-q").exit == 0
+    assert load_gallery(Path("shown.h5")).recipe.extractor == RawPixels((24, 24))
+
+
+def test_compare_gives_all_methods_the_same_parts(striped: Runner) -> None:
+    options = ("--parts", "2x2", "--methods", "crnr,nrc,crc,nn,nsc,svm", "--json", "-q")
+    result = striped("compare", "gallery", "--test", "queries", *options)
+    assert (result.exit, result.err) == (0, "")
+    scores = {one["method"]: one["accuracy"] for one in json.loads(result.out)["results"]}
+    assert scores.keys() == {"crnr", "nrc", "crc", "nn", "nsc", "svm"}
+    for name, accuracy in scores.items():
+        assert striped("build", "gallery", "--parts", "2x2", "--method", name, "-q").exit == 0
+        evaluated = json.loads(striped("evaluate", "queries", "--json", "-q").out)
+        assert evaluated["accuracy"] == accuracy, name
