@@ -31,7 +31,7 @@ _LIGHTER = 0.6  # the share of its contrast that the picture keeps, so that shad
 _LETTER = 0.58  # the width of a letter, as a share of its height
 _LONGEST_TITLE = 40  # letters
 _SMALLEST_TEXT, _LARGEST_TEXT = 4.5, 10.0  # in points
-_READABLE = 8.0  # points to which text shrinks so that names fit; below, names are shortened instead
+_READABLE = 7.0  # points to which text shrinks so that names fit; below, names are shortened instead
 
 
 @dataclass(frozen=True)
