@@ -18,7 +18,7 @@ from PIL import Image
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 1180, 1490
-QUERY = "sample_data/queries/8/4051.png"  # an 8 that crnr gets right and nrc takes for a 9
+QUERY = "sample_data/queries/5/2556.png"  # a 5 that is almost taken for a 2
 
 
 def crnr(*arguments: str) -> None:
@@ -51,7 +51,7 @@ def main() -> None:
         crnr("build", "sample_data/gallery", "-o", str(gallery), "--quiet")
         crnr("evaluate", "sample_data/queries", "-g", str(gallery), "--html", str(page), "--quiet", "--json")
         photograph(page, HERE / "report.png", folder / "profile")
-        crnr("explain", QUERY, "-g", str(gallery), "--against", "nrc", "-o", str(HERE / "explain.png"))
+        crnr("explain", QUERY, "-g", str(gallery), "-o", str(HERE / "explain.png"))
     for picture in ("report.png", "explain.png"):
         shrink(HERE / picture)
 

@@ -117,6 +117,13 @@ def tune(
         report = run(sources, tune_options, path, replaced.announced(progress), spread)
     if plot:
         _draw(report, plot)
+    _tell(report, path, output, early, _same_reading(context, sources))
+    if report.built:
+        replaced.say_lost(report.built.gallery)
+    strictness.finish(report.skipped)
+
+
+def _tell(report: TuneReport, path: Path | None, output: Output, early: EarlyNotes, reading: str) -> None:
     if output.json:
         print_json(_record(report))
     else:
@@ -124,10 +131,7 @@ def tune(
     if not output.quiet:
         say_left_out(report.left_out)
         say_notes(early.rest(report.notes))
-        _explain_choice(report, path, _same_reading(context, sources))
-    if report.built:
-        replaced.say_lost(report.built.gallery)
-    strictness.finish(report.skipped)
+        _explain_choice(report, path, reading)
 
 
 def _record(report: TuneReport) -> dict[str, Any]:
