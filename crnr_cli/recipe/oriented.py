@@ -17,6 +17,7 @@ from crnr_cli.arrays import Array
 NORMS = ("soft", "clipped", "none")
 _FLOOR = 0.5  # of soft: the share of a picture's mean strength that every block is given besides its own
 _CLIP = 0.2  # of clipped: no value of a block is larger, before it gets unit length again
+_ROUNDING = 2.5e-7  # of an angle, as a share of the full circle
 _PIXELS_AT_ONCE = 2**15  # so that the arrays of a few pictures stay in the cache of a core
 
 
@@ -83,11 +84,14 @@ class OrientedGradients:
         np.add(angle, np.float32(self.bins), out=angle, where=angle < 0)
         # A bin's share of a pixel, magnitude * max(0, 1 - |angle - bin|), without products for every bin.
         distance = np.multiply(angle, magnitude, out=angle)
+        # A pixel in the direction of a bin has none for the next bins, despite rounding: the square root
+        # would make much of it, and copies of a picture in other depths would differ.
+        height = magnitude * np.float32(1 - _ROUNDING * self.bins)
         share = np.empty((self.bins, *magnitude.shape), np.float32)
         for number in range(self.bins):
-            _hat(distance, magnitude, share[number])
+            _hat(distance, height, share[number])
             distance -= magnitude
-        share[0] += _hat(distance, magnitude, np.empty_like(magnitude))
+        share[0] += _hat(distance, height, np.empty_like(magnitude))
         pooled = of_rows @ (share @ of_columns)
         return np.ascontiguousarray(pooled.transpose(1, 2, 3, 0))
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import Samples, make_method
@@ -24,7 +25,7 @@ from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import restored_extractor
-from helpers.paths import DATA
+from helpers.paths import DATA, SAMPLE_DATA
 from helpers.runner import Runner, rows
 from helpers.samples import CLASSES, make_pictures, noise, picture
 
@@ -371,6 +372,20 @@ def test_pictures_of_any_depth_have_the_same_answers(crnr: Runner, options: list
     assert len(found) == len(DEPTHS)
     for path, residuals in found.items():
         np.testing.assert_allclose(residuals, found["queries/bytes.tif"], rtol=0, atol=2e-5, err_msg=path)
+
+
+@pytest.mark.parametrize("norm", ["soft", "clipped", "none"])
+def test_a_copy_of_another_depth_is_found(norm: str) -> None:
+    extractor = Gradients((28, 28), False, 4, 8, norm)
+    recipe = Recipe.for_pictures(extractor)
+    pixels = np.array([np.asarray(Image.open(path)).ravel() for path in SAMPLE_DATA.glob("gallery/*/*.png")])
+    assert pixels.shape[1] == 28 * 28
+    vectors, _ = recipe.unit_vectors(extractor.opened(1)(pixels), "float32")
+    known = KnownSamples.of("pictures", [], vectors)
+    for convert in DEPTHS.values():
+        deep = convert(pixels).astype(np.float32)
+        copies, _ = recipe.unit_vectors(extractor.opened(1)(deep), "float32")
+        assert known.among([""] * len(copies), copies).all()
 
 
 @pytest.mark.parametrize("options", [["--grey"], ["--color"]])
