@@ -14,7 +14,7 @@ from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import CodingMethod, Method, NonNegative, fitted, make_method
 from crnr_cli.methods.base import Samples, State
-from crnr_cli.methods.fitting import state_of_part
+from crnr_cli.methods.fitting import are_blank, states_of_parts
 from crnr_cli.methods.neighbour import Nn
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.parts import Parts
@@ -203,9 +203,12 @@ def _explanation(gallery: Gallery, method: Method, vector: Array, state: State) 
         residuals, code = _coded(method, samples, state, vector)
         return Explanation(method, residuals.astype(np.float64), code)
     answers = [
-        _coded(method, samples.part(i), state_of_part(state, i), samples.part_of(vector, i))
-        for i in range(samples.n_parts)
+        _coded(method, samples.part(i), of_part, samples.part_of(vector, i))
+        for i, of_part in enumerate(states_of_parts(state, samples.n_parts))
     ]
+    for i, (residuals, _) in enumerate(answers):
+        if are_blank(samples.part_of(vector, i))[0]:  # as for classify
+            residuals[:] = 0
     of_parts = [residuals for residuals, _ in answers]
     codes = [code for _, code in answers if code is not None]
     # As for classify: added up in the precision of the gallery, so that even a tie has the same winner.

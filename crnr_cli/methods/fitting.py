@@ -50,9 +50,13 @@ def fit_bytes(method: Method, samples: Samples) -> int:
     return sum(method.fit_bytes(samples.part(number)) for number in range(samples.n_parts))
 
 
-def state_of_part(state: State, number: int) -> State:
-    ending = f".{number}"
-    return {key.removesuffix(ending): array for key, array in state.items() if key.endswith(ending)}
+def states_of_parts(state: State, n_parts: int) -> list[State]:
+    """The state of every part by itself."""
+    states: list[State] = [{} for _ in range(n_parts)]
+    for key, array in state.items():
+        name, _, number = key.rpartition(".")
+        states[int(number)][name] = array
+    return states
 
 
 def residuals(method: Method, samples: Samples, state: State, queries: Array) -> Array:
@@ -66,10 +70,10 @@ def residuals(method: Method, samples: Samples, state: State, queries: Array) ->
 
 def part_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Iterator[Array]:
     """(m, K), for one part after the other."""
-    for number in range(samples.n_parts):
+    for number, of_part in enumerate(states_of_parts(state, samples.n_parts)):
         asked = samples.part_of(queries, number)
-        found = method.residuals(samples.part(number), state_of_part(state, number), asked)
-        found[_are_blank(asked)] = 0
+        found = method.residuals(samples.part(number), of_part, asked)
+        found[are_blank(asked)] = 0
         yield found
 
 
@@ -86,11 +90,12 @@ def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Ar
     winners: list[Array] = []
     for batch, of_parts in zip(split.batches, zip(*passes, strict=True), strict=True):
         for part, found in zip(split.parts, of_parts, strict=True):
-            found[:, _are_blank(part.queries[batch])] = 0
+            found[:, are_blank(part.queries[batch])] = 0
         winners.append(sum(of_parts).argmin(axis=2))
     return np.concatenate(winners, axis=1)
 
 
-def _are_blank(rows: Array) -> Array:
+def are_blank(rows: Array) -> Array:
+    """(m,): which parts of queries have nothing to compare, and so say nothing about any class."""
     blank: Array = np.logical_not(np.any(rows, axis=1))
     return blank

@@ -149,7 +149,7 @@ def test_compare_gives_all_methods_the_same_parts(striped: Runner) -> None:
     options = ("--parts", "2x2", "--methods", "crnr,nrc,crc,nn,nsc,svm", "--json", "-q")
     result = striped("compare", "gallery", "--test", "queries", *options)
     assert (result.exit, result.err) == (0, "")
-    scores = {one["method"]: one["accuracy"] for one in json.loads(result.out)["results"]}
+    scores = {one["method"]: one["accuracy"] for one in json.loads(result.out)["methods"]}
     assert scores.keys() == {"crnr", "nrc", "crc", "nn", "nsc", "svm"}
     for name, accuracy in scores.items():
         assert striped("build", "gallery", "--parts", "2x2", "--method", name, "-q").exit == 0

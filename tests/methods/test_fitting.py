@@ -16,7 +16,7 @@ from crnr_cli.methods.fitting import (
     part_residuals,
     residuals,
     residuals_in_batches,
-    state_of_part,
+    states_of_parts,
     winners_after,
 )
 from crnr_cli.solvers import cheaper_form
@@ -137,7 +137,7 @@ def test_the_state_has_the_arrays_of_each_part() -> None:
     assert len(state) == 12 * len(method.fit(samples.part(0)))
     for number in (0, 1, 10, 11):
         expected = method.fit(samples.part(number))
-        found = state_of_part(state, number)
+        found = states_of_parts(state, 12)[number]
         assert found.keys() == expected.keys()
         for key, array in expected.items():
             np.testing.assert_array_equal(found[key], array)
