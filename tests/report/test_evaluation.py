@@ -324,4 +324,4 @@ def test_a_report_on_queries_classified_now_loads_the_gallery_once(
     for page in ("now.html", "csv.html"):
         text = Path(page).read_text()
         assert "12 in 3 classes, 4 per class" in text
-        assert "pictures: pixels, 8x8, grey; 3 principal components" in text
+        assert "pictures: gradients, 8x8, cells of 3, 8 directions; 3 principal components" in text
