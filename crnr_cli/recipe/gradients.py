@@ -15,13 +15,14 @@ from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Section, Stored, is_one_color
 from crnr_cli.recipe.colors import N_COLORS, brightness, histograms
 from crnr_cli.recipe.oriented import NORMS, OrientedGradients
-from crnr_cli.recipe.working_size import LONGEST_SIDE, ON_PHOTOGRAPHS, working_size
+from crnr_cli.recipe.working_size import ON_PHOTOGRAPHS, working_size
 
 BINS = 8
 _CELLS = 8  # along the shorter side, by default
 _SMALLEST_CELL = 3  # so that a cell has a pixel with neighbours on all sides
 _PHOTOGRAPHS = (64, 64)  # the working size of large pictures
 _LARGEST_BINS = 64
+_LONGEST_SIDE = 2048  # of the working size: a gallery of a stranger must not need gigabytes per picture
 _WEAK = (
     f"on photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}); "
     "if these are photographs, use --extractor MODEL.onnx"
@@ -42,10 +43,13 @@ class Gradients(Extractor):
 
     def __post_init__(self) -> None:
         """Check all settings, which come from the user or from an untrusted gallery."""
-        if not all(1 <= side <= LONGEST_SIDE for side in self.size):
-            raise UsageError(f"gradients: invalid picture size {self.size[0]}x{self.size[1]}")
-        if not 1 <= self.cell <= LONGEST_SIDE:
-            raise UsageError(f"gradients: cell must be from 1 to {LONGEST_SIDE} pixels, not {self.cell}")
+        if not all(1 <= side <= _LONGEST_SIDE for side in self.size):
+            raise UsageError(
+                f"gradients: invalid picture size {self.size[0]}x{self.size[1]}; choose at most "
+                f"{_LONGEST_SIDE} pixels per side"
+            )
+        if self.cell < 1:
+            raise UsageError(f"gradients: cell must be 1 pixel or more, not {self.cell}")
         if not 2 <= self.bins <= _LARGEST_BINS or self.bins % 2:
             raise UsageError(
                 f"gradients: bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}"

@@ -92,8 +92,8 @@ class Parts(Step):
         return tiles + [Tile(0.0, 1.0, 0.0, 1.0, section.name) for section in self.sections[1:]]
 
     @cached_property
-    def _values_of_parts(self) -> list[Array]:
-        """Which of the raw values belong to each part."""
+    def _order(self) -> Array:
+        """Which raw value each value of the parts is, one part after the other."""
         rows, columns, depth, *_ = self.sections[0]
         places = np.arange(rows * columns * depth).reshape(rows, columns, depth)
         down, right = _cuts(rows, self.rows), _cuts(columns, self.columns)
@@ -102,20 +102,15 @@ class Parts(Step):
             for i in range(self.rows)
             for j in range(self.columns)
         ]
-        start = places.size
-        for section in self.sections[1:]:
-            size = section.rows * section.columns * section.depth
-            parts.append(np.arange(start, start + size))
-            start += size
-        return parts
-
-    @cached_property
-    def _order(self) -> Array:
-        return np.concatenate(self._values_of_parts)
+        return np.concatenate([*parts, np.arange(places.size, self.part_edges[-1])])
 
     @cached_property
     def part_edges(self) -> Array:
-        return np.cumsum([0, *map(len, self._values_of_parts)])
+        """From the sizes alone, as a gallery of a stranger may declare more values than there are."""
+        rows, columns, depth, *_ = self.sections[0]
+        sizes = np.outer(np.diff(_cuts(rows, self.rows)), np.diff(_cuts(columns, self.columns))) * depth
+        others = [section.rows * section.columns * section.depth for section in self.sections[1:]]
+        return np.cumsum([0, *sizes.ravel().tolist(), *others])
 
     def n_outputs(self, n_inputs: int) -> int:
         if self.part_edges[-1] != n_inputs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from crnr_cli.recipe.base import ExtractorNote, PicturesSeen
 
-LONGEST_SIDE = 65535  # of a picture, in pixels
 _LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
 _DEFAULT_SIZE = (32, 32)
 # Measured by benchmarks/vectors.py, with the default settings.

@@ -172,6 +172,7 @@ UNKNOWN = "not known to this version of crnr"
 BINS = "gradients: bins must be an even number from 2 to 64"
 NORM = "gradients: block_norm must be soft or clipped or none"
 INVALID = "the description of its extractor is invalid"
+AT_MOST = "choose at most 2048 pixels per side"
 ALTERATIONS: dict[str, tuple[Any, str]] = {
     "no object": ([1, 2], INVALID),
     "nothing": ("", INVALID),
@@ -188,12 +189,15 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
     ),
     "no settings": ({"name": "gradients"}, "the description of its extractor is incomplete"),
     "a setting too many": ({**DESCRIBED, "lens": 1}, "the description of its extractor is incomplete"),
-    "no side": ({**DESCRIBED, "size": [0, 8]}, "gradients: invalid picture size 0x8"),
-    "a negative side": ({**DESCRIBED, "size": [8, -8]}, "gradients: invalid picture size 8x-8"),
-    "a huge side": ({**DESCRIBED, "size": [10**9, 8]}, "gradients: invalid picture size 1000000000x8"),
+    "no side": ({**DESCRIBED, "size": [0, 8]}, f"gradients: invalid picture size 0x8; {AT_MOST}"),
+    "a negative side": ({**DESCRIBED, "size": [8, -8]}, f"gradients: invalid picture size 8x-8; {AT_MOST}"),
+    "a huge side": (
+        {**DESCRIBED, "size": [10**9, 8]},
+        f"gradients: invalid picture size 1000000000x8; {AT_MOST}",
+    ),
     "three sides": ({**DESCRIBED, "size": [8, 8, 8]}, INVALID),
     "a size that is no list": ({**DESCRIBED, "size": 8}, INVALID),
-    "no cell": ({**DESCRIBED, "cell": 0}, "gradients: cell must be from 1 to 65535 pixels, not 0"),
+    "no cell": ({**DESCRIBED, "cell": 0}, "gradients: cell must be 1 pixel or more, not 0"),
     "a cell that is no number": ({**DESCRIBED, "cell": "two"}, INVALID),
     "a cell that is a list": ({**DESCRIBED, "cell": []}, INVALID),
     "an infinite cell": ({**DESCRIBED, "cell": float("inf")}, INVALID),
@@ -205,7 +209,7 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
     "no norm": ({**DESCRIBED, "block_norm": "hard"}, f"{NORM}, not hard"),
     "a norm that is no text": ({**DESCRIBED, "block_norm": [1]}, f"{NORM}, not [1]"),
     "other numbers": ({**DESCRIBED, "bins": 6}, "its parts are of different sizes"),
-    "another size": ({**DESCRIBED, "size": [60000, 60000], "cell": 1}, "its parts are of different sizes"),
+    "another size": ({**DESCRIBED, "size": [2048, 2048], "cell": 1}, "its parts are of different sizes"),
     "colour": ({**DESCRIBED, "color": True}, "its parts are of different sizes"),
 }
 
