@@ -4,7 +4,7 @@
 
 crnr has its default parameters, lam 0.01, mu 0.1 and 5 iterations, except on tuned vectors. All settings are
 fixed beforehand, or found by cross-validation on the gallery alone: those of tuned vectors by `crnr tune`, c
-of the linear SVM, and c and gamma of the RBF SVM. A test picture is used once per row of a table.
+of the linear SVM, and c and gamma of the RBF SVM. Test pictures are used for the figures of the tables alone.
 
 Every figure is appended to a file (--results), and is not measured again as long as it is there.
 """
@@ -432,6 +432,7 @@ def digits(title: str, load: Callable[[Path], datasets.Split], side: int, per_cl
 
 
 def flowers12(folder: Path, draw: int) -> Pictures:
+    datasets.find(folder, NETWORK)
     return Folders(*(datasets.find(folder, f"flowers12/{part}") for part in ("train", "test")))
 
 
@@ -563,7 +564,26 @@ def tables(results: Results, everything: Mapping[str, Data]) -> str:
             lines.append(f"| {title} | {kind} | {len(accuracies)} | {np.mean(accuracies):.2f}{error} |")
         if len(found) > 1 or kind == "hog":
             compared.append(f"| {title} | {kind} | {beside(found)} |")
-    return "\n".join([*lines, "", *compared])
+    return "\n".join([*lines, "", *compared, "", *found_by_tune(results, everything)])
+
+
+def found_by_tune(results: Results, everything: Mapping[str, Data]) -> Iterator[str]:
+    """What was chosen for tuned vectors, and how it did in cross-validation on the gallery."""
+    yield "| data | vectors | draw | chosen | cross-validated | default | best | not tried |"
+    yield "|---|---|---|---|---|---|---|---|"
+    once = {(record["data"], record["vectors"], record["draw"]): record for record in results.records}
+    for (name, kind, draw), record in sorted(once.items(), key=lambda row: list(everything).index(row[0][0])):
+        if "chosen" in (found := record["settings"]):
+            left_out = {"method": "crnr", "extractor": "gradients", "power": 1.0, "pca": None, "parts": None}
+            chosen = ", ".join(
+                f"{key} {value}"
+                for key, value in found["chosen"].items()
+                if key not in left_out or value != left_out[key]
+            )
+            shares = ("cross-validated", "default cross-validated", "best cross-validated")
+            accuracies = " | ".join(f"{100 * found[share]:.1f}" for share in shares)
+            title = everything[name].title
+            yield f"| {title} | {kind} | {draw + 1} | {chosen} | {accuracies} | {found['untried']} |"
 
 
 def beside(found: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> str:
