@@ -560,7 +560,11 @@ def tables(results: Results, everything: Mapping[str, Data]) -> str:
         title = ", ".join(filter(None, (everything[name].title, queries)))
         if "crnr" in found and everything[name].is_random:
             accuracies = [record["accuracy"] for record in found["crnr"].values()]
-            error = f" ± {np.std(accuracies) / np.sqrt(len(accuracies)):.2f}" if len(accuracies) > 1 else ""
+            error = (
+                f" ± {np.std(accuracies, ddof=1) / np.sqrt(len(accuracies)):.2f}"
+                if len(accuracies) > 1
+                else ""
+            )
             lines.append(f"| {title} | {kind} | {len(accuracies)} | {np.mean(accuracies):.2f}{error} |")
         if len(found) > 1 or kind == "hog":
             compared.append(f"| {title} | {kind} | {beside(found)} |")
