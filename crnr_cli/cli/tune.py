@@ -14,6 +14,7 @@ from crnr_cli.cli.cluster import spreading
 from crnr_cli.cli.command import Written, command, given, names_of
 from crnr_cli.cli.console import (
     EarlyNotes,
+    natural_width,
     print_full_width,
     print_json,
     results_console,
@@ -31,6 +32,8 @@ from crnr_cli.cli.vector_options import reading as reading_of
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from crnr_cli.gallery.trials import Trial
     from crnr_cli.jobs.tune import TuneReport
 
@@ -102,7 +105,7 @@ def tune(
     from crnr_cli.jobs.tune import tune as run
     from crnr_cli.system.optional import require
 
-    if try_parts and steps == replace(steps, parts=TriedSteps.parts):
+    if try_parts and steps.parts == TriedSteps.parts:  # otherwise, those to try were given
         steps = replace(steps, parts=TRIED_PARTS)
     tune_options = TuneOptions(
         reading=reading, steps=steps.parsed(), methods=names or [], folds=folds, budget=budget
@@ -117,13 +120,15 @@ def tune(
         report = run(sources, tune_options, path, replaced.announced(progress), spread)
     if plot:
         _draw(report, plot)
-    _tell(report, path, output, early, _same_reading(context, sources))
+    _print(report, path, output, early, _same_reading(context, sources))
     if report.built:
         replaced.say_lost(report.built.gallery)
     strictness.finish(report.skipped)
 
 
-def _tell(report: TuneReport, path: Path | None, output: Output, early: EarlyNotes, reading: str) -> None:
+def _print(
+    report: TuneReport, path: Path | None, output: Output, early: EarlyNotes, reading: list[str]
+) -> None:
     if output.json:
         print_json(_record(report))
     else:
@@ -158,6 +163,18 @@ def _trial(report: TuneReport, trial: Trial) -> dict[str, Any]:
 
 
 def _show(report: TuneReport) -> None:
+    console = results_console()
+    console.print(
+        f"{counted(len(report.paper.right), 'sample')}, each labelled by the others, in "
+        f"{counted(report.folds, 'fold')}; best of {counted(len(report.trials), 'setting')}"
+    )
+    table = _table(report, with_interval=True)
+    if console.is_terminal and natural_width(console, table) > console.width:
+        table = _table(report, with_interval=False)  # it is in the JSON
+    print_full_width(console, table)
+
+
+def _table(report: TuneReport, *, with_interval: bool) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -181,7 +198,7 @@ def _show(report: TuneReport) -> None:
         collapse_padding=True,
     )
     table.add_column("", no_wrap=True)
-    for column in (*columns, "%", "95 % interval", "vs. default"):
+    for column in (*columns, "%", *(["95 % interval"] if with_interval else []), "vs. default"):
         table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
     for trial, settings in zip(shown, rows, strict=True):
         chosen, paper = trial is report.chosen, trial is report.paper
@@ -192,32 +209,27 @@ def _show(report: TuneReport) -> None:
             role,
             *(_shown(settings.get(column)) for column in columns),
             f"{100 * trial.accuracy:.1f}",
-            f"{100 * low:.1f} to {100 * high:.1f}",
+            *([f"{100 * low:.1f} to {100 * high:.1f}"] if with_interval else []),
             "" if trial is report.paper else f"{100 * lead:+.1f} ± {100 * error:.1f}",
             style="bold" if trial is report.chosen else None,
         )
-    console = results_console()
-    console.print(
-        f"{counted(len(report.paper.right), 'sample')}, each labelled by the others, in "
-        f"{counted(report.folds, 'fold')}; best of {counted(len(report.trials), 'setting')}"
-    )
-    print_full_width(console, table)
+    return table
 
 
 def _shown(value: object) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _same_reading(context: typer.Context, sources: list[str]) -> str:
+def _same_reading(context: typer.Context, sources: list[str]) -> list[str]:
     """The sources and the options for reading them, as they were given on the command line."""
     arguments = list(sources)
     for option, value in given(context, _READING).items():
         as_written = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
         arguments += [option] if value is True else [option, as_written]
-    return shlex.join(arguments)
+    return arguments
 
 
-def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None:
+def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -> None:
     if report.untried:
         say(f"note: the time budget ended with {counted(report.untried, 'setting')} untried", style="yellow")
     if report.chosen is report.paper:
@@ -231,12 +243,12 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: str) -> None
     flags = " ".join(
         f"--{name}" if value is True else f"--{name} {_shown(value)}"
         for name, value in settings.items()
-        if value is not None and value is not False
+        if value is not None and value is not False and f"--{name}" not in reading
     )
     if path and report.built:
         say(f"{path}: built with {flags}; {report.seconds:.1f} s")
     else:
-        say(f"to build a gallery with it: crnr build {reading} {flags}")
+        say(f"to build a gallery with it: crnr build {shlex.join(reading)} {flags}")
 
 
 def _draw(report: TuneReport, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,13 @@ class Vectors:
         return {**(self.extractor.chosen() if self.extractor else {}), **dict(self.steps)}
 
     def describe(self) -> str:
+        """Only what differs between the settings that are tried."""
         steps = [step.describe() for step in make_steps(dict(self.steps))]
-        return ", ".join([self.extractor.describe(), *steps] if self.extractor else steps)
+        if self.extractor is None:
+            return ", ".join(steps)
+        name, *others = self.extractor.chosen().items()
+        chosen = [Path(str(name[1])).name, *(f"{option} {value}" for option, value in others)]
+        return ", ".join([*chosen, *steps])
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from crnr_cli.system.files import replacing
 
 FORMATS = ("png", "svg", "pdf")
 # The colours of Okabe and Ito, which most colour-blind people can distinguish.
+_LONGEST_NAME = 44  # letters of a name that fit into one of two columns of a legend
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 
 
@@ -241,5 +242,7 @@ def sensitivity(
     axes.set_ylim(max(0.0, bottom), min(100.0, top))
     for drawn in axes.lines:
         drawn.set_clip_on(False)  # a marker at 100 % is not cut in half
-    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=2)
+    # Two columns, unless a name is too long for half of the width.
+    is_long = max(map(len, [*accuracies, *marked])) > _LONGEST_NAME
+    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=1 if is_long else 2)
     return figure

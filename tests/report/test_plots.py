@@ -42,3 +42,15 @@ def test_the_plot_has_the_chosen_setting_and_other_powers_and_steps(
         assert max(y for line in lines.values() for x, y in line.tolist() if x == point[0]) == pytest.approx(
             100 * best
         )
+
+
+@pytest.mark.parametrize(
+    "longest", ["5 iterations", "20 iterations, gradients, cell 12, features to the power 0.5"]
+)
+def test_the_legend_of_tune_is_within_the_figure(longest: str) -> None:
+    lines = {f"{longest}{' ' * i}": [0.5, 0.6] for i in range(6)}
+    figure = plots.sensitivity((0.0, 1.0), lines, {"default, at mu 0.1": (0.0, 0.5)}, "title")
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
