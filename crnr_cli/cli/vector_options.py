@@ -13,14 +13,13 @@ from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input
 from crnr_cli.cli.values import Choice, ExtractorName, Number, Whole
 from crnr_cli.errors import UsageError
-from crnr_cli.recipe.extractor_options import ExtractorOptions
+from crnr_cli.recipe.extractor_options import BLOCK_NORMS, ExtractorOptions
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.samples import Reading
     from crnr_cli.recipe.base import Step
 
 _LONGEST_SIDE = 65535  # of a picture, in pixels
-_BLOCK_NORMS = ("soft", "clipped", "none")
 TRIED_PARTS = "0,2x2,4x4"
 
 _vectors_option = partial(typer.Option, rich_help_panel="Vectors")
@@ -71,14 +70,14 @@ class Vectors:
         _vectors_option(
             click_type=Whole(2, 64),
             metavar="N",
-            help="Directions of gradients that are told apart, an even number.",
+            help="Number of gradient directions; it must be even.",
             show_default="8",
         ),
     ] = None
     block_norm: Annotated[
         str | None,
         _vectors_option(
-            click_type=Choice(_BLOCK_NORMS),
+            click_type=Choice(BLOCK_NORMS),
             metavar="NAME",
             help="How blocks of 2x2 cells are normalized: {choices}. soft leaves weak blocks weak; clipped "
             "makes all equally strong.",
@@ -107,7 +106,7 @@ class Vectors:
         given = {name: value for name, value in of_pictures.items() if value is not None}
         if isinstance(self.extractor, Path):
             if "color" in given:
-                raise UsageError("--color and --grey do not go with a network: use --channels instead")
+                raise UsageError("--color and --grey cannot be used with a network; use --channels")
             return ExtractorOptions("network", {**given, **network.settings(self.extractor)})
         network.refuse()
         return ExtractorOptions(self.extractor, given)

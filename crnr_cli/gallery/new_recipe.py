@@ -57,7 +57,7 @@ def new_recipe(
     for setting, value in chosen.settings.items():
         if setting not in kind.settings:
             option = _option(setting, value)
-            raise UsageError(f"{option} does not go with the extractor {kind.name}; leave it out")
+            raise UsageError(f"{option} cannot be used with the extractor {kind.name}; leave it out")
     extractor, notes = kind.made(chosen.settings, seen)
     return Recipe.for_pictures(extractor, steps), [Note(*note) for note in notes]
 

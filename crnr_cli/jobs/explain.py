@@ -12,8 +12,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.methods import CodingMethod, Method, NonNegative, fitted, make_method
-from crnr_cli.methods.base import Samples, State
+from crnr_cli.methods import CodingMethod, Method, NonNegative, Samples, State, fitted, make_method
 from crnr_cli.methods.fitting import are_blank, states_of_parts
 from crnr_cli.methods.neighbour import Nn
 from crnr_cli.pictures.pool import DecoderPool
@@ -46,9 +45,7 @@ class PartAnswer:
     row: int | None  # of the tile, counted from 1; None if the part is not a tile
     column: int | None
     name: str  # of a part that is not a tile
-    label: (
-        int | None
-    )  # the class with the smallest residual; None if it is not the only one, as in a blank part
+    label: int | None  # the class with the smallest residual; None if several have it, as in a blank part
     margin: float  # how much the part supports the label of the query: see `_supports`
     residuals: Array  # (K,)
 

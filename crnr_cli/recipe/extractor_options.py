@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DEFAULT = "gradients"
+BLOCK_NORMS = ("soft", "clipped", "none")  # how gradients are normalized, the default first
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Section, Stored, is_one_color
 from crnr_cli.recipe.colors import N_COLORS, brightness, histograms
-from crnr_cli.recipe.oriented import NORMS, OrientedGradients
+from crnr_cli.recipe.extractor_options import BLOCK_NORMS
+from crnr_cli.recipe.oriented import OrientedGradients
 from crnr_cli.recipe.working_size import ON_PHOTOGRAPHS, working_size
 
 BINS = 8
 _CELLS = 8  # along the shorter side, by default
-_SMALLEST_CELL = 3  # so that a cell has a pixel with neighbours on all sides
+_SMALLEST_CELL = 3  # cells of 2 pixels were worse on digits of 16 x 16: see benchmarks/README.md
 _PHOTOGRAPHS = (64, 64)  # the working size of large pictures
 _LARGEST_BINS = 64
 _LONGEST_SIDE = 2048  # of the working size: a gallery of a stranger must not need gigabytes per picture
@@ -39,7 +40,7 @@ class Gradients(Extractor):
     color: bool
     cell: int  # side in pixels
     bins: int = BINS  # directions
-    block_norm: str = NORMS[0]
+    block_norm: str = BLOCK_NORMS[0]
 
     def __post_init__(self) -> None:
         """Check all settings, which come from the user or from an untrusted gallery."""
@@ -54,15 +55,19 @@ class Gradients(Extractor):
             raise UsageError(
                 f"gradients: bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}"
             )
-        if self.block_norm not in NORMS:
-            raise UsageError(f"gradients: block_norm must be {' or '.join(NORMS)}, not {self.block_norm}")
+        if self.block_norm not in BLOCK_NORMS:
+            raise UsageError(
+                f"gradients: block_norm must be {' or '.join(BLOCK_NORMS)}, not {self.block_norm}"
+            )
 
     @classmethod
     def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
         size, notes = working_size(settings.get("size"), pictures, _PHOTOGRAPHS, _WEAK)
         color = settings["color"] if "color" in settings else pictures.are_colored()
         cell = settings.get("cell") or max(_SMALLEST_CELL, round(min(size) / _CELLS))
-        return cls(size, color, cell, settings.get("bins", BINS), settings.get("block_norm", NORMS[0])), notes
+        return cls(
+            size, color, cell, settings.get("bins", BINS), settings.get("block_norm", BLOCK_NORMS[0])
+        ), notes
 
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
         if "cell" in settings:
@@ -125,7 +130,7 @@ class Gradients(Extractor):
 
     def describe(self) -> str:
         colour = ", colour" if self.color else ""
-        norm = "" if self.block_norm == NORMS[0] else f", block norm {self.block_norm}"
+        norm = "" if self.block_norm == BLOCK_NORMS[0] else f", block norm {self.block_norm}"
         return (
             f"gradients, {self.size[0]}x{self.size[1]}, cells of {self.cell}, {self.bins} directions"
             f"{norm}{colour}"

@@ -14,7 +14,6 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 
-NORMS = ("soft", "clipped", "none")
 _FLOOR = 0.5  # of soft: the share of a picture's mean strength that every block is given besides its own
 _CLIP = 0.2  # of clipped: no value of a block is larger, before it gets unit length again
 _ROUNDING = 2.5e-7  # of an angle, as a share of the full circle

@@ -16,7 +16,9 @@ import pytest
 
 import crnr_cli
 from crnr_cli.cli import vector_options
-from crnr_cli.recipe.registry import STEPS
+from crnr_cli.cli.values import ExtractorName
+from crnr_cli.recipe.network import Network
+from crnr_cli.recipe.registry import EXTRACTORS, STEPS
 from helpers.runner import APPLICATION
 
 PACKAGE = Path(crnr_cli.__file__).parent
@@ -125,6 +127,14 @@ def test_every_step_of_a_recipe_has_its_options() -> None:
     """One for build and compare, one for tune; both are named like the step."""
     for group in (vector_options.Steps, vector_options.TriedSteps):
         assert [field.name for field in fields(group)] == list(STEPS)
+
+
+def test_every_extractor_has_its_name_and_options() -> None:
+    """All but a network are named; a network is named by its file."""
+    assert [*ExtractorName.names, Network.name] == list(EXTRACTORS)
+    options = {field.name for field in fields(vector_options.Vectors)}
+    for name in ExtractorName.names:
+        assert set(EXTRACTORS[name].settings) <= options
 
 
 def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:

@@ -123,9 +123,9 @@ REFUSED = {
     "--bins 66": "--bins: '66' is not a whole number from 2 to 64 (see `crnr build --help`)",
     "--cell 0": "--cell: '0' is not a whole number from 1 to 65535 (see `crnr build --help`)",
     "--color --grey": "--color and --grey contradict each other; give one of them",
-    "--extractor pixels --cell 4": "--cell does not go with the extractor pixels; leave it out",
-    "--extractor pixels --bins 8": "--bins does not go with the extractor pixels; leave it out",
-    "--extractor pixels --block-norm none": "--block-norm does not go with the extractor pixels; "
+    "--extractor pixels --cell 4": "--cell cannot be used with the extractor pixels; leave it out",
+    "--extractor pixels --bins 8": "--bins cannot be used with the extractor pixels; leave it out",
+    "--extractor pixels --block-norm none": "--block-norm cannot be used with the extractor pixels; "
     "leave it out",
 }
 

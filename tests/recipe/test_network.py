@@ -357,7 +357,7 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
             ["--extractor-preset", "x"],
             "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, raw",
         ),
-        (["--color"], "--color and --grey do not go with a network"),
+        (["--color"], "--color and --grey cannot be used with a network; use --channels"),
     ],
 )
 def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:

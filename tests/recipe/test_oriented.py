@@ -12,7 +12,8 @@ from hypothesis.extra.numpy import arrays
 from skimage.feature import hog
 
 from crnr_cli.arrays import Array
-from crnr_cli.recipe.oriented import NORMS, OrientedGradients
+from crnr_cli.recipe.extractor_options import BLOCK_NORMS
+from crnr_cli.recipe.oriented import OrientedGradients
 
 
 def slope(before: float, here: float, after: float, is_first: bool, is_last: bool) -> float:
@@ -102,7 +103,7 @@ def noise(height: int, width: int, kind: str, seed: int = 0) -> Array:
 SIZES = [(1, 1), (1, 2), (2, 1), (1, 9), (11, 1), (2, 2), (3, 3), (5, 4), (7, 10), (12, 12), (13, 9)]
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", BLOCK_NORMS)
 @pytest.mark.parametrize("bins", [4, 8, 12])
 @pytest.mark.parametrize("kind", ["uint8", "float32"])
 def test_values_are_those_of_a_loop_over_pixels(norm: str, bins: int, kind: str) -> None:
@@ -115,7 +116,7 @@ def test_values_are_those_of_a_loop_over_pixels(norm: str, bins: int, kind: str)
             np.testing.assert_allclose(squares, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", BLOCK_NORMS)
 @pytest.mark.parametrize("cell", range(1, 9))
 def test_cells_of_every_side(norm: str, cell: int) -> None:
     pictures = noise(17, 14, "uint8", seed=cell)
@@ -208,7 +209,7 @@ shapes = st.tuples(st.integers(1, 10), st.integers(1, 10))
 some_pictures = shapes.flatmap(lambda shape: arrays(np.uint8, (2, *shape)))
 cells = st.integers(1, 8)
 bin_numbers = st.sampled_from([2, 4, 6, 8, 12, 64])
-norms = st.sampled_from(NORMS)
+norms = st.sampled_from(BLOCK_NORMS)
 
 
 def assert_close(found: Array, expected: Array, bins: int) -> None:
@@ -260,7 +261,7 @@ def test_a_mirrored_picture_has_mirrored_blocks_and_directions(
     assert_close(found, expected, bins)
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", BLOCK_NORMS)
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (6, 1), (9, 8), (32, 32), (90, 70)])
 @pytest.mark.parametrize("kind", ["uint8", "float32"])
 def test_the_values_of_a_picture_do_not_depend_on_the_batch(
@@ -296,7 +297,7 @@ def test_huge_and_tiny_values_are_as_good_as_any(pictures: Array, cell: int, nor
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", BLOCK_NORMS)
 def test_a_picture_with_nan_or_infinity_has_values_that_are_not_finite(norm: str, bad: float) -> None:
     """So that it is refused, and the other pictures of its batch are not."""
     pictures = np.concatenate([noise(9, 8, "float32", seed) for seed in range(3)])
@@ -312,7 +313,7 @@ def test_a_picture_with_nan_or_infinity_has_values_that_are_not_finite(norm: str
         assert np.array_equal(found[others], expected[others])
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", BLOCK_NORMS)
 @pytest.mark.parametrize("level", [0, 77, 1e-30, 1e30, -3.4e38])
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (9, 8)])
 def test_a_blank_picture_has_only_zeros(size: tuple[int, int], level: float, norm: str) -> None:
