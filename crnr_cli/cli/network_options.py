@@ -11,7 +11,8 @@ import typer
 
 from crnr_cli.cli.values import Choice, Number, Numbers
 from crnr_cli.errors import UsageError
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS
+from crnr_cli.models.presets import PRESETS
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
 
 _network_option = partial(typer.Option, rich_help_panel="Network")
 

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
+from crnr_cli.models.presets import PRESETS
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, ExtractorNote, Made, PicturesSeen, Stored, is_one_color
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS, NetworkOptions
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, NetworkOptions
 from crnr_cli.wording import counted
 
 
@@ -63,8 +64,8 @@ class Network(Extractor):
 
     @classmethod
     def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+        from crnr_cli.models.preset_guess import guess_preset
         from crnr_cli.recipe.network_model import make_network
-        from crnr_cli.recipe.preset_guess import guess_preset
 
         options = NetworkOptions(**settings)
         network = make_network(options, pictures.jobs)

@@ -13,10 +13,10 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError, first_line
+from crnr_cli.models.onnx_weights import ModelHash, model_hash
+from crnr_cli.models.preset_guess import guess_preset
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import NetworkOptions
-from crnr_cli.recipe.onnx_weights import ModelHash, model_hash
-from crnr_cli.recipe.preset_guess import guess_preset
 from crnr_cli.system.names import existing
 from crnr_cli.system.optional import require
 from crnr_cli.wording import counted

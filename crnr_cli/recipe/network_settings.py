@@ -1,4 +1,4 @@
-"""How pictures are prepared for a network: the presets, and the options that a user can set."""
+"""How a network is used: the choices, and the options that a user can set."""
 
 from __future__ import annotations
 
@@ -7,24 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from crnr_cli.errors import UsageError
+from crnr_cli.models.presets import PRESETS
 from crnr_cli.wording import not_one_of
 
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 CHANNELS = ("rgb", "bgr", "grey")
 LAYOUTS = ("nchw", "nhwc")
 POOLS = ("none", "avg")
-
-# How pictures were prepared when the networks of each family were trained, for pixels from 0 to 255.
-PRESETS: dict[str, dict[str, Any]] = {
-    "efficientnet-lite": {"crop": 224 / 256, "filter": "bicubic", "mean": (127.0,), "std": (128.0,)},
-    "imagenet": {
-        "crop": 224 / 256,
-        "filter": "bilinear",
-        "mean": (123.675, 116.28, 103.53),
-        "std": (58.395, 57.12, 57.375),
-    },
-    "raw": {"crop": 0.0, "filter": "bilinear", "mean": (0.0,), "std": (1.0,)},
-}
 
 
 @dataclass(frozen=True)

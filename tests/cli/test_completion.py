@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from crnr_cli.cli import COMMANDS
 from crnr_cli.methods import METHODS
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, PRESETS
+from crnr_cli.models.presets import PRESETS
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
 from helpers.runner import APPLICATION, Runner
 from helpers.samples import make_features
 

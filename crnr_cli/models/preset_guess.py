@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from crnr_cli.recipe.protobuf import MESSAGE, VARINT, Field, fields, text
+from crnr_cli.models.protobuf import MESSAGE, VARINT, Field, fields, text
 
 # Numbers of fields in onnx.proto.
 _GRAPH = 7  # of a model

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from crnr_cli.errors import DataError
-from crnr_cli.recipe.protobuf import MESSAGE, VARINT, fields, text
+from crnr_cli.models.protobuf import MESSAGE, VARINT, fields, text
 from crnr_cli.system.outputs import refuse_inputs
 
 # A large model may have a file of weights next to it, with one of these endings.
