@@ -10,7 +10,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Annotated
 
@@ -21,7 +21,8 @@ from crnr_cli.cli.parsing import Command, Commands
 from crnr_cli.system.cores import is_working
 
 # Every command is a function in the module of the same name; its help ends with this example. The panels are
-# those of `crnr --help`, and both they and their commands are in the order of use.
+# those of `crnr --help`, and both they and their commands are in the order of use. The commands of a group,
+# such as `crnr model get`, are named after it.
 PANELS = {
     "Label files": {
         "build": "crnr build gallery/ --pca 100 --lam 0.1",
@@ -41,8 +42,20 @@ PANELS = {
         "add": "crnr add gallery.h5 new_pictures/",
         "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
     },
+    "Networks for photographs": {
+        "model list": "crnr model list",
+        "model get": "crnr model get efficientnet-lite0",
+        "model check": "crnr model check model.onnx --picture photo.jpg",
+    },
 }
 _SIGNALLED = 128  # exit codes above this are those of a signal
+# What the help of a group says about it, and its example.
+GROUPS = {
+    "model": (
+        "Get networks that turn photographs into features, and check models of your own.",
+        "crnr model get efficientnet-lite0 && crnr build photos/ --extractor efficientnet-lite0",
+    )
+}
 COMMANDS = [name for commands in PANELS.values() for name in commands]
 
 
@@ -73,12 +86,29 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
         epilog="Example: crnr build gallery/ && crnr classify queries/ -o out.csv && crnr evaluate out.csv"
     )(crnr)
     wanted = set(names)
+    groups: dict[str, typer.Typer] = {}
     for panel, commands in PANELS.items():
         for name in filter(wanted.__contains__, commands):
-            command = getattr(import_module(f"crnr_cli.cli.{name}"), name)
+            group, _, own_name = name.rpartition(" ")
+            if group and group not in groups:
+                about, example = GROUPS[group]
+                groups[group] = typer.Typer(
+                    cls=Commands, no_args_is_help=True, help=about, epilog=f"Example: {example}"
+                )
+                app.add_typer(groups[group], name=group, rich_help_panel=panel)
             epilog = f"Example: {commands[name]}"
-            app.command(name, cls=Command, epilog=epilog, rich_help_panel=panel)(command)
+            parent = groups[group] if group else app
+            parent.command(own_name, cls=Command, epilog=epilog, rich_help_panel=None if group else panel)(
+                function_of(name)
+            )
     return app
+
+
+def function_of(command: str) -> Callable[..., None]:
+    """The function of a command, whose module is imported now."""
+    name = command.replace(" ", "_")
+    function: Callable[..., None] = getattr(import_module(f"crnr_cli.cli.{name}"), name)
+    return function
 
 
 def main() -> None:
@@ -89,8 +119,8 @@ def main() -> None:
     # Start-up creates almost no garbage, and looking for it takes a tenth of the time of a short command.
     gc.set_threshold(50_000, 20, 50)
     # Import only the command that runs; --help and unknown names need them all.
-    wanted = sys.argv[1:2]
-    app = application(wanted if wanted and wanted[0] in COMMANDS else COMMANDS)
+    wanted = [" ".join(sys.argv[1:end]) for end in (2, 3)]
+    app = application([name for name in wanted if name in COMMANDS] or COMMANDS)
     try:
         app()
     except SystemExit as e:

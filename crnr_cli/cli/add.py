@@ -53,7 +53,7 @@ def add(
         context.fail("missing argument: SOURCE...")
     if label == "":
         context.fail("--class: the name of a class cannot be empty")
-    reading = Reading(**input.values(), **strictness.values(), label=label)
+    reading = Reading(**input.values(), **strictness.values(), provider=model.provider, label=label)
     # A gallery among the arguments has no mark of its own.
     written = [outputs.Output(gallery, is_gallery=True)]
     with outputs.planned(written), shown_progress(output.quiet) as progress:

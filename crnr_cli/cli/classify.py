@@ -82,7 +82,7 @@ def classify(
             reject=reject,
             top=top,
             json_lines=json_lines,
-            model=model.extractor,
+            **model.values(),
             batch_size=batch_size,
         )
         to_stdout = path == "-" or is_stdout(Path(path))

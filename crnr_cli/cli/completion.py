@@ -24,6 +24,13 @@ def settings(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def models(incomplete: str) -> list[str]:
+    """The names of known models."""
+    from crnr_cli.models.catalog import MODELS
+
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
 def _stored(context: typer.Context, of: Literal["classes", "samples"], incomplete: str) -> list[str]:
     from crnr_cli.gallery.names import stored_names
 

@@ -111,9 +111,7 @@ def evaluate(
 
     if html:
         require("report", "--html", "jinja2")
-    query_options = QueryOptions(
-        **input.values(), **strictness.values(), reject=reject, model=model.extractor
-    )
+    query_options = QueryOptions(**input.values(), **strictness.values(), reject=reject, **model.values())
     with shown_progress(output.quiet) as progress:
         report = run(sources, gallery, query_options, progress)
     if confusion or html:

@@ -61,7 +61,7 @@ def explain(
         from crnr_cli.report.explanation import check_explanation, write_explanation
 
         check_explanation(path)
-    report = run(query, gallery, QueryOptions(**input.values(), model=model.extractor), against)
+    report = run(query, gallery, QueryOptions(**input.values(), **model.values()), against)
     notes: list[str] = []
     if path:
         notes = write_explanation(report, path, gallery, input.max_pixels, pictures_from or [])

@@ -13,8 +13,18 @@ from crnr_cli.cli.values import Choice, Number, Numbers
 from crnr_cli.errors import UsageError
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
+from crnr_cli.recipe.provider_names import AUTO, PROVIDERS
 
 _network_option = partial(typer.Option, rich_help_panel="Network")
+
+Provider = Annotated[
+    str,
+    _network_option(
+        click_type=Choice((AUTO, *PROVIDERS)),
+        metavar="NAME",
+        help="What the network runs on: {choices}. auto takes the best that onnxruntime has.",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +102,8 @@ class Network:
         ),
     ] = "none"
 
+    provider: Provider = AUTO
+
     def settings(self, model: Path) -> dict[str, Any]:
         """Those of `NetworkOptions` that were given."""
         given = {
@@ -125,3 +137,8 @@ class Model:
             show_default="where it was, or next to the gallery",
         ),
     ] = None
+    provider: Provider = AUTO
+
+    def values(self) -> dict[str, Any]:
+        """As fields of `QueryOptions`."""
+        return {"model": self.extractor, "provider": self.provider}

@@ -76,7 +76,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         if args[:1] == ["help"]:
-            args = [*args[1:2], "--help"]
+            args = [*args[1:3], "--help"]
         return super().parse_args(ctx, args)
 
     def resolve_command(

@@ -171,7 +171,7 @@ METHOD_LIST = Choices(method_names)
 
 
 class ExtractorName(ParamType):
-    """The name of an extractor that needs no file, or the path of a network."""
+    """The name of an extractor that needs no file, or the name or path of a network."""
 
     name = "extractor"
     names = ("gradients", "pixels")
@@ -180,5 +180,7 @@ class ExtractorName(ParamType):
         return value if value in self.names or isinstance(value, Path) else Path(value)
 
     def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
-        names = [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
+        from crnr_cli.models.catalog import MODELS
+
+        names = [CompletionItem(name) for name in (*self.names, *MODELS) if name.startswith(incomplete)]
         return names or [CompletionItem(incomplete, type="file")]

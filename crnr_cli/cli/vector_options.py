@@ -24,6 +24,16 @@ TRIED_PARTS = "0,2x2,4x4"
 
 _vectors_option = partial(typer.Option, rich_help_panel="Vectors")
 
+Size = Annotated[
+    str | None,
+    _vectors_option(
+        metavar="WxH",
+        help="Resize pictures to this size.",
+        show_default="their own if it is the same for all and at most 64x64; else 32x32, or for the "
+        "gradients of larger pictures 64x64; for a network the model's",
+    ),
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Vectors:
@@ -34,19 +44,12 @@ class Vectors:
         _vectors_option(
             click_type=ExtractorName(),
             metavar="NAME|FILE",
-            help="What turns a picture into numbers: gradients, pixels, or a network (MODEL.onnx).",
+            help="What turns a picture into numbers: gradients, pixels, or a network: the name of one that "
+            "`crnr model list` shows, or the path of an ONNX model.",
             show_default="gradients",
         ),
     ] = None
-    size: Annotated[
-        str | None,
-        _vectors_option(
-            metavar="WxH",
-            help="Resize pictures to this size.",
-            show_default="their own if it is the same for all and at most 64x64; else 32x32, or for the "
-            "gradients of larger pictures 64x64",
-        ),
-    ] = None
+    size: Size = None
     color: Annotated[
         bool,
         _vectors_option(
@@ -187,7 +190,12 @@ def reading(input: Input, vectors: Vectors, network: Network, **other: Any) -> R
     """How a labelled source is read, from these groups of options."""
     from crnr_cli.gallery.samples import Reading
 
-    return Reading(**input.values(), extractor=vectors.chosen(network), dtype=vectors.dtype, **other)
+    of_vectors: dict[str, Any] = {
+        "extractor": vectors.chosen(network),
+        "dtype": vectors.dtype,
+        "provider": network.provider,
+    }
+    return Reading(**input.values(), **of_vectors, **other)
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:

@@ -70,7 +70,7 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
         )
     source = by_class_folders(open_source(names, options, allow_missing=True), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
-    gallery.recipe.opened(options.n_jobs)  # fail now if the model is missing or has changed
+    gallery.recipe.opened(options.n_jobs, options.provider)  # fail now if the model is missing or has changed
     return source
 
 
@@ -119,7 +119,7 @@ def answer(
 
     progress("classifying", 0, n_queries)
     size = queries_per_batch(gallery, options)
-    extract = recipe.opened(options.n_jobs)
+    extract = recipe.opened(options.n_jobs, options.provider)
     batches = source.batches(
         source.spans(size)[first:], recipe.request(options.max_pixels), decoders or DecoderPool(options.jobs)
     )
@@ -162,7 +162,7 @@ def min_standout(gallery: Gallery, options: QueryOptions) -> float:
 
 
 def queries_per_batch(gallery: Gallery, options: QueryOptions) -> int:
-    return gallery.recipe.batch_size(options.batch_size or batch_size(len(gallery.names)))
+    return gallery.recipe.batch_size(options.batch_size or batch_size(len(gallery.names)), options.provider)
 
 
 def _batches_at_once(gallery: Gallery, size: int, jobs: int) -> int:

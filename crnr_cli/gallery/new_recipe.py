@@ -30,7 +30,7 @@ class Seen:
     def __init__(
         self, source: Source, options: InputOptions, progress: Progress, decoders: DecoderPool
     ) -> None:
-        self.jobs = options.n_jobs
+        self.jobs, self.provider = options.n_jobs, options.provider
         self.sizes = cache(lambda: source.sizes(options.max_pixels, decoders, progress))
         self.are_colored = cache(lambda: _are_colored(source, options.max_pixels, decoders))
 

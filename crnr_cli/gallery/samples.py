@@ -271,10 +271,10 @@ def _read(
     These need the same pixels. The names and labels of the samples go into `found`, one for each recipe.
     """
     recipes = [one.recipe for one in found]
-    extract = [recipe.opened(reading.n_jobs) for recipe in recipes]
+    extract = [recipe.opened(reading.n_jobs, reading.provider) for recipe in recipes]
     kept: list[list[Array]] = [[] for _ in recipes]
     skipped: list[list[LeftOut]] = [[] for _ in recipes]
-    spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH))
+    spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH, reading.provider))
     request = recipes[0].request(reading.max_pixels, with_hash=True)
     for read in source.batches(spans, request, decoders):
         for i, (one, recipe) in enumerate(zip(found, recipes, strict=True)):

@@ -161,6 +161,7 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "--samples": options.keys.samples,
         "--reject": options.reject,
         "--top": options.top,
+        "--provider": options.provider if gallery.recipe.is_slow_to_read else None,
         "--json": options.json_lines or None,
         "number of inputs": len(source),
         "list of inputs": fingerprint(source),

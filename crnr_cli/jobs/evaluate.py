@@ -13,6 +13,7 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
 from crnr_cli.results.scores import Scores, score
 from crnr_cli.results.table import parse_predictions, read_predictions
@@ -134,6 +135,7 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
     given = {
         "--reject": options.reject,
         "--extractor": options.model,
+        "--provider": None if options.provider == AUTO else options.provider,
         "--features-key": options.keys.features,
         "--labels-key": options.keys.labels,
         "--samples": options.keys.samples,

@@ -188,7 +188,8 @@ def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Ar
     start = row or 0
     request = gallery.recipe.request(options.max_pixels)
     (read,) = source.batches([(start, start + 1)], request, DecoderPool(1))
-    batch = gallery.recipe.applied(gallery.recipe.opened(options.n_jobs)(read), gallery.dtype)
+    raw = gallery.recipe.opened(options.n_jobs, options.provider)(read)
+    batch = gallery.recipe.applied(raw, gallery.dtype)
     if error := batch.errors[0]:
         raise DataError(f"{query}: {error}")
     return batch.values, truths_by(gallery, source)(batch)[0]

@@ -12,6 +12,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.recipe.provider_names import AUTO
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,9 @@ class PicturesSeen(Protocol):
     @property
     def jobs(self) -> int: ...
 
+    @property
+    def provider(self) -> str: ...
+
     def sizes(self) -> set[tuple[int, int]]:
         """Width and height of all readable pictures."""
 
@@ -142,7 +146,7 @@ class Extractor(Part):
 
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]]  # the names of the options that it takes
-    max_batch: ClassVar[int | None] = None  # maximum number of pictures per batch, if it is limited
+    is_slow: ClassVar[bool] = False  # whether it takes longer than the comparison with the gallery
 
     @classmethod
     @abstractmethod
@@ -172,11 +176,16 @@ class Extractor(Part):
         """(m,): which pictures are all of one colour, and so have nothing to compare."""
 
     @abstractmethod
-    def opened(self, jobs: int) -> Callable[[Array], Array]:
+    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Array], Array]:
         """A function from pixels (m, width * height * bands) to raw values (m, n_values).
 
-        A model is loaded and checked now, so that a missing one is reported before any work.
+        A model is loaded and checked now, so that a missing one is reported before any work; `provider` is
+        what it runs on.
         """
+
+    def max_batch(self, provider: str) -> int | None:
+        """Maximum number of pictures per batch, if it is limited."""
+        return None
 
     def moved_to(self, model: Path) -> Extractor | None:
         """The same extractor with its model at another path; None if it has no model."""

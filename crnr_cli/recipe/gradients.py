@@ -16,6 +16,7 @@ from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Section, Stored,
 from crnr_cli.recipe.colors import N_COLORS, brightness, histograms
 from crnr_cli.recipe.extractor_options import BLOCK_NORMS
 from crnr_cli.recipe.oriented import OrientedGradients
+from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.recipe.working_size import ON_PHOTOGRAPHS, working_size
 
 BINS = 8
@@ -94,7 +95,7 @@ class Gradients(Extractor):
     def is_blank(self, pixels: Array) -> Array:
         return is_one_color(pixels, 3 if self.color else 1)
 
-    def opened(self, jobs: int) -> Callable[[Array], Array]:
+    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Array], Array]:
         oriented = self._oriented
         if not self.color:
             return oriented.values

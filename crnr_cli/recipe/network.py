@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
+from crnr_cli.models.folder import named_model
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, ExtractorNote, Made, PicturesSeen, Stored, is_one_color
 from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, NetworkOptions
+from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.wording import counted
 
 
@@ -22,7 +24,7 @@ from crnr_cli.wording import counted
 class Network(Extractor):
     name: ClassVar[str] = "network"
     settings: ClassVar[tuple[str, ...]] = tuple(f.name for f in fields(NetworkOptions))
-    max_batch: ClassVar[int | None] = 32  # keeps the cores busy, and shows progress often
+    is_slow: ClassVar[bool] = True
 
     model: str  # the path of the file when the gallery was built
     sha256: str  # of the model
@@ -68,7 +70,7 @@ class Network(Extractor):
         from crnr_cli.recipe.network_model import make_network
 
         options = NetworkOptions(**settings)
-        network = make_network(options, pictures.jobs)
+        network = make_network(options, pictures.jobs, pictures.provider)
         if not options.needs_guess:
             return network, []
         guess = guess_preset(options.model)
@@ -100,13 +102,18 @@ class Network(Extractor):
     def is_blank(self, pixels: Array) -> Array:
         return is_one_color(pixels, self.bands)
 
-    def opened(self, jobs: int) -> Callable[[Array], Array]:
+    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Array], Array]:
         from crnr_cli.recipe.network_model import OpenNetwork  # imported only if there is a network
 
-        return OpenNetwork(self, jobs).vectors
+        return OpenNetwork(self, jobs, provider).vectors
+
+    def max_batch(self, provider: str) -> int:
+        from crnr_cli.recipe.providers import pictures_per_run
+
+        return pictures_per_run(provider)
 
     def moved_to(self, model: Path) -> Network:
-        return replace(self, model=absolute_path(model), folder=None)
+        return replace(self, model=absolute_path(named_model(model)), folder=None)
 
     def _settings(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "folder"}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import stat
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +11,15 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError, first_line
+from crnr_cli.models.folder import is_file, like_known, named_model
 from crnr_cli.models.onnx_weights import ModelHash, model_hash
 from crnr_cli.models.preset_guess import guess_preset
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import NetworkOptions
-from crnr_cli.system.names import existing
-from crnr_cli.system.optional import require
+from crnr_cli.recipe.provider_names import AUTO
+from crnr_cli.recipe.providers import opened_session, pictures_per_run
 from crnr_cli.wording import counted
 
-_PICTURES_PER_RUN = 32
 _TYPES = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -33,14 +31,15 @@ _TYPES = {
 class OpenNetwork:
     """A model in memory, and how pictures are passed to it."""
 
-    def __init__(self, network: Network, jobs: int) -> None:
+    def __init__(self, network: Network, jobs: int, provider: str) -> None:
         """Find and load the model, and refuse one that is not the same to the byte."""
         self._how = network
         path = _found(network)
         found = model_hash(path)
         if found.sha256 != network.sha256:
             raise _another_model(path, network.sha256, found)
-        self._session = _session(path, found.sha256, jobs)
+        self._session, provider = opened_session(path, found.sha256, jobs, provider)
+        self._per_run = pictures_per_run(provider)
         given = self._session.get_inputs()[0]
         self._dtype = _TYPES[given.type]
         self._n_at_once = given.shape[0] if isinstance(given.shape[0], int) else None
@@ -49,7 +48,7 @@ class OpenNetwork:
         """(m, n_outputs): the features of pictures given as bytes, (m, height * width * bands)."""
         if not len(pixels):
             return np.empty((0, self._how.n_outputs), np.float32)
-        step = self._n_at_once or _PICTURES_PER_RUN
+        step = self._n_at_once or self._per_run
         return np.concatenate(
             [self._run(pixels[start : start + step]) for start in range(0, len(pixels), step)]
         )
@@ -78,13 +77,13 @@ class OpenNetwork:
         return pooled
 
 
-def make_network(options: NetworkOptions, jobs: int) -> Network:
+def make_network(options: NetworkOptions, jobs: int, provider: str = AUTO) -> Network:
     """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
-    path = options.model
-    if not _is_file(path):
+    path = named_model(options.model)
+    if not is_file(path):
         raise DataError(f"{path}: no such file; --extractor takes gradients, pixels or an ONNX model")
     sha256 = model_hash(path).sha256
-    session = _session(path, sha256, jobs)
+    session = opened_session(path, sha256, jobs, provider).run
     given = _picture_input(path, session)
     layout = options.layout or _layout(path, given)
     channels, height, width = _picture_shape(given.shape, layout)
@@ -124,6 +123,18 @@ def make_network(options: NetworkOptions, jobs: int) -> Network:
     return _with_n_outputs(path, session, network)
 
 
+def ports_of(
+    path: Path, jobs: int, provider: str = AUTO
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
+    """What a model takes and returns, by name, type and shape, and the provider that it runs on."""
+    session, provider = opened_session(path, model_hash(path).sha256, jobs, provider)
+    inputs, outputs = (
+        [{"name": port.name, "type": port.type, "shape": list(port.shape)} for port in ports]
+        for ports in (session.get_inputs(), session.get_outputs())
+    )
+    return inputs, outputs, provider
+
+
 def _another_model(path: Path, recorded: str, found: ModelHash) -> DataError:
     if found.early == recorded:
         return DataError(
@@ -137,38 +148,20 @@ def _another_model(path: Path, recorded: str, found: ModelHash) -> DataError:
 
 
 def _found(network: Network) -> Path:
-    """The path of the model: where it was, or next to the gallery."""
+    """The path of the model: where it was, next to the gallery, or where a known model is on this machine."""
     places = [Path(network.model)]
     if network.folder is not None:
         places.append(Path(network.folder) / places[0].name)
+    if here := like_known(places[0]):
+        places.append(here.path)
     for place in places:
-        if _is_file(place):
+        if is_file(place):
             return place
-    other = "" if places[0].resolve() == places[-1].resolve() else f" nor at {places[-1]}"
-    raise DataError(f"the gallery's network is not at {places[0]}{other}; give its path with --extractor")
-
-
-def _is_file(path: Path) -> bool:
-    found = existing(path)
-    return found is not None and stat.S_ISREG(found.st_mode)
-
-
-@lru_cache(maxsize=1)
-def _session(path: Path, sha256: str, jobs: int) -> Any:
-    """The loaded model. It is cached: `build` needs it twice, and a worker of a cluster once per batch."""
-    require("onnx", "a network", "onnxruntime")
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = jobs
-    settings.inter_op_num_threads = 1
-    # A thread that waits gives its core away at once: on a busy machine the others may take long.
-    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    settings.log_severity_level = 4  # errors are raised as exceptions
-    try:
-        return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
-    except Exception as e:  # onnxruntime's exceptions have no public base class
-        raise DataError(f"{path}: not a model that onnxruntime can open ({first_line(e)})") from e
+    looked_at = {place.resolve(): str(place) for place in reversed(places)}  # by its first name
+    remedy = f"get it with: {here.command}" if here else "give its path with --extractor"
+    raise DataError(
+        f"the gallery's network is not at {' nor at '.join(reversed(looked_at.values()))}; {remedy}"
+    )
 
 
 def _picture_input(path: Path, session: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Section, Stored, is_one_color
+from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.recipe.working_size import ON_PHOTOGRAPHS, working_size
 
 _LARGE = (32, 32)  # the size that large pictures are resized to
@@ -49,7 +50,7 @@ class RawPixels(Extractor):
     def is_blank(self, pixels: Array) -> Array:
         return is_one_color(pixels, 1)  # 1, as all-red pictures are usable: their bands differ
 
-    def opened(self, jobs: int) -> Callable[[Array], Array]:
+    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Array], Array]:
         return lambda pixels: pixels
 
     def stored(self) -> Stored:

@@ -12,6 +12,7 @@ from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import SampleError, UsageError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Part, Step, Stored
+from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.recipe.registry import STEPS, make_steps, restored_extractor
 from crnr_cli.wording import counted
 
@@ -73,16 +74,16 @@ class Recipe:
     @property
     def is_slow_to_read(self) -> bool:
         """Whether reading takes longer than classifying: a network has to run."""
-        return self.extractor is not None and self.extractor.max_batch is not None
+        return self.extractor is not None and self.extractor.is_slow
 
-    def batch_size(self, wanted: int) -> int:
-        return min(wanted, (self.extractor and self.extractor.max_batch) or wanted)
+    def batch_size(self, wanted: int, provider: str = AUTO) -> int:
+        return min(wanted, (self.extractor and self.extractor.max_batch(provider)) or wanted)
 
-    def opened(self, jobs: int) -> Callable[[Batch], Batch]:
+    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Batch], Batch]:
         """A function from a batch as it was read to a batch of raw values."""
         if (extractor := self.extractor) is None:
             return lambda batch: batch
-        extract = extractor.opened(jobs)
+        extract = extractor.opened(jobs, provider)
 
         def extracted(batch: Batch) -> Batch:
             # A network gives features for a blank picture too, but they mean nothing.

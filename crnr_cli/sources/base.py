@@ -35,6 +35,7 @@ class InputOptions:
     nul_separated: bool = False  # whether the list on stdin is
     max_pixels: int = MAX_PIXELS
     jobs: int | None = None  # None: all available cores
+    provider: str = "auto"  # what a network runs on
     max_failure_rate: float = 1.0  # stop when more than this share of the inputs has to be skipped
     batch_size: int | None = None  # None: chosen automatically
 

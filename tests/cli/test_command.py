@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 
 from crnr_cli.cli import COMMANDS
 from crnr_cli.system import cores
 from helpers.patches import watch_decoders
-from helpers.runner import APPLICATION, Runner, rows
+from helpers.runner import Runner, declared_commands, rows
 from helpers.samples import make_features, make_pictures
 
 SHARED = {"--features-key", "--labels-key", "--samples", "--null", "--max-pixels", "--jobs"}
@@ -23,15 +22,13 @@ VECTORS = {
 }
 NETWORK = {
     *("--extractor", "--extractor-preset", "--crop", "--filter", "--mean", "--std", "--channels", "--layout"),
-    *("--extractor-output", "--pool"),
+    *("--extractor-output", "--pool", "--provider"),
 }
 STRICTNESS = {"--strict", "--max-failure-rate", "--allow-skipped"}
 
 
 def options_of(command: str) -> set[str]:
-    group = typer.main.get_command(APPLICATION)
-    assert isinstance(group, typer.core.TyperGroup)
-    return {name for parameter in group.commands[command].params for name in parameter.opts}
+    return {name for parameter in declared_commands()[command].params for name in parameter.opts}
 
 
 @pytest.mark.parametrize(
@@ -52,10 +49,8 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json"),
     }
-    group = typer.main.get_command(APPLICATION)
-    assert isinstance(group, typer.core.TyperGroup)
     declared: dict[str, set[object]] = {}
-    for command in group.commands.values():
+    for command in declared_commands().values():
         for parameter in command.params:
             for name in parameter.opts:
                 if name.startswith("--") and name not in different:
@@ -68,7 +63,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_panels_and_fits_into_narrow_screens(crnr: Runner, command: str) -> None:
     for columns in (100, 60):
-        outcome = crnr(command, "--help", columns=columns)
+        outcome = crnr(*command.split(), "--help", columns=columns)
         assert (outcome.exit, outcome.err) == (0, "")
         assert max(map(len, outcome.out.splitlines())) <= columns
         assert "…" not in outcome.out  # nothing is cut

@@ -29,7 +29,11 @@ def completed(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ("crnr ", COMMANDS),
+        ("crnr ", dict.fromkeys(command.split()[0] for command in COMMANDS)),
+        ("crnr model ", ["list", "get", "check"]),
+        ("crnr model get clip", ["clip-b32", "clip-b16"]),
+        ("crnr build x --extractor dinov2-", ["dinov2-small", "dinov2-base"]),
+        ("crnr build x --provider open", ["openvino"]),
         ("crnr build x --method ", METHODS),
         ("crnr build x --method pro", ["procrc"]),
         ("crnr explain x --against ", METHODS),

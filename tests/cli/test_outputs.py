@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Callable
-from importlib import import_module
 from inspect import signature
 from itertools import permutations
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from crnr_cli.cli import COMMANDS
+from crnr_cli.cli import COMMANDS, function_of
 from crnr_cli.cli.command import Written
 from helpers.onnx_models import flat_model
 from helpers.runner import Outcome, Runner, powerless
@@ -42,8 +40,8 @@ each_output = pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
 
 
 def parameters(command: str) -> dict[str, Any]:
-    function: Callable[..., None] = getattr(import_module(f"crnr_cli.cli.{command}"), command)
-    return {name: parameter.annotation for name, parameter in signature(function).parameters.items()}
+    parameters = signature(function_of(command)).parameters
+    return {name: parameter.annotation for name, parameter in parameters.items()}
 
 
 def is_written(annotation: Any) -> bool:
@@ -68,7 +66,7 @@ def test_every_other_path_is_an_input() -> None:
         for name, kind in parameters(command).items()
         if is_path(kind) and not is_written(kind)
     }
-    assert found == {"gallery", "option", "extractor"}
+    assert found == {"gallery", "option", "extractor", "given", "model", "picture"}
 
 
 @pytest.fixture(scope="module")

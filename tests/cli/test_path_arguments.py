@@ -6,15 +6,15 @@ import os
 import shlex
 import signal
 from collections.abc import Iterator
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from crnr_cli.cli import COMMANDS
+from crnr_cli.cli import COMMANDS, function_of
 from crnr_cli.cli.values import ExtractorName
+from helpers.onnx_models import flat_model
 from helpers.runner import Outcome, Runner, powerless
 from helpers.samples import make_features, make_pictures
 
@@ -42,6 +42,9 @@ INPUTS = {
     ("add", "sources"): "add gallery.h5 {}",
     ("add", "extractor"): "add gallery.h5 queries --extractor {}",
     ("remove", "gallery"): "remove {} --class ant",
+    ("model get", "given"): "model get efficientnet-lite0 --from {}",
+    ("model check", "model"): "model check {}",
+    ("model check", "picture"): "model check efficientnet-lite.onnx --picture {}",
     ("verify", "gallery"): "verify {}",
     ("verify", "option"): "verify -g {}",
     ("verify", "against"): "verify gallery.h5 --against {}",
@@ -79,9 +82,7 @@ def test_every_path_is_in_the_table() -> None:
     """Options with a Path, and arguments that are called SOURCE or QUERY."""
     found = set()
     for command in COMMANDS:
-        for name, parameter in signature(
-            getattr(import_module(f"crnr_cli.cli.{command}"), command)
-        ).parameters.items():
+        for name, parameter in signature(function_of(command)).parameters.items():
             kind, *declared = get_args(parameter.annotation) or (None,)
             is_path = Path in (kind, *get_args(kind)) or any(
                 type(getattr(one, "click_type", None)) is ExtractorName for one in declared
@@ -102,6 +103,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     make_pictures(here / "gallery")
     make_pictures(here / "queries", first=9, per_class=1)
     make_features(here / "features.npz")
+    flat_model(here / "efficientnet-lite.onnx", ["n", 3, 8, 8])
     assert Runner(here)("build", "gallery", "-q") == Outcome(0, "", "")
     for name in ("closed", "empty folder", "folder.npz", "folder.csv"):
         (here / name).mkdir()
@@ -120,7 +122,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("argument", INPUTS, ids=" ".join)
 def test_a_path_that_cannot_be_used(here: Path, argument: tuple[str, str], given: str) -> None:
     value, reason = GIVEN[given]
-    if "\0" in value and argument[1] in ("gallery", "option", "extractor"):
+    if "\0" in value and argument[1] in ("gallery", "option", "extractor", "given", "model", "picture"):
         pytest.skip("Typer does not take it, and no program can be given it")
     arguments = shlex.split(INPUTS[argument].format("@"))
     arguments[arguments.index("@")] = value

@@ -10,14 +10,12 @@ import typer
 from crnr_cli.cli import COMMANDS
 from crnr_cli.cli.values import Choice, Number, Numbers
 from crnr_cli.methods import METHODS
-from helpers.runner import APPLICATION, Runner
+from helpers.runner import Runner, declared_commands
 from helpers.samples import make_features
 
-GROUP = typer.main.get_command(APPLICATION)
-assert isinstance(GROUP, typer.core.TyperGroup)
 OPTIONS = [
     (command, max(parameter.opts, key=len), parameter)
-    for command, declared in GROUP.commands.items()
+    for command, declared in declared_commands().items()
     for parameter in declared.params
     if isinstance(parameter, typer.core.TyperOption)
 ]
@@ -25,6 +23,7 @@ ARGUMENTS = {
     **{command: ["gallery.npz"] for command in COMMANDS},
     **{"info": ["gallery.h5"], "verify": ["gallery.h5"], "add": ["gallery.h5", "gallery.npz"]},
     **{"explain": ["gallery.npz#0"], "remove": ["gallery.h5", "--class", "ant"]},
+    **{"model list": [], "model get": ["efficientnet-lite0"], "model check": ["model.onnx"]},
 }
 # Options whose value is text that is parsed later, as lists of numbers or of settings.
 TEXTS_OF_NUMBERS = {"--power", "--pca", "--size"}
@@ -34,7 +33,8 @@ ODD_NUMBERS = ("nan", "inf", "-inf", "1e400", "-1", "9" * 40, "9" * 5000, "", "x
 def refused(crnr: Runner, *arguments: str) -> str:
     """The message of a command that is refused."""
     before = {path: path.read_bytes() for path in crnr.here.iterdir()}
-    outcome = crnr(*arguments)
+    command, *others = arguments  # of a group, such as "model get"
+    outcome = crnr(*command.split(), *others) if command in COMMANDS else crnr(*arguments)
     assert (outcome.exit, outcome.out) == (2, ""), arguments
     assert outcome.err.startswith("error: ")
     assert outcome.err.count("\n") == 1
@@ -59,8 +59,10 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         f"no such option: --jsoon; did you mean --json?{hint}"
     )
     assert refused(ready, command, *arguments, "--json=1") == f"--json takes no value{hint}"
-    valued = next(name for of, name, parameter in OPTIONS if of == command and not parameter.is_flag)
-    assert refused(ready, command, *arguments, valued) == f"{valued} needs a value{hint}"
+    for of, valued, parameter in OPTIONS:
+        if of == command and not parameter.is_flag:
+            assert refused(ready, command, *arguments, valued) == f"{valued} needs a value{hint}"
+            break
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,9 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
     [
         ("bild x", "no such command: 'bild'; did you mean build? (see `crnr --help`)"),
         ("frobnicate", "no such command: 'frobnicate' (see `crnr --help`)"),
+        ("model frobnicate", "no such command: 'frobnicate' (see `crnr model --help`)"),
+        ("model gett x", "no such command: 'gett'; did you mean get? (see `crnr model --help`)"),
+        ("model get", "missing argument: NAME (see `crnr model get --help`)"),
         ("help frobnicate", "no such command: 'frobnicate' (see `crnr --help`)"),
         ("--frobnicate", "no such option: --frobnicate (see `crnr --help`)"),
         ("build", "missing argument: SOURCE... (see `crnr build --help`)"),
@@ -90,6 +95,9 @@ def test_a_line_without_a_command_shows_the_help(crnr: Runner) -> None:
     assert crnr().out.strip() == crnr("--help").out.strip()
     assert crnr("help").out == crnr("--help").out
     assert crnr("help", "build").out == crnr("build", "--help").out
+    assert crnr("model").out.strip() == crnr("model", "--help").out.strip()
+    assert crnr("help", "model").out == crnr("model", "--help").out
+    assert crnr("help", "model", "get").out == crnr("model", "get", "--help").out
 
 
 NUMERIC = [
@@ -106,7 +114,8 @@ def test_a_numeric_option_takes_no_odd_value(
     for value in ODD_NUMBERS:
         if value == "-1" and isinstance(parameter.type, Numbers):
             continue  # a mean can be negative
-        extra = ["--extractor", "m.onnx"] if option in ("--crop", "--mean", "--std") else []
+        of_network = option in ("--crop", "--mean", "--std") and command != "model check"
+        extra = ["--extractor", "m.onnx"] if of_network else []
         message = refused(ready, command, *ARGUMENTS[command], f"{option}={value}", *extra)
         assert option.removeprefix("--") in message
 
@@ -160,18 +169,19 @@ def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:
     assert {option for _, option, _ in CHOICES} == {
         *("--method", "--methods", "--against", "--factor", "--dtype", "--samples"),
         *("--extractor-preset", "--filter", "--channels", "--layout", "--pool", "--block-norm"),
+        "--provider",
     }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_names_as_other_tools_do(crnr: Runner, command: str) -> None:
-    text = " ".join(crnr(command, "--help").out.replace("│", " ").split())
+    text = " ".join(crnr(*command.split(), "--help").out.replace("│", " ").split())
     usage = text[: text.index(command) + 60]
     assert "{" not in text
     assert "<" not in text
     assert "--no-" not in text
     assert "[default: (" not in text
-    for parameter in GROUP.commands[command].params:
+    for parameter in declared_commands()[command].params:
         if isinstance(parameter, typer.core.TyperArgument):
             assert parameter.human_readable_name.isupper()
             assert parameter.human_readable_name in usage

@@ -1,0 +1,82 @@
+"""Sessions of onnxruntime: on the processor or the accelerator that was chosen, and never on another one."""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crnr_cli.errors import DataError, UsageError, first_line
+from crnr_cli.recipe.provider_names import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS
+from crnr_cli.system.optional import require
+
+_PER_RUN = {CPU: 32}  # pictures: keeps the cores busy, and shows progress often
+_PER_RUN_OF_OTHERS = 128  # an accelerator with memory of its own needs more to be busy
+
+
+class Session(NamedTuple):
+    run: Any  # onnxruntime's session
+    provider: str
+
+
+def available() -> list[str]:
+    """The providers of the installed onnxruntime, the best first."""
+    require("onnx", "a network", "onnxruntime")
+    import onnxruntime
+
+    found = set(onnxruntime.get_available_providers())
+    names = dict.fromkeys((*PREFERRED, *PROVIDERS))
+    return [name for name in names if PROVIDERS[name] in found]
+
+
+def pictures_per_run(provider: str) -> int:
+    if provider == AUTO:
+        provider = next(name for name in PREFERRED if name in (*available(), CPU))
+    return _PER_RUN.get(provider, _PER_RUN_OF_OTHERS)
+
+
+@lru_cache(maxsize=1)
+def opened_session(path: Path, sha256: str, jobs: int, provider: str) -> Session:
+    """The loaded model. It is cached: `build` needs it twice, and a worker of a cluster once per batch."""
+    names = available()
+    if provider != AUTO:
+        if provider not in names:
+            raise UsageError(
+                f"--provider {provider}: the installed onnxruntime does not have it, only {', '.join(names)}"
+                + (f"; install {PACKAGES[provider]} instead of it" if provider in PACKAGES else "")
+            )
+        session = _on(path, jobs, provider)
+        if session is None:
+            raise UsageError(
+                f"--provider {provider}: onnxruntime cannot use it on this machine; is its driver installed?"
+            )
+        return session
+    for name in filter(names.__contains__, PREFERRED):
+        if session := _on(path, jobs, name):
+            return session
+    raise DataError(f"{path}: onnxruntime cannot run it on any of {', '.join(names)}")
+
+
+def _on(path: Path, jobs: int, provider: str) -> Session | None:
+    """A session, or None if onnxruntime would run the model on something else."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = jobs
+    settings.inter_op_num_threads = 1
+    # A thread that waits gives its core away at once: on a busy machine the others may take long.
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    settings.log_severity_level = 4  # errors are raised as exceptions
+    # Where a provider lacks an operator, the processor computes it.
+    wanted = list(dict.fromkeys((PROVIDERS[provider], PROVIDERS[CPU])))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it uses something else, which is checked here
+            session = onnxruntime.InferenceSession(path, settings, providers=wanted)
+    except Exception as e:  # onnxruntime's exceptions have no public base class
+        raise DataError(f"{path}: not a model that onnxruntime can open ({first_line(e)})") from e
+    if session.get_providers()[0] != PROVIDERS[provider]:
+        return None
+    session.disable_fallback()  # nor later, when a run fails
+    return Session(session, provider)
