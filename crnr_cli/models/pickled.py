@@ -188,7 +188,9 @@ class _Machine:
     def storage(self) -> None:
         """The reference to a block of numbers: ("storage", type, key, device, count)."""
         reference = self.stack.pop()
-        kind, of, key, _, count = reference[:5] if _is_tuple(reference, 5) else (None,) * 5
+        if not _is_tuple(reference, 5):
+            raise ValueError("a damaged pickle (a block of numbers without a type)")
+        kind, of, key, _, count = reference[:5]
         if kind != "storage" or not isinstance(of, _Name) or not isinstance(key, str):
             raise ValueError("a damaged pickle (a block of numbers without a type)")
         if of.text not in _TYPES or not _are_counts(count):
