@@ -10,7 +10,6 @@ from typing import BinaryIO, NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.models.config_files import config_folders, read_config
-from crnr_cli.models.folder import known_model
 from crnr_cli.models.protobuf import MESSAGE, VARINT, Field, fields, text
 
 # Numbers of fields in onnx.proto.
@@ -43,13 +42,10 @@ _MODEL_TYPES = {
 class Guess(NamedTuple):
     preset: str
     why: str  # to complete "a guess, "
-    is_known: bool = False  # and no guess
 
 
 def guess_preset(model: Path) -> Guess | None:
     """None if the model is of no family that is known."""
-    if known := known_model(model):
-        return Guess(known.preset, f"that of {known.name}", is_known=True)
     if "efficientnet-lite" in model.name.lower().replace("_", "-"):
         return Guess("efficientnet-lite", "by the name of the model")
     if (preset := _family(model.stem)) is not None:

@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from crnr_cli.errors import DataError, UsageError
+from crnr_cli.models.catalog import Model
+from crnr_cli.models.folder import known_model
 from crnr_cli.models.preparation import Preparation, preparation_beside
 from crnr_cli.models.preset_guess import Guess, guess_preset
 from crnr_cli.models.presets import OUTPUTS, PRESETS, Preset
@@ -99,8 +101,16 @@ class Decider:
         return self.settled[name].value
 
     @cached_property
+    def _known(self) -> Model | None:
+        return known_model(self.options.model)
+
+    @cached_property
     def _guess(self) -> Guess | None:
-        return None if self.options.preset else guess_preset(self.options.model)
+        if self.options.preset:
+            return None
+        if self._known:
+            return Guess(self._known.preset, f"that of {self._known.name}")
+        return guess_preset(self.options.model)
 
     @cached_property
     def _config(self) -> Preparation | None:
@@ -227,7 +237,7 @@ class Decider:
                 f"{', '.join(PRESETS)}; or give {_joined([f'--{name}' for name in needed])}"
             )
         guess = self._guess
-        return _Source.of_preset("preset" if guess.is_known else "guess", guess.preset, guess.why)
+        return _Source.of_preset("preset" if self._known else "guess", guess.preset, guess.why)
 
     def _scale(self, given: Declared, source: _Source) -> None:
         fixed = self._fixed_scaling(given)
