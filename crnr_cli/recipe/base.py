@@ -30,6 +30,12 @@ class Part(ABC):
     """A part of a recipe, which a gallery file stores; a frozen dataclass."""
 
     since_version: ClassVar[int] = 1  # the first version of the gallery format with this part
+    newest_version: ClassVar[int] = 1  # and that of its newest setting, if it is a later one
+
+    @property
+    def version_needed(self) -> int:
+        """The first version of the gallery format with this part and its settings."""
+        return self.since_version
 
     @abstractmethod
     def stored(self) -> Stored: ...

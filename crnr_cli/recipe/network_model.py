@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import stat
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError, first_line
+from crnr_cli.errors import CrnrError, DataError, first_line
 from crnr_cli.models.onnx_weights import ModelHash, model_hash
-from crnr_cli.models.preset_guess import guess_preset
 from crnr_cli.recipe.network import Network, absolute_path
+from crnr_cli.recipe.network_decision import Decider, Declared, Reasoned
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.system.names import existing
 from crnr_cli.system.optional import require
@@ -80,48 +80,55 @@ class OpenNetwork:
 
 def make_network(options: NetworkOptions, jobs: int) -> Network:
     """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
-    path = options.model
-    if not _is_file(path):
-        raise DataError(f"{path}: no such file; --extractor takes gradients, pixels or an ONNX model")
-    sha256 = model_hash(path).sha256
-    session = _session(path, sha256, jobs)
-    given = _picture_input(path, session)
-    layout = options.layout or _layout(path, given)
-    channels, height, width = _picture_shape(given.shape, layout)
-    if options.size:
-        for fixed, wanted in ((width, options.size[0]), (height, options.size[1])):
-            if isinstance(fixed, int) and fixed != wanted:
-                raise UsageError(f"--size: {path} only takes pictures of {width}x{height}; leave it out")
-        width, height = options.size
-    if not isinstance(width, int) or not isinstance(height, int):
-        raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")
-    scaling = options.scaling(guess_preset(path).preset)
-    if given.type == "tensor(uint8)":  # it scales its input itself
-        scaling |= {"mean": (0.0,), "std": (1.0,)}
-    order = options.channels or ("grey" if channels == 1 else "rgb")
-    if order == "grey":  # use the mean of a preset's three values
-        chosen = {"mean": options.mean, "std": options.std}
-        scaling |= {
-            name: (sum(scaling[name]) / len(scaling[name]),) for name in chosen if chosen[name] is None
-        }
-    output = _output(path, session, options.output)
-    network = Network(
-        model=absolute_path(path),
-        sha256=sha256,
-        input=given.name,
-        output=output,
-        size=(width, height),
-        n_outputs=1,
-        channels=order,
-        layout=layout,
-        pool=options.pool,
-        **scaling,
-    )
-    if isinstance(channels, int) and channels != network.bands:
-        raise UsageError(
-            f"{path}: takes pictures with {channels} channels, not {network.channels}; change --channels"
-        )
-    return _with_n_outputs(path, session, network)
+    return explain_network(options, jobs).made()
+
+
+@dataclass
+class Explanation:
+    """How a model is used and why, as far as it could be decided."""
+
+    inputs: list[Declared] = field(default_factory=list)
+    outputs: list[Declared] = field(default_factory=list)
+    # In the order of the decisions: input, preparation (the preset or file), layout, channels, size, crop,
+    # filter, mean, std, output, pool.
+    settings: dict[str, Reasoned] = field(default_factory=dict)
+    network: Network | None = None
+    note: str | None = None  # what was assumed
+    error: CrnrError | None = None  # why there is no network
+
+    def made(self) -> Network:
+        if self.error is not None:
+            raise self.error
+        assert self.network is not None
+        return self.network
+
+
+def explain_network(options: NetworkOptions, jobs: int) -> Explanation:
+    """How `--extractor MODEL` with these options is understood; an error is returned, with what led to it."""
+    path, result = options.model, Explanation()
+    try:
+        if not _is_file(path):
+            raise DataError(f"{path}: no such file; --extractor takes gradients, pixels or an ONNX model")
+        sha256 = model_hash(path).sha256
+        session = _session(path, sha256, jobs)
+        result.inputs = [_declared(given) for given in session.get_inputs()]
+        result.outputs = [_declared(given) for given in session.get_outputs()]
+        decider = Decider(options, result.inputs, result.outputs)
+        result.settings = decider.settled
+        decider.decide()
+        n_outputs = _decide_pool(path, session, decider)
+        settings = {name: one.value for name, one in decider.settled.items() if name != "preparation"}
+        result.network = Network(model=absolute_path(path), sha256=sha256, n_outputs=n_outputs, **settings)
+        result.note = decider.note()
+    except CrnrError as e:
+        result.error = e
+    return result
+
+
+def _declared(given: Any) -> Declared:
+    """A dimension that is not a positive number is not fixed, whatever exporters write instead."""
+    shape = [None if isinstance(n, int) and n < 1 else n for n in given.shape]
+    return Declared(given.name, given.type, tuple(shape))
 
 
 def _another_model(path: Path, recorded: str, found: ModelHash) -> DataError:
@@ -171,82 +178,34 @@ def _session(path: Path, sha256: str, jobs: int) -> Any:
         raise DataError(f"{path}: not a model that onnxruntime can open ({first_line(e)})") from e
 
 
-def _picture_input(path: Path, session: Any) -> Any:
-    inputs = session.get_inputs()
-    if len(inputs) != 1:
-        names = ", ".join(given.name for given in inputs)
-        raise DataError(f"{path}: takes {counted(len(inputs), 'input')} ({names}), not one picture")
-    given = inputs[0]
-    if given.type not in _TYPES or len(given.shape) != 4:
-        kind = (
-            "text" if given.type in ("tensor(string)", "tensor(int64)", "tensor(int32)") else "something else"
-        )
-        raise DataError(
-            f"{path}: expects {kind} and not pictures: its input {given.name} is {given.type} with "
-            f"{len(given.shape)} dimensions, but pictures need 4"
-        )
-    return given
-
-
-def _layout(path: Path, given: Any) -> str:
-    if given.shape[1] in (1, 3):
-        return "nchw"
-    if given.shape[3] in (1, 3):
-        return "nhwc"
-    shape = " x ".join(map(str, given.shape))
-    raise UsageError(
-        f"{path}: the order of the axes of its input, {shape}, is not clear; choose --layout nchw or nhwc"
-    )
-
-
-def _picture_shape(shape: list[Any], layout: str) -> tuple[Any, Any, Any]:
-    """Channels, height and width: numbers, or names if the model does not fix them."""
-    return (shape[1], shape[2], shape[3]) if layout == "nchw" else (shape[3], shape[1], shape[2])
-
-
-def _output(path: Path, session: Any, wanted: str | None) -> str:
-    names = [output.name for output in session.get_outputs()]
-    choice = names[0] if wanted is None and len(names) == 1 else wanted
-    if choice not in names:
-        which = "several outputs" if choice is None else f"no output {choice}"
-        raise UsageError(f"{path}: has {which}; choose with --extractor-output: {', '.join(names)}")
-    return str(choice)
-
-
-def _with_n_outputs(path: Path, session: Any, network: Network) -> Network:
-    """Find the number of outputs by running the model once, as models often declare it incompletely."""
-    (width, height), bands = network.size, network.bands
+def _decide_pool(path: Path, session: Any, decider: Decider) -> int:
+    """The numbers per vector, by running the model once, as models often declare its output incompletely."""
+    (width, height), output_name = decider["size"], decider["output"]
+    bands = 1 if decider["channels"] == "grey" else 3
     given = session.get_inputs()[0]
     count = given.shape[0] if isinstance(given.shape[0], int) else 1
-    shape = (count, bands, height, width) if network.layout == "nchw" else (count, height, width, bands)
+    shape = (count, bands, height, width) if decider["layout"] == "nchw" else (count, height, width, bands)
     try:
-        output = session.run([network.output], {network.input: np.ones(shape, _TYPES[given.type])})[0]
+        output = session.run([output_name], {given.name: np.ones(shape, _TYPES[given.type])})[0]
     except Exception as e:  # onnxruntime's exceptions have no public base class
         raise DataError(f"{path}: cannot be run on a picture of {width}x{height} ({first_line(e)})") from e
     if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not 2 <= output.ndim <= 4:
-        raise DataError(f"{path}: its output {network.output} is not one vector of numbers per picture")
-    shape_text = " x ".join(map(str, output.shape[1:]))
-    if network.pool == "none" and output.ndim > 2 and output[0].size != max(output.shape[1:]):
-        raise DataError(
-            f"{path}: its output {network.output} is a map of {shape_text} per picture, not a vector; "
-            "--pool avg takes its mean"
-        )
-    if network.pool != "none" and output.ndim == 2:
-        raise UsageError(
-            f"--pool: the output {network.output} of {path} is already a vector of {shape_text}; leave it out"
-        )
-    pooled = _pooled(output, network.layout, network.pool)
+        raise DataError(f"{path}: its output {output_name} is not one vector of numbers per picture")
+    decider.decide_pool(output.shape)
+    pooled = _pooled(output, decider["layout"], decider["pool"])
     if not pooled.size:
-        raise DataError(f"{path}: its output {network.output} has no numbers; choose another one")
+        raise DataError(f"{path}: its output {output_name} has no numbers; choose another one")
     if len(pooled) != count:
         raise DataError(f"{path}: returns {counted(len(pooled), 'vector')} for {counted(count, 'picture')}")
-    return replace(network, n_outputs=int(pooled.shape[1]))
+    return int(pooled.shape[1])
 
 
 def _pooled(output: Array, layout: str, pool: str) -> Array:
-    """(m, n): the mean of maps over all positions; vectors are not changed."""
-    if pool == "avg":
-        if output.ndim == 3:  # positions x features, as in transformers
+    """(m, n): the mean of maps over all positions, or the first token; vectors are not changed."""
+    if pool == "cls":
+        output = output[:, 0]
+    elif pool == "mean":
+        if output.ndim == 3:  # tokens x features, as in transformers
             output = output.mean(axis=1)
         elif output.ndim == 4:
             output = output.mean(axis=(2, 3) if layout == "nchw" else (1, 2))
