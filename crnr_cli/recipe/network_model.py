@@ -42,6 +42,10 @@ class OpenNetwork:
         self._per_run = pictures_per_run(provider)
         given = self._session.get_inputs()[0]
         self._dtype = _TYPES[given.type]
+        means, stds = (
+            np.broadcast_to(np.array(each, np.float32), network.bands) for each in (network.mean, network.std)
+        )
+        self._scales = list(zip(means, stds, strict=True))  # of each channel, in the model's order
         self._n_at_once = given.shape[0] if isinstance(given.shape[0], int) else None
 
     def vectors(self, pixels: Array) -> Array:
@@ -53,21 +57,31 @@ class OpenNetwork:
             [self._run(pixels[start : start + step]) for start in range(0, len(pixels), step)]
         )
 
-    def _run(self, pixels: Array) -> Array:
+    def _prepared(self, pixels: Array) -> Array:
+        """The input of the model: one channel after the other is scaled where it is needed, in one pass."""
         how = self._how
         (width, height), bands = how.size, how.bands
-        values: Array = pixels.reshape(len(pixels), height, width, bands)
+        given: Array = pixels.reshape(len(pixels), height, width, bands)
         if how.channels == "bgr":
-            values = values[..., ::-1]
-        if self._dtype is not np.uint8:
-            values = (values.astype(np.float32) - np.array(how.mean, np.float32)) / np.array(
-                how.std, np.float32
-            )
-        if how.layout == "nchw":
-            values = values.transpose(0, 3, 1, 2)
-        if self._n_at_once and len(values) < self._n_at_once:  # the model takes a fixed number of pictures
-            values = np.concatenate([values, np.repeat(values[-1:], self._n_at_once - len(values), axis=0)])
-        inputs = {how.input: np.ascontiguousarray(values, self._dtype)}
+            given = given[..., ::-1]
+        is_nchw = how.layout == "nchw"
+        # A model that takes a fixed number of pictures gets the last one again.
+        count = self._n_at_once or len(given)
+        shape = (count, bands, height, width) if is_nchw else (count, height, width, bands)
+        values: Array = np.empty(shape, np.uint8 if self._dtype is np.uint8 else np.float32)
+        for band, (mean, std) in enumerate(self._scales):
+            plane = (values[:, band] if is_nchw else values[..., band])[: len(given)]
+            if self._dtype is np.uint8:
+                plane[:] = given[..., band]
+            else:
+                np.subtract(given[..., band], mean, out=plane, dtype=np.float32)
+                plane /= std
+        values[len(given) :] = values[len(given) - 1]
+        return values.astype(self._dtype, copy=False)
+
+    def _run(self, pixels: Array) -> Array:
+        how = self._how
+        inputs = {how.input: self._prepared(pixels)}
         output: Array = self._session.run([how.output], inputs)[0]
         pooled = _pooled(output, how.layout, how.pool)[: len(pixels)]
         if pooled.shape != (len(pixels), how.n_outputs):
