@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, Task, TaskID
     from rich.table import Table
     from rich.text import Text
 
@@ -170,6 +170,19 @@ def _may_appear(stream: TextIO) -> bool:
     return not stat.S_ISREG(mode) and (stream.isatty() or not stat.S_ISCHR(mode))
 
 
+def _rate_column() -> ProgressColumn:
+    """How many are done per second, once it is known."""
+    from rich.progress import ProgressColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if not speed else f"{speed:.1f}/s" if speed < 10 else f"{speed:.0f}/s")
+
+    return Rate()
+
+
 @contextmanager
 def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
     """A progress callback: bars on stderr if it is a terminal, nothing otherwise.
@@ -190,6 +203,7 @@ def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _rate_column(),
         TimeRemainingColumn(),
         console=_messages_console(),
         transient=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli.command import command
-from crnr_cli.cli.console import plain, print_json, print_table, results_console
+from crnr_cli.cli.console import print_facts, print_json, results_console
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Json
 from crnr_cli.cli.vector_options import Size, parse_size
@@ -33,67 +33,62 @@ def model_check(
 ) -> None:
     """Show what a network takes and returns, how pictures are prepared for it and why, and how fast it is."""
     from crnr_cli.jobs.check_model import check_model
+    from crnr_cli.recipe.network_settings import NetworkOptions
     from crnr_cli.sources.base import InputOptions
 
     settings = {**network.settings(model), **({} if size is None else {"size": parse_size(size)})}
-    report = check_model(settings, InputOptions(provider=network.provider), picture)
-    facts = _facts(report, picture)
+    report = check_model(NetworkOptions(**settings), InputOptions(provider=network.provider), picture)
     if output.json:
-        print_json(facts)
-        return
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name.replace("_", " "), plain(_shown(name, value)))
-    print_table(results_console(), table)
+        print_json(_facts(report, picture))
+    else:
+        _show(report, picture)
+    report.explanation.made()  # the reason why it cannot be used, if there is one
 
 
 def _facts(report: CheckReport, picture: Path | None) -> dict[str, Any]:
-    about = report.network.facts()["extractor"]
-    prepared = ("size", "channels", "layout", "crop", "filter", "mean", "std")
-    vector = report.vector
-    return {
+    explanation, trial = report.explanation, report.trial
+    facts = {
         "model": str(report.path),
-        "inputs": report.inputs,
-        "outputs": report.outputs,
-        "assumed": [note.text for note in report.notes],
-        "preparation": {name: about[name] for name in prepared},
-        "features": {"count": len(vector), "output": about["output"], "pool": about["pool"]},
+        "inputs": [port._asdict() for port in explanation.inputs],
+        "outputs": [port._asdict() for port in explanation.outputs],
+        "settings": {name: one._asdict() for name, one in explanation.settings.items()},
+        "is_usable": trial is not None,
+        "provider": explanation.provider,
+    }
+    if trial is None:
+        return facts
+    return facts | {
+        "features": len(trial.vector),
         "picture": None if picture is None else str(picture),
-        "is_blank": report.is_blank,
-        "values": {
-            "smallest": float(vector.min()),
-            "largest": float(vector.max()),
-            "zeros": float((vector == 0).mean()),
-        },
-        "provider": report.provider,
-        "milliseconds_per_picture": round(report.milliseconds, 2),
+        "is_blank": trial.is_blank,
+        "smallest": float(trial.vector.min()),
+        "largest": float(trial.vector.max()),
+        "share_of_zeros": float((trial.vector == 0).mean()),
+        "milliseconds_per_picture": round(trial.milliseconds, 2),
     }
 
 
-def _shown(name: str, value: Any) -> str:
-    """A fact as text."""
-    if name in ("inputs", "outputs"):
-        return "\n".join(f"{port['name']}, {port['type']}: {_shape(port['shape'])}" for port in value)
-    if name == "assumed":
-        return "\n".join(value) or "nothing"
-    if name == "picture":
-        return value or "random colours"
-    if name == "values":
-        return f"{value['smallest']:.4g} to {value['largest']:.4g}, {value['zeros']:.0%} are 0"
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_setting(item)}" for key, item in value.items())
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+def _show(report: CheckReport, picture: Path | None) -> None:
+    """Every setting with its reason, as far as they could be decided, and what the trial gave."""
+    explanation, trial = report.explanation, report.trial
+    if not explanation.inputs:
+        return
+    ports = [("input", explanation.inputs), ("output", explanation.outputs)]
+    facts = [(f"{kind} {port.name}", port.shape_text, port.type) for kind, all_ in ports for port in all_]
+    facts += [(name, _text(one.value), one.why) for name, one in explanation.settings.items()]
+    if explanation.provider:
+        facts.append(("provider", explanation.provider, ""))
+    if trial is not None:
+        zeros = float((trial.vector == 0).mean())
+        values = f"{trial.vector.min():.4g} to {trial.vector.max():.4g}"
+        what = "all of one colour" if trial.is_blank else f"{zeros:.0%} of them are 0"
+        facts.append(("features", str(len(trial.vector)), "numbers per picture"))
+        facts.append(("their values", values, f"{what}, for {picture or 'random colours'}"))
+        facts.append(("speed", f"{trial.milliseconds:.1f} ms", "per picture, without decoding it"))
+    print_facts(results_console(), facts)
 
 
-def _shape(shape: list[Any]) -> str:
-    return " x ".join("?" if side is None else str(side) for side in shape)
-
-
-def _setting(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(map(_setting, value))
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(_text, value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -12,7 +12,7 @@ import typer
 from crnr_cli.cli.values import Choice, Number, Numbers
 from crnr_cli.errors import UsageError
 from crnr_cli.models.presets import PRESETS
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, OLD_POOLS, POOLS
 from crnr_cli.recipe.provider_names import AUTO, PROVIDERS
 
 _network_option = partial(typer.Option, rich_help_panel="Network")
@@ -36,7 +36,7 @@ class Network:
         _network_option(
             click_type=Choice(PRESETS),
             help="How the network expects its pictures: {choices}.",
-            show_default="imagenet; efficientnet-lite by the model's name or layers",
+            show_default="as the file beside the model says, or by the model's name or layers",
         ),
     ] = None
     crop: Annotated[
@@ -95,12 +95,14 @@ class Network:
         _network_option(metavar="NAME", help="Which of several outputs to use."),
     ] = None
     pool: Annotated[
-        str,
+        str | None,
         _network_option(
-            click_type=Choice(POOLS),
-            help="How to turn feature maps into a vector, if the network returns maps: avg takes their mean.",
+            click_type=Choice(POOLS, old_names=OLD_POOLS),
+            metavar="NAME",
+            help="How maps or tokens become a vector: {choices}. cls is the first token, mean that of all.",
+            show_default="mean for maps; cls for tokens, if the network is known to have a class token",
         ),
-    ] = "none"
+    ] = None
 
     provider: Provider = AUTO
 

@@ -6,7 +6,7 @@ A wrong value is refused while the command line is parsed, before any work.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,14 @@ class Choice(ParamType):
 
     name = "name"
 
-    def __init__(self, names: Iterable[str] | Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self,
+        names: Iterable[str] | Callable[[], Iterable[str]],
+        old_names: Mapping[str, str] | None = None,
+    ) -> None:
+        """Old names are accepted, but not shown."""
         self._names = names
+        self._old_names = old_names or {}
         self.is_checked_later = callable(names)
 
     @property
@@ -107,9 +113,10 @@ class Choice(ParamType):
         return tuple(self._names() if callable(self._names) else self._names)
 
     def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> str:
+        text = self._old_names.get(str(value), str(value))
         if not self.is_checked_later:
-            self.check(str(value), param, ctx)
-        return str(value)
+            self.check(text, param, ctx)
+        return text
 
     def check(self, value: str, param: Parameter | None = None, ctx: Context | None = None) -> None:
         for name in self.parts(value):

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,9 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.models.folder import named_model
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.recipe.base import Extractor, ExtractorNote
 from crnr_cli.recipe.network import Network
-from crnr_cli.recipe.network_model import ports_of
+from crnr_cli.recipe.network_model import Explanation, explain_network
+from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.system.names import existing
 
@@ -24,56 +23,39 @@ _SECONDS = 1.0  # of runs, to find out how long a picture takes
 
 
 @dataclass(frozen=True)
-class CheckReport:
-    path: Path
-    inputs: list[dict[str, Any]]  # name, type and shape
-    outputs: list[dict[str, Any]]
-    network: Extractor
-    notes: list[ExtractorNote]  # what was assumed
-    provider: str
-    vector: Array  # of the picture
+class Trial:
+    """What a network made of one picture."""
+
+    vector: Array
     is_blank: bool  # whether the picture was all of one colour
-    milliseconds: float  # per picture, without decoding
+    milliseconds: float  # per picture, in batches of the usual size, without decoding
 
 
 @dataclass(frozen=True)
-class _NoPictures:
-    """For an extractor whose settings do not depend on the pictures."""
-
-    jobs: int
-    provider: str
-
-    def sizes(self) -> set[tuple[int, int]]:
-        return set()
-
-    def are_colored(self) -> bool:
-        return True
+class CheckReport:
+    path: Path
+    explanation: Explanation
+    trial: Trial | None  # None if the model cannot be used, for the reason that the explanation gives
 
 
-def check_model(settings: dict[str, Any], options: InputOptions, picture: Path | None = None) -> CheckReport:
-    """Try a model with these settings on a picture or, without one, on a made-up picture."""
-    path = named_model(settings["model"])
-    network, notes = Network.made(settings, _NoPictures(options.n_jobs, options.provider))
-    inputs, outputs, provider = ports_of(path, options.n_jobs, options.provider)
-    pixels = _made_up(network) if picture is None else _decoded(network, picture, options)
+def check_model(
+    network_options: NetworkOptions, options: InputOptions, picture: Path | None = None
+) -> CheckReport:
+    """Try a model on a picture or, without one, on random colours."""
+    path = named_model(network_options.model)
+    explanation = explain_network(network_options, options.n_jobs, options.provider)
+    if (network := explanation.network) is None:
+        return CheckReport(path, explanation, None)
+    pixels = _random_colors(network) if picture is None else _decoded(network, picture, options)
     extract = network.opened(options.n_jobs, options.provider)
     vector = extract(pixels)[0]
     if not np.isfinite(vector).all():
         raise DataError(f"{path}: returns NaN or infinity for {picture or 'a picture of random colours'}")
-    return CheckReport(
-        path=path,
-        inputs=inputs,
-        outputs=outputs,
-        network=network,
-        notes=notes,
-        provider=provider,
-        vector=vector,
-        is_blank=bool(network.is_blank(pixels)[0]),
-        milliseconds=_milliseconds(extract, pixels, network.max_batch(options.provider) or 1),
-    )
+    milliseconds = _milliseconds(extract, pixels, network.max_batch(options.provider))
+    return CheckReport(path, explanation, Trial(vector, bool(network.is_blank(pixels)[0]), milliseconds))
 
 
-def _decoded(network: Extractor, picture: Path, options: InputOptions) -> Array:
+def _decoded(network: Network, picture: Path, options: InputOptions) -> Array:
     if existing(picture) is None:
         raise DataError(f"{picture}: no such file")
     request = network.request(options.max_pixels)
@@ -83,8 +65,8 @@ def _decoded(network: Extractor, picture: Path, options: InputOptions) -> Array:
     return np.frombuffer(found.data, np.uint8)[None]
 
 
-def _made_up(network: Extractor) -> Array:
-    """A picture of random colours, always the same one."""
+def _random_colors(network: Network) -> Array:
+    """Always the same picture."""
     request = network.request(0)
     width, height = request.size or (1, 1)
     n_values = width * height * request.bands
@@ -92,7 +74,6 @@ def _made_up(network: Extractor) -> Array:
 
 
 def _milliseconds(extract: Callable[[Array], Array], pixels: Array, at_once: int) -> float:
-    """Per picture, in batches of the usual size."""
     batch = np.repeat(pixels, at_once, axis=0)
     started, n_pictures = time.perf_counter(), 0
     while n_pictures == 0 or time.perf_counter() - started < _SECONDS:

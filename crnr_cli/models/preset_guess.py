@@ -1,12 +1,15 @@
-"""Which preset a model probably needs, by its name and its layers, as models do not say it."""
+"""Which preset a model probably needs, by its name, its layers or its config.json, as models are silent."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from crnr_cli.errors import DataError
+from crnr_cli.models.config_files import config_folders, read_config
 from crnr_cli.models.protobuf import MESSAGE, VARINT, Field, fields, text
 
 # Numbers of fields in onnx.proto.
@@ -20,15 +23,38 @@ _NAME, _NUMBER, _NUMBERS = 1, 3, 8  # of an attribute
 _NOT_LITE = {"Sigmoid", "HardSigmoid", "HardSwish", "Relu", "Softmax", "Erf", "Gelu"}
 _WIDTHS_OF_LITE = {3, 5}
 
+# The first word of these in a name tells the family. "vit" does not: it is in the names of many families.
+_WORDS = {
+    **{"dinov2": "dinov2", "dinov3": "dinov3", "clip": "clip", "siglip": "siglip", "siglip2": "siglip"},
+    **{"mobileclip": "mobileclip", "mobileclip2": "mobileclip"},
+}
+_PATCHES_OF_ANY_NUMBER = "naflex"  # a variant of SigLIP 2
+# A model that is called like this is named by its folder.
+_ANY_MODEL = re.compile(r"(vision_)?(model|encoder)([_-](quantized|fp16|q4|q4f16|q8|bnb4|u?int8))*|visual")
+
+# The model_type of transformers' config.json.
+_MODEL_TYPES = {
+    **{"dinov2": "dinov2", "dinov2_with_registers": "dinov2", "dinov3_vit": "dinov3", "vit": "vit"},
+    **{"clip": "clip", "clip_vision_model": "clip", "siglip": "siglip", "siglip_vision_model": "siglip"},
+}
+
 
 class Guess(NamedTuple):
     preset: str
     why: str  # to complete "a guess, "
 
 
-def guess_preset(model: Path) -> Guess:
+def guess_preset(model: Path) -> Guess | None:
+    """None if the model is of no family that is known."""
     if "efficientnet-lite" in model.name.lower().replace("_", "-"):
         return Guess("efficientnet-lite", "by the name of the model")
+    if (preset := _family(model.stem)) is not None:
+        return Guess(preset, "by the name of the model")
+    folder = config_folders(model)[-1].absolute().name
+    if _ANY_MODEL.fullmatch(model.stem.lower()) and (preset := _family(folder)) is not None:
+        return Guess(preset, "by the name of the model's folder")
+    if (preset := _MODEL_TYPES.get(_model_type(model))) is not None:
+        return Guess(preset, "by the model_type in its config.json")
     try:
         with model.open("rb") as file:
             operators, widths = _layers(file)
@@ -36,7 +62,26 @@ def guess_preset(model: Path) -> Guess:
         operators, widths = set(), set()
     if "Clip" in operators and not operators & _NOT_LITE and widths == _WIDTHS_OF_LITE:
         return Guess("efficientnet-lite", "by the layers of the model")
-    return Guess("imagenet", "as the model does not say what it expects")
+    return None
+
+
+def _family(name: str) -> str | None:
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    if _PATCHES_OF_ANY_NUMBER in words:
+        return None
+    return next((_WORDS[word] for word in words if word in _WORDS), None)
+
+
+def _model_type(model: Path) -> str:
+    """As transformers writes it; empty if there is no such file, or none that can be read."""
+    for folder in config_folders(model):
+        try:
+            content = read_config(folder / "config.json")
+        except DataError:
+            continue
+        if content is not None and isinstance(content.get("model_type"), str):
+            return str(content["model_type"])
+    return ""
 
 
 def _layers(file: BinaryIO) -> tuple[set[str], set[int]]:

@@ -15,15 +15,18 @@ from crnr_cli.models.folder import named_model
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, ExtractorNote, Made, PicturesSeen, Stored, is_one_color
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS, NetworkOptions
+from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, OLD_POOLS, POOLS, NetworkOptions
 from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.wording import counted
+
+_STORED_POOLS = {new: old for old, new in OLD_POOLS.items()}
 
 
 @dataclass(frozen=True)
 class Network(Extractor):
     name: ClassVar[str] = "network"
     settings: ClassVar[tuple[str, ...]] = tuple(f.name for f in fields(NetworkOptions))
+    newest_version: ClassVar[int] = 3  # since which the class token can be the vector
     is_slow: ClassVar[bool] = True
 
     model: str  # the path of the file when the gallery was built
@@ -66,19 +69,11 @@ class Network(Extractor):
 
     @classmethod
     def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
-        from crnr_cli.models.preset_guess import guess_preset
-        from crnr_cli.recipe.network_model import make_network
+        from crnr_cli.recipe.network_model import explain_network
 
-        options = NetworkOptions(**settings)
-        network = make_network(options, pictures.jobs, pictures.provider)
-        if not options.needs_guess:
-            return network, []
-        guess = guess_preset(options.model)
-        note = (
-            f"pictures are prepared with the preset {guess.preset}, a guess {guess.why}; "
-            "if it expects another preparation, set --extractor-preset"
-        )
-        return network, [ExtractorNote("preset", note)]
+        explained = explain_network(NetworkOptions(**settings), pictures.jobs, pictures.provider)
+        notes = [] if explained.note is None else [ExtractorNote("preset", explained.note)]
+        return explained.made(), notes
 
     @property
     def bands(self) -> int:
@@ -118,11 +113,15 @@ class Network(Extractor):
     def _settings(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "folder"}
 
+    @property
+    def version_needed(self) -> int:
+        return self.newest_version if self.pool == "cls" else self.since_version
+
     def stored(self) -> Stored:
         width, height = self.size
         return Stored(
             {
-                "extractor": json.dumps(self._settings()),
+                "extractor": json.dumps(self._settings() | {"pool": _STORED_POOLS.get(self.pool, self.pool)}),
                 "width": width,
                 "height": height,
                 "color": self.bands == 3,
@@ -144,7 +143,8 @@ class Network(Extractor):
         if len(tuples["size"]) != 2 or not all(isinstance(text, str) for text in texts):
             raise ValueError("the description of its extractor is invalid")
         folder = None if stored.folder is None else str(stored.folder)
-        return cls(**{**values, **tuples, "folder": folder})
+        pool = OLD_POOLS.get(values["pool"], values["pool"])
+        return cls(**{**values, **tuples, "pool": pool, "folder": folder})
 
     def facts(self) -> dict[str, Any]:
         """As plain values, with lists instead of tuples, as in JSON."""
@@ -167,9 +167,23 @@ class Network(Extractor):
     def _preset(self) -> str:
         """The preset that pictures are prepared by, as far as the stored settings tell."""
         for name, preset in PRESETS.items():
-            if all(getattr(self, setting) == value for setting, value in preset.items()):
+            if (
+                self.filter == preset.filter
+                and _is_close((self.crop,), (preset.crop_for(self.size),))
+                and _is_close(self.mean, preset.mean)
+                and _is_close(self.std, preset.std)
+            ):
                 return f"preset {name}"
         return "own preprocessing"
+
+
+def _is_close(values: tuple[float, ...], others: tuple[float, ...]) -> bool:
+    """A file beside the model gives the numbers of a preset in another scale."""
+    width = max(len(values), len(others))
+    return all(
+        math.isclose(a, b, rel_tol=1e-6)
+        for a, b in zip(values * (width // len(values)), others * (width // len(others)), strict=True)
+    )
 
 
 def absolute_path(model: Path) -> str:

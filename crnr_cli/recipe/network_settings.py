@@ -13,12 +13,16 @@ from crnr_cli.wording import not_one_of
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 CHANNELS = ("rgb", "bgr", "grey")
 LAYOUTS = ("nchw", "nhwc")
-POOLS = ("none", "avg")
+POOLS = ("cls", "mean", "none")
+OLD_POOLS = {"avg": "mean"}  # still accepted, and stored in galleries, which all versions can then read
 
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """The user's options for a model; those that are None come from the preset or from the model itself."""
+    """The user's options for a model.
+
+    Those that are None come from the preset, from a file beside the model, or from the model itself.
+    """
 
     model: Path
     preset: str | None = None
@@ -30,22 +34,16 @@ class NetworkOptions:
     channels: str | None = None
     layout: str | None = None
     output: str | None = None
-    pool: str = "none"
+    pool: str | None = None
 
     def __post_init__(self) -> None:
         if self.preset is not None and self.preset not in PRESETS:
             raise UsageError(f"preset: {not_one_of(self.preset, PRESETS)}")
+        if self.pool in OLD_POOLS:
+            object.__setattr__(self, "pool", OLD_POOLS[self.pool])
 
     @property
-    def needs_guess(self) -> bool:
-        """Whether the way that pictures are prepared was not chosen completely."""
-        return self.preset is None and None in self._chosen.values()
-
-    @property
-    def _chosen(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("crop", "filter", "mean", "std")}
-
-    def scaling(self, guessed: str) -> dict[str, Any]:
-        """Crop, filter, mean and std: as chosen, otherwise from the preset, which may have to be guessed."""
-        preset = PRESETS[self.preset or guessed]
-        return preset | {name: value for name, value in self._chosen.items() if value is not None}
+    def scaling(self) -> dict[str, Any]:
+        """Crop, filter, mean and std, as far as they were chosen."""
+        names = ("crop", "filter", "mean", "std")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

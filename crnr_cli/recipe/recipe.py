@@ -159,7 +159,7 @@ class Recipe:
     @property
     def since_version(self) -> int:
         """The first version of the gallery format that supports this recipe."""
-        return max((part.since_version for part in self._parts), default=1)
+        return max((part.version_needed for part in self._parts), default=1)
 
     @classmethod
     def restored(cls, stored: Stored) -> Recipe:

@@ -37,7 +37,7 @@ EXTRACTORS: dict[str, type[Extractor]] = {
 
 # The newest version of the gallery format: older ones lack some of these.
 _PARTS: tuple[type[Part], ...] = (*STEPS.values(), *EXTRACTORS.values())
-NEWEST_VERSION = max(part.since_version for part in _PARTS)
+NEWEST_VERSION = max(max(part.since_version, part.newest_version) for part in _PARTS)
 
 
 def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:

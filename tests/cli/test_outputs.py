@@ -155,7 +155,7 @@ INPUTS = {
     "build features.npz -o features.npz": IS_INPUT,
     "build features.npz -o linked.png": IS_INPUT,
     f"build gallery --update -o {SAMPLE}": "not a crnr gallery\n",
-    "build gallery --extractor model.onnx -o model.onnx": IS_INPUT,
+    "build gallery --extractor model.onnx --extractor-preset raw -o model.onnx": IS_INPUT,
     "classify - -o queries/bee/9.png": IS_INPUT,
     f"classify queries -o {QUERY}": INSIDE,
     "classify queries -o queries/new.csv": INSIDE,

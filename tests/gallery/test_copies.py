@@ -46,7 +46,9 @@ def pictures(crnr: Runner) -> Path:
     return crnr.here
 
 
-@pytest.mark.parametrize("recipe", [[], ["--pca", "3"], ["--power", "0.5"], ["--extractor", "m.onnx"]])
+@pytest.mark.parametrize(
+    "recipe", [[], ["--pca", "3"], ["--power", "0.5"], ["--extractor", "m.onnx", "--extractor-preset", "raw"]]
+)
 def test_evaluate_reports_queries_that_are_in_the_gallery(
     crnr: Runner, pictures: Path, recipe: list[str]
 ) -> None:

@@ -207,7 +207,7 @@ def open_model(path: Path) -> object:
     from crnr_cli.recipe.network_model import make_network
     from crnr_cli.recipe.network_settings import NetworkOptions
 
-    return make_network(NetworkOptions(path), 1).n_outputs
+    return make_network(NetworkOptions(path, "raw"), 1).n_outputs
 
 
 def make_weights(path: Path, form: str) -> None:

@@ -73,3 +73,127 @@ def make_external(tensor: Any, location: str) -> Any:
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=location)
     return tensor
+
+
+# Exports as optimum, timm and TensorFlow's converter write them, but of networks that only compute means: so
+# it can be seen what they were given, and which of their outputs was used.
+PIXEL_VALUES: Shape = ["batch_size", "num_channels", "height", "width"]
+TOKENS: Shape = ["batch_size", "sequence_length", 3]
+_PATCH = 4  # pixels per side
+
+
+def _token_nodes(image: str = "pixel_values") -> list[Any]:
+    """`last_hidden_state`: 100 plus the mean of the picture, and then the mean of each patch, per channel."""
+    return [
+        helper.make_node("Constant", [], ["hundred"], value_float=100.0),
+        helper.make_node("Constant", [], ["as_tokens"], value_ints=[0, 3, -1]),
+        helper.make_node("GlobalAveragePool", [image], ["mean"]),
+        helper.make_node("Add", ["mean", "hundred"], ["marked"]),
+        helper.make_node("Reshape", ["marked", "as_tokens"], ["first"]),
+        helper.make_node(
+            "AveragePool", [image], ["patches"], kernel_shape=[_PATCH] * 2, strides=[_PATCH] * 2
+        ),
+        helper.make_node("Reshape", ["patches", "as_tokens"], ["others"]),
+        helper.make_node("Concat", ["first", "others"], ["by_feature"], axis=2),
+        helper.make_node("Transpose", ["by_feature"], ["last_hidden_state"], perm=[0, 2, 1]),
+    ]
+
+
+def _vector_nodes(output: str, plus: float, image: str = "pixel_values") -> list[Any]:
+    """The mean of the picture per channel, plus a number by which the output can be recognised."""
+    return [
+        helper.make_node("GlobalAveragePool", [image], [f"{output}_mean"]),
+        helper.make_node("Constant", [], [f"{output}_plus"], value_float=float(plus)),
+        helper.make_node("Add", [f"{output}_mean", f"{output}_plus"], [f"{output}_sum"]),
+        helper.make_node("Flatten", [f"{output}_sum"], [output]),
+    ]
+
+
+def tokens_export(path: Path, shape: Shape = PIXEL_VALUES) -> Path:
+    """As optimum exports ViT and DINOv2."""
+    return save_model(path, _token_nodes(), {"pixel_values": shape}, {"last_hidden_state": TOKENS})
+
+
+def pooler_export(path: Path, shape: Shape = PIXEL_VALUES) -> Path:
+    """As optimum exports the vision part of CLIP and SigLIP: pooler_output is 200 plus the mean."""
+    return save_model(
+        path,
+        [*_token_nodes(), *_vector_nodes("pooler_output", 200)],
+        {"pixel_values": shape},
+        {"last_hidden_state": TOKENS, "pooler_output": ["batch_size", 3]},
+    )
+
+
+def embeds_export(path: Path, shape: Shape = PIXEL_VALUES) -> Path:
+    """As optimum exports CLIP's vision part with its projection: image_embeds is 300 plus the mean."""
+    return save_model(
+        path,
+        [*_token_nodes(), *_vector_nodes("pooler_output", 200), *_vector_nodes("image_embeds", 300)],
+        {"pixel_values": shape},
+        {"last_hidden_state": TOKENS, "pooler_output": ["batch_size", 3], "image_embeds": ["batch_size", 3]},
+    )
+
+
+def maps_export(path: Path, *, with_pooler: bool = True) -> Path:
+    """As optimum exports ResNet and ConvNext: maps, and their mean of 1 x 1, which is 200 plus it."""
+    nodes = [
+        helper.make_node(
+            "AveragePool",
+            ["pixel_values"],
+            ["last_hidden_state"],
+            kernel_shape=[_PATCH] * 2,
+            strides=[_PATCH] * 2,
+        ),
+        helper.make_node("GlobalAveragePool", ["pixel_values"], ["mean"]),
+        helper.make_node("Constant", [], ["plus"], value_float=200.0),
+        helper.make_node("Add", ["mean", "plus"], ["pooler_output"]),
+    ]
+    outputs: dict[str, Shape] = {"last_hidden_state": ["batch_size", 3, "h", "w"]}
+    if with_pooler:
+        outputs["pooler_output"] = ["batch_size", 3, 1, 1]
+    return save_model(path, nodes if with_pooler else nodes[:1], {"pixel_values": PIXEL_VALUES}, outputs)
+
+
+def timm_export(path: Path, size: int = 224) -> Path:
+    """As torch.onnx.export writes a network of timm or torchvision without its classifier."""
+    return save_model(
+        path,
+        _vector_nodes("output", 0, "input"),
+        {"input": ["batch", 3, size, size]},
+        {"output": ["batch", 3]},
+    )
+
+
+def tensorflow_export(path: Path, shape: Shape) -> Path:
+    """As tf2onnx writes a network of Keras: the channels last, and its maps likewise."""
+    nodes = [
+        helper.make_node("Transpose", ["input_1"], ["first"], perm=[0, 3, 1, 2]),
+        helper.make_node(
+            "AveragePool", ["first"], ["pooled"], kernel_shape=[_PATCH] * 2, strides=[_PATCH] * 2
+        ),
+        helper.make_node("Transpose", ["pooled"], ["maps"], perm=[0, 2, 3, 1]),
+    ]
+    return save_model(path, nodes, {"input_1": shape}, {"maps": ["n", "h", "w", 3]})
+
+
+def whole_clip_export(path: Path) -> Path:
+    """As optimum exports CLIP with its text part: it needs both."""
+    nodes = [
+        *_vector_nodes("image_embeds", 0),
+        helper.make_node("Cast", ["input_ids"], ["ids"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["ids", "mask"], ["text_embeds"]),
+    ]
+    text: Shape = ["text_batch_size", "sequence_length"]
+    inputs = [
+        helper.make_tensor_value_info("input_ids", TensorProto.INT64, text),
+        helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, PIXEL_VALUES),
+        helper.make_tensor_value_info("attention_mask", TensorProto.INT64, text),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("image_embeds", TensorProto.FLOAT, ["image_batch_size", 3]),
+        helper.make_tensor_value_info("text_embeds", TensorProto.FLOAT, text),
+    ]
+    graph = helper.make_graph(nodes, "tiny", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path

@@ -230,7 +230,7 @@ def test_changed_weights_are_noticed_whatever_their_file_is_called(
 ) -> None:
     Path("sub").mkdir()
     model = projection_model(photos.here / "m.onnx", locations=locations)
-    assert photos("build", "gallery", "--extractor", "m.onnx").exit == 0
+    assert photos("build", "gallery", "--extractor", "m.onnx", "--extractor-preset", "raw").exit == 0
     answered = photos("classify", "queries")
     assert (answered.exit, len(rows(answered.out))) == (0, 12)
     projection_model(photos.here / "m.onnx", seed=1, locations=locations)
@@ -250,7 +250,7 @@ def test_changed_weights_are_noticed_whatever_their_file_is_called(
 
 def test_a_gallery_whose_weights_were_not_recorded_has_to_be_built_again(photos: Runner) -> None:
     model = projection_model(photos.here / "m.onnx", locations=("weights.bin",))
-    assert photos("build", "gallery", "--extractor", "m.onnx").exit == 0
+    assert photos("build", "gallery", "--extractor", "m.onnx", "--extractor-preset", "raw").exit == 0
     gallery = load_gallery(Path("gallery.h5"))
     extractor = gallery.recipe.extractor
     assert isinstance(extractor, Network)
@@ -272,7 +272,7 @@ def test_a_model_that_is_a_link_next_to_links_to_its_weights(photos: Runner) -> 
     for name, blob in (("m.onnx", "1f3a"), ("m.onnx_data", "77c0")):
         Path(name).rename(f"blobs/{blob}")
         Path("snapshot", name).symlink_to(f"../blobs/{blob}")
-    built = photos("build", "gallery", "--extractor", "snapshot/m.onnx")
+    built = photos("build", "gallery", "--extractor", "snapshot/m.onnx", "--extractor-preset", "raw")
     assert built.exit == 0, built.err
     answered = photos("classify", "queries")
     assert (answered.exit, len(rows(answered.out))) == (0, 12)

@@ -48,10 +48,10 @@ def _weights(width: int) -> Any:
     [
         ("EfficientNet_Lite0.onnx", (3,), "Relu", "efficientnet-lite", "by the name of the model"),
         ("model.onnx", (3, 5), "Clip", "efficientnet-lite", "by the layers of the model"),
-        ("mobilenet.onnx", (3, 3), "Clip", "imagenet", "as the model does not say what it expects"),
-        ("proxyless.onnx", (3, 5, 7), "Clip", "imagenet", "as the model does not say what it expects"),
-        ("mnasnet.onnx", (3, 5), "Relu", "imagenet", "as the model does not say what it expects"),
-        ("efficientnet.onnx", (3, 5), "Sigmoid", "imagenet", "as the model does not say what it expects"),
+        ("dinov2_vits14.onnx", (3, 5), "Clip", "dinov2", "by the name of the model"),
+        ("CLIP-ViT-B-32-vision.onnx", (3,), "Relu", "clip", "by the name of the model"),
+        ("mobileclip_s1-clip.onnx", (3,), "Relu", "mobileclip", "by the name of the model"),
+        ("siglip2-base-patch16-224.onnx", (3,), "Relu", "siglip", "by the name of the model"),
     ],
 )
 def test_the_name_and_the_layers_tell_the_preset(
@@ -60,10 +60,73 @@ def test_the_name_and_the_layers_tell_the_preset(
     assert guess_preset(save_network(tmp_path / name, widths, activation)) == (preset, why)
 
 
+@pytest.mark.parametrize(
+    ("name", "widths", "activation"),
+    [
+        ("mobilenet.onnx", (3, 3), "Clip"),
+        ("proxyless.onnx", (3, 5, 7), "Clip"),
+        ("mnasnet.onnx", (3, 5), "Relu"),
+        ("efficientnet.onnx", (3, 5), "Sigmoid"),
+        ("vit_small.onnx", (3,), "Relu"),  # many families have ViT in their names
+        ("eclipse.onnx", (3,), "Relu"),
+        ("siglip2-base-patch16-naflex.onnx", (3,), "Relu"),  # its pictures have no common size
+    ],
+)
+def test_other_models_are_of_no_known_family(
+    tmp_path: Path, name: str, widths: tuple[int, ...], activation: str
+) -> None:
+    assert guess_preset(save_network(tmp_path / name, widths, activation)) is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "preset"),
+    [
+        ("dinov2-small/onnx", "model.onnx", "dinov2"),
+        ("dinov2-small/onnx", "model_quantized.onnx", "dinov2"),
+        ("dinov2-small", "model.onnx", "dinov2"),
+        ("clip-vit-base-patch32/onnx", "vision_model.onnx", "clip"),
+        ("clip-vit-base-patch32/onnx", "resnet50.onnx", None),
+        ("clip-vit-base-patch32/other", "model.onnx", None),
+    ],
+)
+def test_a_model_without_a_name_of_its_own_is_named_by_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, file: str, preset: str | None
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    model = save_network(tmp_path / folder / file, (3,), "Relu")
+    expected = None if preset is None else (preset, "by the name of the model's folder")
+    assert guess_preset(model) == expected
+    monkeypatch.chdir(tmp_path / folder)
+    assert guess_preset(Path(file)) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "preset"),
+    [
+        ('{"model_type": "dinov2"}', "dinov2"),
+        ('{"model_type": "dinov2_with_registers"}', "dinov2"),
+        ('{"model_type": "dinov3_vit"}', "dinov3"),
+        ('{"model_type": "clip_vision_model"}', "clip"),
+        ('{"model_type": "siglip_vision_model"}', "siglip"),
+        ('{"model_type": "vit"}', "vit"),
+        ('{"model_type": "resnet"}', None),
+        ('{"model_type": ["vit"]}', None),
+        ('["model_type", "vit"]', None),
+        ('{"model_type": "vit"', None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_the_model_type_tells_the_preset(tmp_path: Path, content: str, preset: str | None) -> None:
+    (tmp_path / "config.json").write_text(content)
+    model = save_network(tmp_path / "network.onnx", (3,), "Relu")
+    expected = None if preset is None else (preset, "by the model_type in its config.json")
+    assert guess_preset(model) == expected
+
+
 def test_what_is_no_model_is_not_reported_here(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\x0b\x0c")
-    assert guess_preset(tmp_path / "m.onnx").preset == "imagenet"
-    assert guess_preset(tmp_path / "nosuch.onnx").preset == "imagenet"
+    assert guess_preset(tmp_path / "m.onnx") is None
+    assert guess_preset(tmp_path / "nosuch.onnx") is None
 
 
 @pytest.mark.skipif(not REAL_MODEL.is_file(), reason="the real model is not there")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -51,6 +52,8 @@ def folder(crnr: Runner, tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     savemat(tmp_path / "faces.mat", {"train": rng.random((40, 30)), "trainlabels": np.repeat([1, 2, 3], 10)})
     flat_model(tmp_path / "model.onnx", ["n", 3, 28, 28])
+    config = {"image_processor_type": "ViTImageProcessor", "size": {"height": 28, "width": 28}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
     return tmp_path
 
 

@@ -25,6 +25,8 @@ from helpers.onnx_models import Shape, flat_model, map_model, save_model
 from helpers.runner import Runner, rows
 from helpers.samples import make_pictures
 
+IMAGENET = ("--extractor-preset", "imagenet")
+
 
 def photo(seed: int, size: tuple[int, int] = (90, 60)) -> Image.Image:
     """Smooth colours, different in every corner."""
@@ -98,13 +100,13 @@ def test_each_step_has_an_option(photos: Path) -> None:
 
 def test_the_shape_tells_size_channels_and_layout(tmp_path: Path) -> None:
     def settled(shape: Shape, **said: Any) -> tuple[Any, ...]:
-        how = make_network(NetworkOptions(flat_model(tmp_path / "m.onnx", shape), **said), 1)
+        how = make_network(NetworkOptions(flat_model(tmp_path / "m.onnx", shape), "raw", **said), 1)
         return how.size, how.channels, how.layout, how.n_outputs
 
     assert settled(["n", 3, 6, 8]) == ((8, 6), "rgb", "nchw", 144)
     assert settled(["n", 6, 8, 1]) == ((8, 6), "grey", "nhwc", 48)
     assert settled(["n", 3, "h", "w"], size=(5, 4)) == ((5, 4), "rgb", "nchw", 60)
-    assert settled(["n", "c", "h", "w"], size=(5, 4), layout="nhwc") == ((5, 4), "rgb", "nhwc", 60)
+    assert settled(["n", "x", "y", "z"], size=(5, 4), layout="nhwc") == ((5, 4), "rgb", "nhwc", 60)
 
 
 def test_the_preset_that_was_chosen_counts_more_than_a_guess(tmp_path: Path) -> None:
@@ -148,15 +150,12 @@ def test_pictures_of_more_bits_are_brought_to_eight(tmp_path: Path) -> None:
 
 def test_build_then_classify_and_evaluate_without_another_word(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    built = crnr("build", "photos", "--extractor", "m.onnx", "--json")
+    built = crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, "--json")
     assert built.exit == 0, built.err
-    assert (
-        "note: pictures are prepared with the preset imagenet, a guess as the model does not say what it "
-        "expects; if it expects another preparation, set --extractor-preset\n"
-    ) in built.err
+    assert "prepared" not in built.err
     told = ("--crop", "1", "--filter", "box", "--mean", "0", "--std", "1")
-    for options in (("--extractor-preset", "imagenet"), told):
-        assert "a guess" not in crnr("build", "photos", "--extractor", "m.onnx", *options).err
+    by_options = crnr("build", "photos", "--extractor", "m.onnx", *told, "-o", "other.h5")
+    assert (by_options.exit, "prepared" in by_options.err) == (0, False)
     about = json.loads(built.out)
     assert (about["n_inputs"], about["extractor"]["model"]) == (192, str(photos / "m.onnx"))
     answered = crnr("classify", "queries")
@@ -170,7 +169,18 @@ def test_build_then_classify_and_evaluate_without_another_word(crnr: Runner, pho
 def test_compare_uses_it_too(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     compared = crnr(
-        *("compare", "photos", "--test", "queries", "--extractor", "m.onnx", "--methods", "crnr,nn", "--json")
+        *(
+            "compare",
+            "photos",
+            "--test",
+            "queries",
+            "--extractor",
+            "m.onnx",
+            *IMAGENET,
+            "--methods",
+            "crnr,nn",
+            "--json",
+        )
     )
     assert compared.exit == 0, compared.err
     record = json.loads(compared.out)
@@ -180,7 +190,7 @@ def test_compare_uses_it_too(crnr: Runner, photos: Path) -> None:
 
 def test_a_blank_picture_has_no_answer(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET).exit == 0
     Image.new("RGB", (50, 50), "red").save("red.png")
     answered = crnr("classify", "red.png", "queries/a/0.png")
     assert answered.exit == 3
@@ -191,7 +201,7 @@ def test_a_blank_picture_has_no_answer(crnr: Runner, photos: Path) -> None:
 def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
-    assert crnr("build", "photos", "--extractor", "m.onnx", "-o", "g/gallery.h5").exit == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, "-o", "g/gallery.h5").exit == 0
     first = crnr("classify", "queries", "-g", "g/gallery.h5").out
     model.rename(photos / "moved.onnx")
     lost = crnr("classify", "queries", "-g", "g/gallery.h5")
@@ -206,7 +216,7 @@ def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
 
 def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET).exit == 0
     first = crnr("classify", "queries").out
     for place, command in (
         ("one.onnx", ["add", "gallery.h5", "queries"]),
@@ -222,7 +232,7 @@ def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, ph
 
 def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET).exit == 0
     first = crnr("classify", "queries").out
     model.unlink()
     lost = crnr("classify", "queries").err
@@ -236,7 +246,7 @@ def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Pa
 
 def test_another_model_is_refused(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx").exit == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET).exit == 0
     flat_model(photos / "m.onnx", ["n", 3, 8, 9])
     refused = crnr("classify", "queries")
     assert (refused.exit, refused.out) == (1, "")
@@ -279,7 +289,7 @@ def _models(folder: Path) -> dict[str, Path]:
             {"features": ["n", 192], "maps": picture},
         ),
         "any size": flat_model(folder / "any.onnx", ["n", 3, "h", "w"]),
-        "no channels": flat_model(folder / "open.onnx", ["n", "c", "h", "w"]),
+        "no channels": flat_model(folder / "open.onnx", ["n", "x", "y", "z"]),
         "four channels": flat_model(folder / "four.onnx", ["n", 4, 8, 8]),
     }
 
@@ -297,9 +307,9 @@ def _models(folder: Path) -> dict[str, Path]:
         ("two inputs", [], 1, "takes 2 inputs (image, mask), not one picture"),
         (
             "maps",
-            [],
+            ["--pool", "none"],
             1,
-            "its output maps is a map of 3 x 8 x 8 per picture, not a vector; --pool avg takes its mean",
+            "its output maps is a map of 3 x 8 x 8 per picture, not a vector; --pool mean takes its mean",
         ),
         (
             "two outputs",
@@ -318,7 +328,7 @@ def _models(folder: Path) -> dict[str, Path]:
             "no channels",
             [],
             2,
-            "the order of the axes of its input, n x c x h x w, is not clear; choose --layout nchw or nhwc",
+            "the order of the axes of its input, n x x x y x z, is not clear; choose --layout nchw or nhwc",
         ),
         (
             "four channels",
@@ -338,7 +348,7 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
     crnr: Runner, photos: Path, model: str, said: list[str], code: int, words: str
 ) -> None:
     path = _models(photos)[model]
-    refused = crnr("build", "photos", "--extractor", path, *said)
+    refused = crnr("build", "photos", "--extractor", path, "--extractor-preset", "raw", *said)
     assert (refused.exit, refused.out) == (code, "")
     assert refused.err == f"error: {path}: {words}\n"
     assert not Path("gallery.h5").exists()
@@ -355,20 +365,20 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
         (["--filter", "x"], "--filter: 'x' is not one of nearest, box, "),
         (
             ["--extractor-preset", "x"],
-            "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, raw",
+            "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, imagenet-v2, dinov2, ",
         ),
         (["--color"], "--color and --grey cannot be used with a network; use --channels"),
     ],
 )
 def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    refused = crnr("build", "photos", "--extractor", "m.onnx", *said)
+    refused = crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, *said)
     assert (refused.exit, refused.out) == (2, "")
     assert refused.err.startswith(f"error: {words}")
 
 
 def test_invalid_numbers_are_refused(crnr: Runner, photos: Path) -> None:
-    refused = crnr("build", "photos", "--extractor", "m.onnx", "--mean", "1,two,3")
+    refused = crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, "--mean", "1,two,3")
     assert (refused.exit, refused.out) == (2, "")
     assert refused.err == (
         "error: --mean: '1,two,3' is neither a number nor three numbers separated by commas "
@@ -378,11 +388,11 @@ def test_invalid_numbers_are_refused(crnr: Runner, photos: Path) -> None:
 
 def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     Path("m.onnx").write_text("hello")
-    refused = crnr("build", "photos", "--extractor", "m.onnx")
+    refused = crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET)
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith("error: m.onnx: not an ONNX model (")
     Path("m.onnx").write_bytes(b"")
-    refused = crnr("build", "photos", "--extractor", "m.onnx")
+    refused = crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET)
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith("error: m.onnx: not a model that onnxruntime can open (")
     missing = crnr("build", "photos", "--extractor", "x.onnx")
@@ -403,10 +413,10 @@ def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: 
 
 def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx", "--crop", "0.7").exit == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, "--crop", "0.7").exit == 0
     how = load_gallery(Path("gallery.h5")).recipe.extractor
     assert isinstance(how, Network)
-    made = make_network(NetworkOptions(photos / "m.onnx", crop=0.7), 1)
+    made = make_network(NetworkOptions(photos / "m.onnx", "imagenet", crop=0.7), 1)
     assert how == made
     with pytest.raises(ValueError, match="the description of its extractor is incomplete"):
         restored_extractor(Stored({"extractor": "{}"}))
@@ -415,7 +425,9 @@ def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> Non
 
 def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    tuned = crnr("tune", "photos", "--extractor", "m.onnx", "--folds", "2", "-o", "tuned.h5", "--json")
+    tuned = crnr(
+        "tune", "photos", "--extractor", "m.onnx", *IMAGENET, "--folds", "2", "-o", "tuned.h5", "--json"
+    )
     assert tuned.exit == 0, tuned.err
     about = load_gallery(Path("tuned.h5")).recipe
     assert isinstance(about.extractor, Network)
@@ -427,7 +439,7 @@ def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:
 def test_the_network_reports_every_batch_that_it_has_read(crnr: Runner, photos: Path) -> None:
     """Answers come later, and several batches at once."""
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
-    assert crnr("build", "photos", "--extractor", "m.onnx", "-q").exit == 0
+    assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, "-q").exit == 0
     options = QueryOptions(batch_size=1)
     gallery = load_for(options, Path("gallery.h5"))
     source = open_queries(["photos"], gallery, options)
@@ -452,6 +464,6 @@ def test_an_output_without_numbers_is_refused(crnr: Runner, from_row: int) -> No
     nodes = [helper.make_node("Flatten", ["image"], ["flat"]), *constants, empty]
     save_model(Path("m.onnx"), nodes, {"image": ["n", 3, 8, 8]}, {"features": ["n", "d"]})
     make_pictures(crnr.here / "gallery")
-    outcome = crnr("build", "gallery", "--extractor", "m.onnx")
+    outcome = crnr("build", "gallery", "--extractor", "m.onnx", *IMAGENET)
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == "error: m.onnx: its output features has no numbers; choose another one\n"

@@ -185,8 +185,9 @@ REFUSED = {
     "--parts 9x1 --extractor pixels": "--parts 9x1: choose at most 8x8 for pixels, 8x8, grey",
     "--parts 2": "--parts '2': write the rows and columns of tiles, such as 4x4",
     "--parts 0x2": "--parts '0x2': write the rows and columns of tiles, such as 4x4",
-    "--parts 2x2 --extractor model.onnx": "--parts cannot be used with a network: its features have no place "
-    "in the picture",
+    "--parts 2x2 --extractor model.onnx --extractor-preset raw": (
+        "--parts cannot be used with a network: its features have no place in the picture"
+    ),
 }
 
 

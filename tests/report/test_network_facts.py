@@ -15,7 +15,7 @@ from helpers.samples import make_pictures
     ("options", "words"),
     [
         (["--extractor-preset", "raw"], "preset raw"),
-        ([], "preset imagenet"),
+        (["--extractor-preset", "imagenet"], "preset imagenet"),
         (["--extractor-preset", "raw", "--std", "7"], "own preprocessing"),
     ],
 )

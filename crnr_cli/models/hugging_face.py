@@ -1,0 +1,246 @@
+"""How the preprocessor_config.json of Hugging Face says that pictures are prepared.
+
+transformers resizes a picture and then cuts out its centre. crnr cuts out the same part first and resizes it,
+in one step: `size` {"shortest_edge": 256} with a `crop_size` of 224 is a crop of 224/256. The pixels differ a
+little, as the box is rounded to whole pixels of the picture, and the filter does not see what is around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crnr_cli.models.config_values import (
+    FILTERS,
+    Found,
+    number,
+    per_channel,
+    scaled,
+    section,
+    share,
+    shown,
+    side,
+)
+
+_HALF = [0.5, 0.5, 0.5]
+_IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+_CLIP = {
+    **{"size": 224, "crop_size": 224, "do_center_crop": True, "resample": 3, "default_to_square": False},
+    **{
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.26862954, 0.26130258, 0.27577711],
+    },
+}
+_PLAIN = {"image_mean": _HALF, "image_std": _HALF}
+_MOBILENET = _PLAIN | {
+    **{"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 2, "default_to_square": False}
+}
+
+# What the image processors of transformers 4.57 do if their file does not say it: old files are short.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "ViT": _PLAIN | {"size": 224, "resample": 2},
+    "DeiT": _PLAIN | {"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 3},
+    "Beit": _PLAIN | {"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 3},
+    "CLIP": _CLIP,
+    "ChineseCLIP": _CLIP,
+    "Bit": _CLIP,
+    "ViTHybrid": _CLIP,
+    "Siglip": _PLAIN | {"size": 224, "resample": 3},
+    "Blip": _CLIP | {"size": 384, "do_center_crop": False, "default_to_square": True},
+    "DINOv3ViT": _IMAGENET | {"size": 224, "resample": 2},
+    "ConvNext": _PLAIN | {"size": 384, "crop_pct": 224 / 256, "resample": 2, "default_to_square": False},
+    "PoolFormer": _IMAGENET
+    | {"size": 224, "crop_size": 224, "crop_pct": 0.9, "resample": 3}
+    | {"do_center_crop": True, "default_to_square": False},
+    "EfficientNet": _PLAIN | {"size": 346, "resample": 0, "include_top": True},
+    "MobileNetV1": _MOBILENET,
+    "MobileNetV2": _MOBILENET,
+    "MobileViT": _MOBILENET
+    | {"size": 224, "crop_size": 256, "do_normalize": False, "do_flip_channel_order": True},
+    "Pvt": _IMAGENET | {"size": 224, "resample": 2},
+}
+_ALWAYS = {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
+# Those whose files look like others, but mean something else.
+_OTHERS = ("Levit", "Perceiver", "TextNet")
+_FAMILIES = {"CLIP": "clip", "ChineseCLIP": "clip", "Siglip": "siglip", "DINOv3ViT": "dinov3"}
+_ENDINGS = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")
+
+_FOLLOWED = {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_flip_channel_order"}
+_HARMLESS = {"do_convert_rgb", "do_reduce_labels"}  # every picture is converted, and there are no labels
+# With these, pictures have different sizes.
+_SIZES_VARY = ("max_num_patches", "min_pixels", "max_pixels", "size_divisor", "pad_size", "max_image_tiles")
+_NEVER_CROPPED_FROM = 384  # pixels: ConvNext squeezes pictures for networks of this size and larger ones
+
+
+def read_processor(content: Mapping[str, Any]) -> Found | None:
+    """processor_config.json: that of pictures is one of several."""
+    inner = section(content, "image_processor")
+    return None if inner is None else read_image_processor(inner)
+
+
+def read_image_processor(content: Mapping[str, Any]) -> Found:
+    """preprocessor_config.json; what is not given or null is what the image processor does by itself."""
+    content = section(content, "image_processor") or content
+    kind = _kind(content)
+    values = _ALWAYS | _DEFAULTS.get(kind, {}) | {k: v for k, v in content.items() if v is not None}
+    if (fault := _fault(kind, values)) is not None:
+        return Found(faults={"": fault})
+    found = Found(family=_FAMILIES.get(kind))
+    _read_geometry(kind, values, found)
+    try:
+        found.settings["filter"] = FILTERS[_listed(values, "resample")]
+    except ValueError as e:
+        found.faults["filter"] = str(e)
+    try:
+        found.settings |= _read_scale(values)
+    except ValueError as e:
+        found.faults |= {"mean": str(e), "std": str(e)}
+    if _is_on(values, "do_flip_channel_order"):
+        found.settings["channels"] = "bgr"
+    return found
+
+
+def _kind(content: Mapping[str, Any]) -> str:
+    """Such as ViT, of ViTImageProcessorFast."""
+    name = content.get("image_processor_type") or content.get("feature_extractor_type")
+    if not isinstance(name, str):
+        return ""
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return name
+
+
+def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
+    """What makes the whole file unusable."""
+    if kind in _OTHERS:
+        return f"its image processor {kind} prepares pictures in a way that crnr cannot follow"
+    known = _FOLLOWED | _HARMLESS
+    if odd := [k for k, v in values.items() if k.startswith("do_") and not isinstance(v, bool)]:
+        return f"its {shown(odd[0])} is {shown(values[odd[0]])}, neither true nor false"
+    if asked := [k for k, v in values.items() if k.startswith("do_") and v is True and k not in known]:
+        return f"it asks for {shown(asked[0])}, which crnr cannot do"
+    if varying := [name for name in _SIZES_VARY if values.get(name)]:
+        return f"it has {varying[0]}: pictures keep their own shapes, but crnr needs the same size for all"
+    return None
+
+
+def _is_on(values: Mapping[str, Any], name: str) -> bool:
+    return values.get(name) is True
+
+
+def _listed(values: Mapping[str, Any], name: str) -> int:
+    """A place in the list of filters."""
+    if name not in values:
+        raise ValueError(f"it has no {name}")
+    found = values[name]
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < len(FILTERS):
+        raise ValueError(f"its {name} is {shown(found)}, not a number of a filter")
+    return found
+
+
+def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
+    factor, offset = 1.0, 0.0
+    if _is_on(values, "do_rescale"):
+        factor = number(values["rescale_factor"], "rescale_factor")
+        if _is_on(values, "rescale_offset") or _is_on(values, "offset"):
+            offset = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    if _is_on(values, "do_normalize"):
+        for name in ("image_mean", "image_std"):
+            if name not in values:
+                raise ValueError(f"it has no {name}")
+        mean, std = (
+            per_channel(values["image_mean"], "image_mean"),
+            per_channel(values["image_std"], "image_std"),
+        )
+    if _is_on(values, "include_top"):  # EfficientNet divides by its image_std once more, normalized or not
+        again = per_channel(values.get("image_std", 1), "image_std")
+        width = max(len(std), len(again))
+        std = tuple(a * b for a, b in zip(_wide(std, width), _wide(again, width), strict=True))
+    return scaled(mean, std, factor, offset)
+
+
+def _wide(values: tuple[float, ...], count: int) -> tuple[float, ...]:
+    return values * count if len(values) == 1 else values
+
+
+def _read_geometry(kind: str, values: Mapping[str, Any], found: Found) -> None:
+    """Size and crop, or their faults."""
+    if not _is_on(values, "do_resize"):
+        fault = "it does not resize pictures, but crnr needs the same size for all"
+        found.faults |= {"size": fault, "crop": fault}
+        return
+    try:
+        edge, both = _resized(kind, values)
+        target = _target(edge, values)
+        found.settings["size"] = target or both or (edge, edge)
+        found.settings["crop"] = _crop(edge, both, target)
+    except ValueError as e:
+        found.faults["crop"] = str(e)
+        if "size" not in found.settings:
+            found.faults["size"] = str(e)
+
+
+def _resized(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int] | None]:
+    """What the shorter side becomes, and width and height if pictures are squeezed."""
+    size = values.get("size")
+    if size is None:
+        raise ValueError("it has no size")
+    if not isinstance(size, dict):
+        squeezes = values.get("default_to_square", True) is True
+        size = {"height": size, "width": size} if squeezes else {"shortest_edge": size}
+    given = {name for name, value in size.items() if value is not None}
+    if given == {"height", "width"}:
+        both = _sides(size, "size")
+        edge = min(both)
+    elif given == {"shortest_edge"}:
+        both, edge = None, side(size["shortest_edge"], "size")
+    else:
+        raise ValueError(f"its size is given by {' and '.join(map(shown, sorted(given))) or 'nothing'}")
+    if "crop_pct" not in values:
+        return edge, both
+    enlarged = int(edge / share(values["crop_pct"], "crop_pct"))
+    if kind == "ConvNext" and both is None:
+        return (enlarged, None) if edge < _NEVER_CROPPED_FROM else (edge, (edge, edge))
+    if kind == "PoolFormer" and len(set(both or (edge,))) == 1:
+        return enlarged, None
+    raise ValueError("its crop_pct is one that crnr cannot follow")
+
+
+def _target(edge: int, values: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Width and height of what is cut out, if anything is."""
+    if "crop_pct" in values and "crop_size" not in values:  # ConvNext: its size is that of the result
+        result = values["size"]
+        result = side(result.get("shortest_edge") if isinstance(result, dict) else result, "size")
+        return result, result
+    if not _is_on(values, "do_center_crop"):
+        return None
+    crop = values.get("crop_size", values["size"])
+    return _sides(crop if isinstance(crop, dict) else {"height": crop, "width": crop}, "crop_size")
+
+
+def _crop(edge: int, both: tuple[int, int] | None, target: tuple[int, int] | None) -> float:
+    if target is None:
+        if both is None:
+            raise ValueError(f"it makes the shorter side {edge} pixels long and cuts nothing off")
+        return 0.0
+    text = f"{target[0]}x{target[1]}"
+    if both is not None:
+        if both != target:
+            squeezed = f"{both[0]}x{both[1]}"
+            raise ValueError(
+                f"it squeezes pictures to {squeezed} and then cuts out {text}, which crnr cannot do"
+            )
+        return 0.0
+    if target[0] != target[1]:
+        raise ValueError(f"it cuts out {text}, not a square, which crnr cannot do")
+    if target[0] > edge:
+        raise ValueError(f"it cuts {text} out of {edge} pixels, with black around them, which crnr cannot do")
+    return target[0] / edge
+
+
+def _sides(size: Mapping[str, Any], name: str) -> tuple[int, int]:
+    if not {"height", "width"} <= set(size):
+        raise ValueError(f"its {name} is {shown(dict(size))}, not height and width")
+    return side(size["width"], name), side(size["height"], name)
