@@ -31,7 +31,7 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
     model = MODELS[name]
     place = place_of(model)
     if model.weights is None:
-        if is_file(place):
+        if given is None and is_file(place):
             return GotModel(model, place, was_here=True)
         raise UsageError(
             f"{name}: crnr opens no network connection and cannot make this model of a package; "

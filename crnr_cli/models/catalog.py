@@ -31,7 +31,7 @@ class Model:
     preset: str
     file: str  # in the folder of models
     weights: Weights | None = None
-    command: str | None = None  # of another program, which puts it into {own_folder} or {folder}
+    command: str | None = None  # of another program, with places for {folder}, {own_folder} and {file}
 
 
 def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> Model:
@@ -166,11 +166,11 @@ _ALL = (
         preset="imagenet-v2",
         file="resnet50.onnx",
         command=(
-            'python -c "import torch, torchvision; '
+            'mkdir -p {folder} && python -c "import sys, torch, torchvision; '
             "m = torchvision.models.resnet50(weights='IMAGENET1K_V2').eval(); m.fc = torch.nn.Identity(); "
-            "torch.onnx.export(m, (torch.zeros(1, 3, 224, 224),), '{folder}/resnet50.onnx', "
+            "torch.onnx.export(m, (torch.zeros(1, 3, 224, 224),), sys.argv[1], "
             "input_names=['image'], output_names=['features'], dynamo=False, "
-            "dynamic_axes={{'image': {{0: 'batch'}}, 'features': {{0: 'batch'}}}})\""
+            "dynamic_axes={{'image': {{0: 'batch'}}, 'features': {{0: 'batch'}}}})\" {file}"
         ),
     ),
 )

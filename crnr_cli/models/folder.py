@@ -18,21 +18,22 @@ _ENDINGS = (".onnx", ".ort")
 
 def models_folder() -> Path:
     """`CRNR_MODELS`, or the folder of the user's cache, where platformdirs would place it too."""
-    if chosen := os.environ.get("CRNR_MODELS"):
-        return Path(chosen).expanduser()
+    chosen = os.environ.get("CRNR_MODELS")
     try:
-        return _cache() / "models"
+        return Path(chosen).expanduser() if chosen else _cache() / "models"
     except RuntimeError as e:  # of a user without a home
+        if chosen:
+            raise DataError(f"CRNR_MODELS: there is no home folder for {chosen}; give another path") from e
         raise DataError("there is no home folder for models; choose a folder with CRNR_MODELS") from e
 
 
 def _cache() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "crnr"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "crnr" / "Cache"
-    chosen = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(chosen) if chosen else Path.home() / ".cache") / "crnr"
+    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if chosen.is_absolute():  # others are to be ignored, says the standard
+        return chosen / "crnr"
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "crnr"
 
 
 def place_of(model: Model) -> Path:
@@ -49,7 +50,12 @@ def other_models() -> list[Path]:
     """Models in the folder that crnr does not know, which are found by the names of their files."""
     known = {place_of(model) for model in MODELS.values()}
     folder = models_folder()
-    found = sorted(folder.iterdir()) if is_folder(folder) else []
+    try:
+        found = sorted(folder.iterdir()) if is_folder(folder) else []
+    except OSError as e:
+        raise DataError(
+            f"{folder}: cannot read this folder of models ({e.strerror}); choose another one with CRNR_MODELS"
+        ) from e
     return [path for path in found if path.suffix in _ENDINGS and is_file(path) and path not in known]
 
 
@@ -95,7 +101,8 @@ def command_for(model: Model) -> str:
     if model.command is None:
         return f"crnr model get {model.name}"
     folder = models_folder()
-    return model.command.format(folder=folder, own_folder=shlex.quote(str(folder / model.name)))
+    places = {"folder": folder, "own_folder": folder / model.name, "file": folder / model.file}
+    return model.command.format(**{name: shlex.quote(str(place)) for name, place in places.items()})
 
 
 def is_file(path: Path) -> bool:

@@ -1,0 +1,250 @@
+"""The folder of models: where platformdirs has it, what is found there, and commands for a shell."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from platformdirs import windows
+from platformdirs.api import PlatformDirsABC
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
+from platformdirs.windows import Windows
+
+from crnr_cli.errors import DataError
+from crnr_cli.models import folder
+from crnr_cli.models.catalog import MODELS
+from crnr_cli.models.folder import command_for, like_known, models_folder, named_model, other_models, place_of
+from helpers.runner import powerless
+
+SYSTEMS: dict[str, type[PlatformDirsABC]] = {
+    "linux": Unix,
+    "freebsd14": Unix,
+    "darwin": MacOS,
+    "win32": Windows,
+}
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of models, beside the current folder."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("CRNR_MODELS", str(tmp_path / "models"))
+    return tmp_path / "models"
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("cache", [None, "", "cache", " ", "/var/tmp/a cache"])
+@pytest.mark.parametrize("home", ["/home/somebody", "/"])
+def test_the_folder_is_where_platformdirs_has_it(
+    system: str, cache: str | None, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "sys", SimpleNamespace(platform=system))
+    monkeypatch.setattr(windows, "get_win_folder", windows.get_win_folder_from_env_vars)
+    for name in ("CRNR_MODELS", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.setenv("LOCALAPPDATA", f"{home.rstrip('/')}/AppData/Local")
+    if cache is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    assert models_folder() == SYSTEMS[system]("crnr", appauthor=False).user_cache_path / "models"
+
+
+def test_windows_without_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "sys", SimpleNamespace(platform="win32"))
+    for name in ("CRNR_MODELS", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert models_folder() == Path("/home/somebody/AppData/Local/crnr/Cache/models")
+
+
+def test_a_folder_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    for chosen, expected in (("/a/b", "/a/b"), ("~/networks", "/home/somebody/networks"), ("b", "b")):
+        monkeypatch.setenv("CRNR_MODELS", chosen)
+        assert models_folder() == Path(expected)
+    monkeypatch.setenv("CRNR_MODELS", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert models_folder() == Path("/c/crnr/models")
+
+
+def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CRNR_MODELS", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_home(path: object = None) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(DataError) as caught:
+        models_folder()
+    assert str(caught.value) == "there is no home folder for models; choose a folder with CRNR_MODELS"
+    monkeypatch.setenv("CRNR_MODELS", "~nobody of this name/models")
+    with pytest.raises(DataError) as caught:
+        models_folder()
+    assert str(caught.value) == (
+        "CRNR_MODELS: there is no home folder for ~nobody of this name/models; give another path"
+    )
+
+
+def test_a_path_wins_over_a_name(models: Path) -> None:
+    (models / "efficientnet-lite0.onnx").write_bytes(b"known")
+    (models / "mine.onnx").write_bytes(b"own")
+    assert named_model(Path("efficientnet-lite0")) == models / "efficientnet-lite0.onnx"
+    assert named_model(Path("mine")) == models / "mine.onnx"
+    for name in ("efficientnet-lite0", "mine"):
+        Path(name).write_bytes(b"a file without an ending")
+        assert named_model(Path(name)) == Path(name)
+        Path(name).unlink()
+        Path(name).mkdir()  # a folder is no model
+        assert named_model(Path(name)).parent == models
+        assert named_model(Path(f"./{name}x/y")) == Path(f"{name}x/y")  # a path is never a name
+
+
+def test_a_file_with_an_ending_is_a_path(models: Path) -> None:
+    (models / "mine.onnx").write_bytes(b"own")
+    assert named_model(Path("mine.onnx")) == Path("mine.onnx")
+    assert named_model(Path("mine.ort")) == Path("mine.ort")
+
+
+def test_unknown_names(models: Path) -> None:
+    for name in ("resnet51", "mine", "", "..", "CON", "a\nb"):
+        with pytest.raises(DataError) as caught:
+            named_model(Path(name))
+        message = str(caught.value)
+        assert message.startswith(f"{Path(name)}: no such file, and no known model; --extractor takes")
+        assert "`crnr model list`" in message
+
+
+def test_a_known_model_that_is_not_here(models: Path) -> None:
+    for name, model in MODELS.items():
+        with pytest.raises(DataError) as caught:
+            named_model(Path(name))
+        command = f"`crnr model get {name}`" if model.weights else f": {command_for(model)}"
+        assert str(caught.value).startswith(f"{name}: is not here yet; get it with")
+        assert command in str(caught.value)
+
+
+def test_a_model_is_found_at_its_place(models: Path) -> None:
+    for name, model in MODELS.items():
+        place_of(model).parent.mkdir(parents=True, exist_ok=True)
+        place_of(model).write_bytes(b"a model")
+        assert named_model(Path(name)) == place_of(model)
+    assert other_models() == []
+
+
+def test_models_of_ones_own(models: Path) -> None:
+    for name in ("mine.onnx", "quick.ort", "notes.txt", "mine.onnx.data", "resnet50.onnx"):
+        (models / name).write_bytes(b"a file")
+    (models / "folder.onnx").mkdir()
+    (models / "nowhere.onnx").symlink_to("none")
+    assert other_models() == [models / "mine.onnx", models / "quick.ort"]
+    assert named_model(Path("quick")) == models / "quick.ort"
+
+
+def test_a_folder_that_is_none(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRNR_MODELS", str(models / "none"))
+    assert other_models() == []
+    (models / "none").write_bytes(b"a file")
+    assert other_models() == []
+
+
+def test_a_folder_that_cannot_be_read(models: Path) -> None:
+    (models / "mine.onnx").write_bytes(b"a file")
+    models.chmod(0o300)
+    try:
+        with powerless(), pytest.raises(DataError) as caught:
+            named_model(Path("mine"))
+    finally:
+        models.chmod(0o700)
+    assert str(caught.value) == (
+        f"{models}: cannot read this folder of models (Permission denied); "
+        "choose another one with CRNR_MODELS"
+    )
+
+
+NAMES = [
+    "plain",
+    "with a space",
+    "it's",
+    'a "quoted" one',
+    "$HOME",
+    "`id`",
+    "a\\b",
+    "{folder}",
+    "é;rm",
+    "a&&b",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_are_understood_by_a_shell(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / name
+    monkeypatch.setenv("CRNR_MODELS", str(place))
+    for model in MODELS.values():
+        words = shlex.split(command_for(model))
+        if model.weights:
+            assert words == ["crnr", "model", "get", model.name]
+        elif words[0] == "hf":
+            repository, file, config = words[2:5]
+            assert words[:2] == ["hf", "download"]
+            assert words[5:] == ["--local-dir", str(place / model.name)]
+            assert place / model.name / file == place_of(model)
+            assert config == "preprocessor_config.json"
+            assert repository in model.origin
+        else:
+            assert words[:4] == ["mkdir", "-p", str(place), "&&"]
+            assert words[4:6] == ["python", "-c"]
+            assert words[7:] == [str(place_of(model))]
+            compile(words[6], "command", "exec")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shell_runs_the_command_with_the_right_places(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that write down what they are given take the place of those that are not here."""
+    from helpers.runner import Runner
+
+    monkeypatch.setenv("CRNR_MODELS", str(tmp_path / name))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for program in ("hf", "python"):
+        (programs / program).write_text('#!/bin/sh\nfor word; do printf "%s\\n" "$word"; done\n')
+        (programs / program).chmod(0o755)
+    for model in MODELS.values():
+        if model.weights is None:
+            script = f"export PATH={shlex.quote(str(programs))}:$PATH\n{command_for(model)}"
+            outcome = Runner(tmp_path).bash(script)
+            assert (outcome.exit, outcome.err) == (0, "")
+            place = place_of(model) if "python" in (model.command or "") else tmp_path / name / model.name
+            assert outcome.out.splitlines()[-1] == str(place)
+    assert (tmp_path / name).is_dir()
+
+
+def test_a_path_on_another_machine(models: Path) -> None:
+    found = like_known(Path("/home/other/.cache/crnr/models/efficientnet-lite0.onnx"))
+    assert found == (models / "efficientnet-lite0.onnx", "crnr model get efficientnet-lite0")
+    found = like_known(Path("/somewhere/dinov2-small/onnx/model.onnx"))
+    assert found is not None
+    assert found.path == models / "dinov2-small/onnx/model.onnx"
+    assert found.command.startswith("hf download Xenova/dinov2-small ")
+    for other in ("mine.onnx", "efficientnet-lite0", "/x/model.onnx", "/x/onnx/model.onnx", ""):
+        assert like_known(Path(other)) is None
+
+
+def test_catalogue() -> None:
+    """Every model can be had in exactly one way, and its name is that of its file."""
+    for name, model in MODELS.items():
+        assert model.name == name
+        assert (model.weights is None) != (model.command is None)
+        assert Path(model.file).parts[0].removesuffix(".onnx") == name
+        assert not os.path.isabs(model.file)  # noqa: PTH117
+        assert model.licence
