@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError, OutputError, UsageError
 from crnr_cli.models.catalog import MODELS, Model, Weights
 from crnr_cli.models.efficientnet_lite import make_model
-from crnr_cli.models.folder import command_for, is_file, place_of
+from crnr_cli.models.folder import command_for, is_file, is_folder, place_of
 from crnr_cli.models.torch_weights import read_weights
 from crnr_cli.system.files import replacing
 from crnr_cli.system.optional import require
@@ -78,14 +79,23 @@ def _in_package(weights: Weights) -> Path:
 
 
 def _write(place: Path, content: bytes, given: Path | None) -> None:
+    """The complete model, or nothing: a folder that was made for it is removed if the disk is full."""
+    folder = place.parent
+    is_new = not is_folder(folder)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise OutputError(
-            f"{place.parent}: cannot create this folder ({e.strerror}); choose another one with CRNR_MODELS"
+            f"{folder}: cannot create this folder ({e.strerror}); choose another one with CRNR_MODELS"
         ) from e
-    with planned([Output(place)], [given] if given else []), replacing(place) as file:
-        file.write(content)
+    try:
+        with planned([Output(place)], [given] if given else []), replacing(place) as file:
+            file.write(content)
+    except BaseException:
+        if is_new:
+            with suppress(OSError):  # another crnr uses it now
+                folder.rmdir()
+        raise
 
 
 def _sha256(path: Path) -> str:
