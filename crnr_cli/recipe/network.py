@@ -103,9 +103,9 @@ class Network(Extractor):
         return OpenNetwork(self, jobs, provider).vectors
 
     def max_batch(self, provider: str) -> int:
-        from crnr_cli.recipe.providers import pictures_per_run
+        from crnr_cli.recipe.providers import pictures_per_batch
 
-        return pictures_per_run(provider)
+        return pictures_per_batch(provider)
 
     def moved_to(self, model: Path) -> Network:
         return replace(self, model=absolute_path(named_model(model)), folder=None)
