@@ -84,6 +84,7 @@ class Arrays:
     queries: Mapping[str, np.ndarray]
     truths: Mapping[str, np.ndarray]
     jobs: int = 1
+    provider: str = "cpu"
 
     @classmethod
     def of(cls, split: datasets.Split, size: tuple[int, int]) -> Arrays:

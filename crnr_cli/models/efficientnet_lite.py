@@ -81,7 +81,10 @@ class _Graph:
 
     def _take(self, name: str) -> Array:
         self.unused.discard(name)
-        return self.weights[name].astype(np.float64)
+        numbers = self.weights[name].astype(np.float64)
+        if not numbers.size or not np.isfinite(numbers).all():
+            raise ValueError(f"the weights {name} are empty, or not all finite")
+        return numbers
 
     def block(self, values: str, prefix: str, stride: int) -> str:
         """More channels, a convolution of each by itself, fewer channels, and the sum with what came in."""
@@ -102,12 +105,19 @@ class _Graph:
         from onnx import helper, numpy_helper
 
         kernel = self._take(f"{name}.weight")
-        scale = self._take(f"{norm}.weight") / np.sqrt(self._take(f"{norm}.running_var") + _EPSILON)
-        shift = self._take(f"{norm}.bias") - self._take(f"{norm}.running_mean") * scale
+        factor, bias, mean, variance = (
+            self._take(f"{norm}.{of}") for of in ("weight", "bias", "running_mean", "running_var")
+        )
+        if kernel.ndim != 4 or any(one.shape != kernel.shape[:1] for one in (factor, bias, mean, variance)):
+            raise ValueError(f"the weights {name} or {norm} have another shape")
         n_outputs, n_inputs, height, width = kernel.shape
         group = n_outputs if n_inputs == 1 else 1
-        if n_inputs * group != self.n_channels or height != width or len(scale) != n_outputs:
+        if n_inputs * group != self.n_channels or height != width:
             raise ValueError(f"the weights {name} have another shape")
+        if variance.min() < 0:
+            raise ValueError(f"the weights {norm}.running_var are negative")
+        scale = factor / np.sqrt(variance + _EPSILON)
+        shift = bias - mean * scale
         folded = {f"{name}.weight": kernel * scale[:, None, None, None], f"{name}.bias": shift}
         for constant, numbers in folded.items():
             self.constants.append(numpy_helper.from_array(numbers.astype(np.float32), constant))

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 _LONGEST_TEXT = 2**12  # bytes
 _LONGEST_NUMBER = 2**4  # bytes
-_MOST_INSTRUCTIONS = 2**20
+_LONGEST_SHOWN = 100  # characters of a name in a message
+_MOST_INSTRUCTIONS = 2**18  # some dozens per tensor
 
 
 class Storage(NamedTuple):
@@ -73,7 +74,8 @@ def read_pickle(file: BinaryIO) -> Any:
     machine = _Machine(file)
     try:
         return machine.run()
-    except (IndexError, KeyError, TypeError, struct.error) as e:  # of a stack that does not fit
+    # Of a stack that does not fit, and of text that is none.
+    except (IndexError, KeyError, TypeError, UnicodeDecodeError, struct.error) as e:
         raise ValueError(f"a damaged pickle ({type(e).__name__})") from e
 
 
@@ -137,6 +139,9 @@ class _Machine:
     def protocol(self) -> None:
         self._number("<B")  # all instructions that we know have the same meaning in each
 
+    def frame(self) -> None:
+        self._number("<Q")  # how many bytes a reader may fetch at once
+
     def tuple_of(self, count: int) -> None:
         if len(self.stack) < count:
             raise ValueError("a damaged pickle (values are missing)")
@@ -154,11 +159,14 @@ class _Machine:
 
     def stacked_name(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
+        if not (isinstance(name, str) and isinstance(module, str)):
+            raise ValueError("a damaged pickle (a name that is not text)")
         self._push_name(f"{module} {name}")
 
     def _push_name(self, text: str) -> None:
         if text not in _KNOWN and text not in _TYPES:
-            raise ValueError(f"a pickle that wants to run {text.replace(' ', '.')}; nothing of it was run")
+            shown = text.replace(" ", ".")[:_LONGEST_SHOWN]
+            raise ValueError(f"a pickle that wants to run {shown}; nothing of it was run")
         self.stack.append(_Name(text))
 
     def reduce(self) -> None:
@@ -167,19 +175,22 @@ class _Machine:
         kind = _KNOWN.get(function.text) if isinstance(function, _Name) else None
         if kind == _DICTIONARY and arguments == ():
             self.stack.append({})
-        elif kind == _TENSOR:
+        elif kind == _TENSOR and _is_tuple(arguments, 4):
             storage, offset, shape, strides = arguments[:4]
-            if not (isinstance(storage, Storage) and _are_counts(offset, *shape, *strides)):
+            if not isinstance(storage, Storage) or not _are_counts(offset, *shape, *strides):
                 raise ValueError("a damaged pickle (a tensor without numbers)")
             self.stack.append(Tensor(storage, offset, tuple(shape), tuple(strides)))
-        elif kind == _PARAMETER and isinstance(arguments[0], Tensor):
+        elif kind == _PARAMETER and _is_tuple(arguments, 1) and isinstance(arguments[0], Tensor):
             self.stack.append(arguments[0])
         else:
             raise ValueError("a pickle that calls something; nothing of it was run")
 
     def storage(self) -> None:
         """The reference to a block of numbers: ("storage", type, key, device, count)."""
-        kind, of, key, _, count = self.stack.pop()[:5]
+        reference = self.stack.pop()
+        if not _is_tuple(reference, 5):
+            raise ValueError("a damaged pickle (a block of numbers without a type)")
+        kind, of, key, _, count = reference[:5]
         if kind != "storage" or not isinstance(of, _Name) or not isinstance(key, str):
             raise ValueError("a damaged pickle (a block of numbers without a type)")
         if of.text not in _TYPES or not _are_counts(count):
@@ -203,6 +214,11 @@ class _Machine:
         target = self.stack[-1]
         if not isinstance(target, dict):
             raise ValueError("a damaged pickle (items without a dictionary)")
+        if len(items) % 2:
+            raise ValueError("a damaged pickle (a key without a value)")
+        # To look up a tuple that contains tuples could take for ever, or end the process.
+        if not all(isinstance(key, str | int) for key in items[::2]):
+            raise ValueError("a damaged pickle (a key that is neither text nor a number)")
         target.update(zip(items[::2], items[1::2], strict=True))
 
     def append(self) -> None:
@@ -219,6 +235,10 @@ class _Machine:
         target.extend(items)
 
 
+def _is_tuple(value: Any, at_least: int) -> bool:
+    return isinstance(value, tuple) and len(value) >= at_least
+
+
 def _are_counts(*values: Any) -> bool:
     return all(type(value) is int and 0 <= value < 2**48 for value in values)
 
@@ -229,6 +249,7 @@ def _pushing(make: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
 
 _INSTRUCTIONS: dict[bytes, Callable[[_Machine], None]] = {
     b"\x80": _Machine.protocol,
+    b"\x95": _Machine.frame,
     b"(": _pushing(lambda m: _MARK),
     b"N": _pushing(lambda m: None),
     b"\x88": _pushing(lambda m: True),

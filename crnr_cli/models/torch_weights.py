@@ -7,18 +7,22 @@ follow several pickles.
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, first_line
 from crnr_cli.models.pickled import Storage, Tensor, read_pickle
 
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the older format
+_MOST_DIMENSIONS = 16
+_LONGEST_REASON = 200  # characters of a message of zipfile, which may quote the file
 
 Blocks = Callable[[Storage], Array]
 
@@ -32,15 +36,21 @@ def read_weights(path: Path) -> dict[str, Array]:
             return _older(file)
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
-    except (ValueError, zipfile.BadZipFile) as e:
-        raise DataError(f"{path}: not a file of weights that PyTorch saved: {e}") from e
+    except (ValueError, zipfile.BadZipFile, EOFError, RuntimeError, struct.error) as e:
+        reason = first_line(e)[:_LONGEST_REASON]
+        raise DataError(f"{path}: not a file of weights that PyTorch saved: {reason}") from e
 
 
 def _zipped(file: BinaryIO) -> dict[str, Array]:
+    size = file.seek(0, os.SEEK_END)
     with zipfile.ZipFile(file) as archive:
-        members = {name.partition("/")[2]: info for name, info in archive.NameToInfo.items()}
+        members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+        if len(members) < len(archive.infolist()):
+            raise ValueError("it has several members of one name")
         if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
             raise ValueError("its members are compressed, which PyTorch does not do")
+        if any(max(info.file_size, info.compress_size) > size for info in members.values()):
+            raise ValueError("a member is larger than the file")
         if "data.pkl" not in members:
             raise ValueError("a zip file without data.pkl")
         if "byteorder" in members and archive.read(members["byteorder"]) != b"little":
@@ -48,6 +58,7 @@ def _zipped(file: BinaryIO) -> dict[str, Array]:
         with archive.open(members["data.pkl"]) as pickle:
             found = read_pickle(pickle)  # type: ignore[arg-type]
 
+        @cache
         def block(storage: Storage) -> Array:
             name = f"data/{storage.key}"
             if name not in members or members[name].file_size != storage.length * _itemsize(storage):
@@ -68,11 +79,17 @@ def _older(file: BinaryIO) -> dict[str, Array]:
     found, keys = read_pickle(file), read_pickle(file)
     if not isinstance(found, dict) or not isinstance(keys, list):
         raise ValueError("it has no dictionary of tensors")
-    storages = {value.storage.key: value.storage for value in found.values() if isinstance(value, Tensor)}
+    storages: dict[str, Storage] = {}
+    for value in found.values():
+        if (
+            isinstance(value, Tensor)
+            and storages.setdefault(value.storage.key, value.storage) != value.storage
+        ):
+            raise ValueError(f"the block {value.storage.key} has several types or lengths")
     blocks: dict[str, Array] = {}
     for key in keys:
-        if key not in storages:
-            raise ValueError(f"the block {key} belongs to no tensor")
+        if not isinstance(key, str) or key not in storages:
+            raise ValueError("it has a block that belongs to no tensor")
         storage = storages[key]
         if int.from_bytes(file.read(8), "little") != storage.length:
             raise ValueError(f"the block {key} has another length than its tensors say")
@@ -105,9 +122,12 @@ def _tensors(found: Any, block: Blocks) -> dict[str, Array]:
 
 
 def _array(tensor: Tensor, block: Array) -> Array:
-    """The numbers of a tensor in their order; it may be a view of its block, such as a transposed one."""
-    if len(tensor.shape) != len(tensor.strides):
-        raise ValueError("a tensor with more dimensions than strides")
+    """The numbers of a tensor in their order, as a view of its block, such as a transposed one.
+
+    Nothing is copied: many tensors of one block, which a small file can have, take no further memory.
+    """
+    if len(tensor.shape) != len(tensor.strides) or len(tensor.shape) > _MOST_DIMENSIONS:
+        raise ValueError("a tensor with too many dimensions or strides")
     count = int(np.prod(tensor.shape, dtype=object))
     steps = zip(tensor.shape, tensor.strides, strict=True)
     last = tensor.offset + sum((length - 1) * step for length, step in steps)
@@ -116,5 +136,4 @@ def _array(tensor: Tensor, block: Array) -> Array:
     if not count:
         return np.empty(tensor.shape, block.dtype)
     strides = [step * block.itemsize for step in tensor.strides]
-    view = np.lib.stride_tricks.as_strided(block[tensor.offset :], tensor.shape, strides, writeable=False)
-    return np.ascontiguousarray(view).reshape(tensor.shape)
+    return np.lib.stride_tricks.as_strided(block[tensor.offset :], tensor.shape, strides, writeable=False)

@@ -44,6 +44,8 @@ HOMES = {
     "typer": {"cli"},
 }
 OPTIONS_OF_OTHERS = {"--local-dir"}  # in commands of other programs that crnr shows
+# They run what a file tells them to. (Dask, which exchanges pickles, imports it itself.)
+NEVER = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
 LONGEST_FILE = 350
 LONGEST_FUNCTION = 60
 LONGEST_COMMAND = 80  # a function in cli/, most of it declarations of options
@@ -73,6 +75,12 @@ def functions(path: Path) -> list[ast.FunctionDef]:
 @each_module
 def test_a_library_has_one_home(path: Path) -> None:
     assert not {name for name in imported_libraries(path) & HOMES.keys() if room_of(path) not in HOMES[name]}
+
+
+@each_module
+def test_nothing_is_unpickled(path: Path) -> None:
+    assert not imported_libraries(path) & NEVER
+    assert "allow_pickle=True" not in path.read_text()
 
 
 def test_the_root_has_few_modules() -> None:

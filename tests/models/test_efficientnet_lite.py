@@ -1,0 +1,240 @@
+"""EfficientNet-Lite made of its weights: the published network, written out plainly in NumPy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from crnr_cli.jobs.get_model import get_model
+from crnr_cli.models.catalog import MODELS
+from crnr_cli.models.efficientnet_lite import make_model
+from crnr_cli.recipe.network_model import make_network
+from crnr_cli.recipe.network_settings import NetworkOptions
+from helpers.paths import ROOT
+
+# Blocks, kernel and stride of each stage of the published network; others have a depth of 1.1 or 1.2.
+LITE0 = ((1, 3, 1), (2, 3, 2), (2, 5, 2), (3, 3, 2), (3, 5, 1), (4, 5, 2), (1, 3, 1))
+DEEPER = ((1, 3, 1), (3, 3, 2), (3, 5, 2), (4, 3, 2), (4, 5, 1), (5, 5, 2), (1, 3, 1))
+# Of each stage; the published network has 16 to 320. Where they stay the same, the first block adds too.
+CHANNELS = (2, 3, 4, 3, 3, 5, 6)
+STEM, HEAD, EXPANSION = 4, 7, 2
+
+SHARED = ROOT.parent / "shared" / "data"
+FLOWERS = sorted((SHARED / "flowers12").glob("*/*/*.jpg"))
+
+State = dict[str, Any]
+
+
+def tiny_state(stages: Any = LITE0, seed: int = 0) -> State:
+    random = np.random.default_rng(seed)
+    state: State = {}
+
+    def convolution(name: str, norm: str, n_outputs: int, n_inputs: int, width: int) -> None:
+        spread = 1.4 / np.sqrt(n_inputs * width * width)
+        kernel = random.normal(0, spread, (n_outputs, n_inputs, width, width))
+        state[f"{name}.weight"] = kernel.astype(np.float32)
+        numbers = {
+            "weight": random.uniform(0.8, 1.6, n_outputs),
+            "bias": random.uniform(0, 1.5, n_outputs),
+            "running_mean": random.normal(0, 0.3, n_outputs),
+            "running_var": random.uniform(0.3, 1.5, n_outputs),
+        }
+        state.update({f"{norm}.{of}": values.astype(np.float32) for of, values in numbers.items()})
+        state[f"{norm}.num_batches_tracked"] = np.array(99)
+
+    convolution("_conv_stem", "_bn0", STEM, 3, 3)
+    number, before = 0, STEM
+    for stage, (count, width, _) in enumerate(stages):
+        for _ in range(count):
+            at, inner = f"_blocks.{number}.", before if stage == 0 else before * EXPANSION
+            if stage > 0:
+                convolution(f"{at}_expand_conv", f"{at}_bn0", inner, before, 1)
+            convolution(f"{at}_depthwise_conv", f"{at}_bn1", inner, 1, width)
+            convolution(f"{at}_project_conv", f"{at}_bn2", CHANNELS[stage], inner, 1)
+            number, before = number + 1, CHANNELS[stage]
+    convolution("_conv_head", "_bn1", HEAD, before, 1)
+    state["_fc.weight"], state["_fc.bias"] = np.ones((10, HEAD), np.float32), np.ones(10, np.float32)
+    return state
+
+
+def same_padding(side: int, width: int, stride: int) -> tuple[int, int]:
+    """As TensorFlow's documentation of padding="SAME" has it."""
+    total = max(width - stride, 0) if side % stride == 0 else max(width - side % stride, 0)
+    return total // 2, total - total // 2
+
+
+def plain_features(state: State, picture: Any, stages: Any = LITE0) -> Any:
+    """The features of one picture, (3, height, width), in double precision."""
+
+    def convolved(values: Any, name: str, norm: str, stride: int = 1) -> Any:
+        kernel = state[f"{name}.weight"].astype(np.float64)
+        width = kernel.shape[-1]
+        around = same_padding(values.shape[1], width, stride)
+        padded = np.pad(values, ((0, 0), around, around))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))
+        windows = windows[:, ::stride, ::stride]
+        if "depthwise" in name:
+            result = np.einsum("chwij,cij->chw", windows, kernel[:, 0])
+        else:
+            result = np.einsum("chwij,ocij->ohw", windows, kernel)
+        weight, bias, mean, variance = (
+            state[f"{norm}.{of}"].astype(np.float64)[:, None, None]
+            for of in ("weight", "bias", "running_mean", "running_var")
+        )
+        return (result - mean) / np.sqrt(variance + 0.001) * weight + bias
+
+    def relu6(values: Any) -> Any:
+        clipped.append(float((values > 6).mean()))
+        return np.minimum(np.maximum(values, 0), 6)
+
+    clipped: list[float] = []
+    values = relu6(convolved(picture.astype(np.float64), "_conv_stem", "_bn0", 2))
+    number = 0
+    for stage, (count, _, stride) in enumerate(stages):
+        for repeat in range(count):
+            at, before = f"_blocks.{number}.", values
+            if stage > 0:
+                values = relu6(convolved(values, f"{at}_expand_conv", f"{at}_bn0"))
+            step = stride if repeat == 0 else 1
+            values = relu6(convolved(values, f"{at}_depthwise_conv", f"{at}_bn1", step))
+            values = convolved(values, f"{at}_project_conv", f"{at}_bn2")
+            if step == 1 and values.shape == before.shape:
+                values = values + before
+            number += 1
+    values = relu6(convolved(values, "_conv_head", "_bn1"))
+    assert max(clipped) > 0.01  # otherwise nothing would be tested of it
+    return values.mean(axis=(1, 2))
+
+
+def run(content: bytes, pictures: Any) -> Any:
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return session.run(["features"], {"image": pictures})[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "depth", "stages"), [(64, 1.0, LITE0), (65, 1.0, LITE0), (66, 1.1, DEEPER), (33, 1.2, DEEPER)]
+)
+def test_features_are_those_of_the_published_network(size: int, depth: float, stages: Any) -> None:
+    """65 pixels become 33, 17, 9, 5 and 3, so that zeros are added on both sides; 64 need them on one."""
+    state = tiny_state(stages)
+    pictures = np.random.default_rng(1).normal(size=(3, 3, size, size)).astype(np.float32)
+    found = run(make_model(state, size, depth), pictures)
+    expected = np.array([plain_features(state, picture, stages) for picture in pictures])
+    assert (expected.std(axis=0) > 0.01).sum() > HEAD / 2  # the others may be 0 or 6 for all pictures
+    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_the_same_weights_give_the_same_bytes() -> None:
+    contents = {make_model(dict(sorted(tiny_state().items(), reverse=back)), 64, 1.0) for back in (0, 1)}
+    assert len(contents) == 1
+
+
+def test_the_memory_layout_of_weights_does_not_matter() -> None:
+    turned = {
+        name: np.asfortranarray(values) if values.ndim > 1 else values
+        for name, values in tiny_state().items()
+    }
+    assert make_model(turned, 64, 1.0) == make_model(tiny_state(), 64, 1.0)
+
+
+def without(name: str) -> Callable[[State], object]:
+    return lambda state: state.pop(name)
+
+
+def changed(name: str, how: Callable[[Any], Any]) -> Callable[[State], object]:
+    return lambda state: state.update({name: how(state[name])})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(without("_conv_stem.weight"), "_conv_stem.weight are missing", id="stem"),
+        pytest.param(without("_bn1.running_var"), "_bn1.running_var are missing", id="norm"),
+        pytest.param(without("_blocks.7._project_conv.weight"), "_blocks.7._project_conv", id="a layer"),
+        pytest.param(without("_blocks.3._expand_conv.weight"), "shape", id="an expansion"),
+        pytest.param(
+            lambda state: [state.pop(name) for name in list(state) if name.startswith("_blocks.15.")],
+            "_blocks.15._depthwise_conv.weight are missing",
+            id="the last block",
+        ),
+        pytest.param(
+            lambda state: state.update({"_blocks.16._bn0.bias": np.ones(2)}),
+            "_blocks.16._bn0.bias belong to another network",
+            id="a further block",
+        ),
+        pytest.param(
+            lambda state: state.update({"_blocks.2._se_reduce.weight": np.ones((1, 2, 1, 1))}),
+            "_blocks.2._se_reduce.weight belong to another network",
+            id="layers of EfficientNet that Lite does not have",
+        ),
+        pytest.param(lambda state: state.clear(), "_conv_stem.weight are missing", id="nothing"),
+        pytest.param(changed("_conv_head.weight", lambda w: w[0]), "shape", id="3 dimensions"),
+        pytest.param(changed("_conv_head.weight", lambda w: w[:, 1:]), "shape", id="fewer inputs"),
+        pytest.param(changed("_conv_stem.weight", lambda w: w[:, :, :2]), "shape", id="not square"),
+        pytest.param(changed("_blocks.5._depthwise_conv.weight", lambda w: w[1:]), "shape", id="few kernels"),
+        pytest.param(changed("_bn1.weight", lambda w: w[:1]), "shape", id="one number for all"),
+        pytest.param(changed("_bn1.bias", lambda w: w[:1]), "shape", id="one bias for all"),
+        pytest.param(changed("_bn1.running_mean", lambda w: w[0]), "shape", id="a scalar"),
+        pytest.param(changed("_bn1.running_var", lambda w: w[:, None]), "shape", id="a column"),
+        pytest.param(changed("_bn1.running_var", lambda w: -w), "negative", id="negative variances"),
+        pytest.param(changed("_bn1.bias", lambda w: w * np.nan), "not all finite", id="NaN"),
+        pytest.param(changed("_conv_head.weight", lambda w: w[:0]), "empty", id="empty"),
+    ],
+)
+def test_other_weights_are_refused(change: Callable[[State], object], message: str) -> None:
+    state = tiny_state()
+    make_model(state, 64, 1.0)
+    change(state)
+    with pytest.raises(ValueError, match=message):
+        make_model(state, 64, 1.0)
+
+
+def test_weights_of_another_depth_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"belong to another network|shape"):
+        make_model(tiny_state(DEEPER), 64, 1.0)
+    with pytest.raises(ValueError, match=r"are missing|shape"):
+        make_model(tiny_state(LITE0), 64, 1.1)
+
+
+LITE = [name for name, model in MODELS.items() if model.weights]
+
+
+@pytest.mark.parametrize("name", LITE)
+def test_the_models_of_the_catalogue(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installed packages have the weights, and the model is the same everywhere."""
+    monkeypatch.setenv("CRNR_MODELS", str(tmp_path))
+    model = MODELS[name]
+    assert model.weights is not None
+    path = get_model(name).path
+    assert path == tmp_path / f"{name}.onnx"
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == model.weights.model_sha256
+    assert round(path.stat().st_size / 1e6) == model.megabytes
+    network = make_network(NetworkOptions(path), 1)
+    assert (network.size, network.n_outputs) == ((model.size, model.size), model.n_features)
+    assert (network.mean, network.std, network.filter) == ((127.0,), (128.0,), "bicubic")
+
+
+@pytest.mark.skipif(not FLOWERS, reason=f"the pictures in {SHARED} are not on this machine")
+def test_lite0_equals_an_independent_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import Image
+
+    monkeypatch.setenv("CRNR_MODELS", str(tmp_path))
+    made = get_model("efficientnet-lite0").path.read_bytes()
+    other = onnxruntime.InferenceSession(SHARED / "efficientnet_lite0_features.onnx")
+    pictures = []
+    for path in FLOWERS[:: len(FLOWERS) // 12]:
+        pixels = np.asarray(Image.open(path).convert("RGB").resize((224, 224), Image.Resampling.BICUBIC))
+        pictures.append((pixels.transpose(2, 0, 1) - np.float32(127)) / np.float32(128))
+    inputs = np.array(pictures, np.float32)
+    name = other.get_inputs()[0].name
+    expected = np.concatenate([other.run(None, {name: one[None]})[0].reshape(1, -1) for one in inputs])
+    found = run(made, inputs)
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
+    assert found.shape == expected.shape == (len(inputs), 1280)
+    assert ((found * expected).sum(axis=1) / lengths).min() >= 0.9999
