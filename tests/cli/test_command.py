@@ -51,6 +51,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         *("--output", "--methods", "--power", "--pca", "--parts", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json"),
+        "--update",  # which removes samples from a gallery, but never from a file of features
     }
     group = typer.main.get_command(APPLICATION)
     assert isinstance(group, typer.core.TyperGroup)

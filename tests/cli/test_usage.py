@@ -24,6 +24,7 @@ OPTIONS = [
 ARGUMENTS = {
     **{command: ["gallery.npz"] for command in COMMANDS},
     **{"info": ["gallery.h5"], "verify": ["gallery.h5"], "add": ["gallery.h5", "gallery.npz"]},
+    **{"extract": ["gallery.npz", "-o", "new.h5"]},
     **{"explain": ["gallery.npz#0"], "remove": ["gallery.h5", "--class", "ant"]},
 }
 # Options whose value is text that is parsed later, as lists of numbers or of settings.
