@@ -110,6 +110,9 @@ class Network(Extractor):
     def moved_to(self, model: Path) -> Network:
         return replace(self, model=absolute_path(named_model(model)), folder=None)
 
+    def is_same(self, other: Extractor) -> bool:
+        return isinstance(other, Network) and replace(self, model="") == replace(other, model="")
+
     def _settings(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "folder"}
 
