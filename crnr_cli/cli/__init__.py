@@ -29,6 +29,9 @@ PANELS = {
         "classify": "find queries -name '*.png' | crnr classify - -o out.csv",
         "evaluate": "crnr evaluate out.csv --min-accuracy 0.9",
     },
+    "Photographs": {
+        "extract": "crnr extract photos/ --extractor model.onnx -o features.h5",
+    },
     "Choose a method and its settings": {
         "compare": "crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1",
         "tune": "crnr tune gallery/ -o gallery.h5 --budget 60",

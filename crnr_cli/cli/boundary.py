@@ -26,6 +26,8 @@ GATE_MISSED = 4
 _READER_GONE = 128 + signal.SIGPIPE
 _GRACE = 1.5  # seconds that the current batch has to finish after a signal
 
+_STEPS_IN_BATCHES = ("classifying", "extracting")  # whose finished batches are kept
+
 _STDOUT_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF)
 
 _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -81,7 +83,7 @@ def _limit_reached(error: OSError | MemoryError | RuntimeError) -> str | None:
 
 @contextmanager
 def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
-    """After a signal, stop when the next batch is reported as classified, or after _GRACE seconds."""
+    """After a signal, stop when the next batch is reported as finished, or after _GRACE seconds."""
     received: list[_Stopped] = []
 
     def stop(*_: object) -> NoReturn:
@@ -95,7 +97,7 @@ def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
 
     def report(step: str, done: int, total: int) -> None:
         progress(step, done, total)
-        if received and step == "classifying":
+        if received and step in _STEPS_IN_BATCHES:
             stop()
 
     previous = signal.signal(signal.SIGALRM, stop)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
 
 # Settings that --update cannot change, except the path of a network, which may have moved.
-_FIXED = names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions)
+_FIXED = [
+    name for name in names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions) if name != "provider"
+]
 
 
 @command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
@@ -43,6 +45,17 @@ def build(
             "new or have changed, and remove samples that SOURCE no longer has.",
         ),
     ] = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache",
+            metavar="FILE",
+            help="Keep the values of the pictures, before the steps of the recipe, in this file (.h5), and "
+            "read only pictures that it does not have yet.",
+            show_default="none",
+        ),
+        Written(is_gallery=True),
+    ] = None,
     *,
     vectors: Vectors,
     steps: Steps,
@@ -54,6 +67,8 @@ def build(
     parameters: ParameterOptions,
 ) -> None:
     """Make a gallery file from labelled examples: one folder of pictures per class, or a file of features."""
+    if cache and update:
+        raise UsageError("--update reads only what is new by itself; leave out --cache or --update")
     early = EarlyNotes(output.quiet)
     reading = reading_of(input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values())
     from crnr_cli.jobs.build import BuildOptions
@@ -71,7 +86,7 @@ def build(
                 )
             report: BuildReport = run_update(sources, path, reading, progress, model)
         else:
-            build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate)
+            build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate, cache)
             report = run_build(sources, path, build_options, replaced.announced(progress))
     show_report(path, report, output, early)
     replaced.say_lost(report.gallery)

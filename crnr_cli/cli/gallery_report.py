@@ -22,10 +22,10 @@ _UNSAID = ("width", "height", "color", "n_inputs", "steps")  # the extractor say
 
 
 class Replaced:
-    """The gallery that a command replaces, if there is one at `path`: what is said about it."""
+    """The file that a command replaces, if there is one at `path`: what is said about it."""
 
-    def __init__(self, path: Path | None, quiet: bool) -> None:
-        self._path, self._quiet = path, quiet
+    def __init__(self, path: Path | None, quiet: bool, *, is_gallery: bool = True) -> None:
+        self._path, self._quiet, self._is_gallery = path, quiet, is_gallery
         self._looked = False
         self._old: Glance | None = None
 
@@ -48,6 +48,9 @@ class Replaced:
         if self._quiet or self._path is None or (found := existing(self._path)) is None:
             return
         made = datetime.fromtimestamp(found.st_mtime).strftime("%Y-%m-%d %H:%M")
+        if not self._is_gallery:
+            say(f"note: replacing {self._path} of {made}")
+            return
         try:
             self._old = old = Glance.at(self._path)
         except CrnrError:

@@ -29,6 +29,7 @@ from crnr_cli.cli.options import Input, Output, Sources, Strictness
 from crnr_cli.cli.values import METHOD_LIST, Number, Whole
 from crnr_cli.cli.vector_options import TRIED_PARTS, TriedSteps, Vectors
 from crnr_cli.cli.vector_options import reading as reading_of
+from crnr_cli.sources.readers import is_table
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
@@ -240,10 +241,11 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
             "within one standard error of the best"
         )
     settings = report.chosen.setting.parameters()
+    extracted = names_of(Vectors) if is_table(reading[0]) else []  # before, so that it cannot be chosen now
     flags = " ".join(
         f"--{name}" if value is True else f"--{name} {_shown(value)}"
         for name, value in settings.items()
-        if value is not None and value is not False and f"--{name}" not in reading
+        if value is not None and value is not False and f"--{name}" not in reading and name not in extracted
     )
     if path and report.built:
         say(f"{path}: built with {flags}; {report.seconds:.1f} s")

@@ -36,8 +36,8 @@ Size = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vectors:
-    """How samples become vectors, besides the steps of the recipe."""
+class ExtractedVectors:
+    """How pictures become numbers."""
 
     extractor: Annotated[
         Any,  # a name, or the path of a network
@@ -87,13 +87,6 @@ class Vectors:
             show_default="soft",
         ),
     ] = None
-    dtype: Annotated[
-        str,
-        _vectors_option(
-            click_type=Choice(("float32", "float64")),
-            help="Precision of the numbers. Use float64 to reproduce published results to 1e-10.",
-        ),
-    ] = "float32"
 
     def chosen(self, network: Network) -> ExtractorOptions:
         """The extractor and its settings, as far as they were given."""
@@ -113,6 +106,19 @@ class Vectors:
             return ExtractorOptions("network", {**given, **network.settings(self.extractor)})
         network.refuse()
         return ExtractorOptions(self.extractor, given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vectors(ExtractedVectors):
+    """How samples become vectors, besides the steps of the recipe."""
+
+    dtype: Annotated[
+        str,
+        _vectors_option(
+            click_type=Choice(("float32", "float64")),
+            help="Precision of the numbers. Use float64 to reproduce published results to 1e-10.",
+        ),
+    ] = "float32"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.samples import refuse_mismatch
+from crnr_cli.gallery.raw_values import raw_values, refuse_mismatch
 from crnr_cli.methods import batch_size
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -70,7 +70,7 @@ def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) 
         )
     source = by_class_folders(open_source(names, options, allow_missing=True), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
-    gallery.recipe.opened(options.n_jobs, options.provider)  # fail now if the model is missing or has changed
+    raw_values(gallery.recipe, source, options)  # fail now if the model is missing or has changed
     return source
 
 
@@ -119,7 +119,7 @@ def answer(
 
     progress("classifying", 0, n_queries)
     size = queries_per_batch(gallery, options)
-    extract = recipe.opened(options.n_jobs, options.provider)
+    extract = raw_values(recipe, source, options)
     batches = source.batches(
         source.spans(size)[first:], recipe.request(options.max_pixels), decoders or DecoderPool(options.jobs)
     )
@@ -132,7 +132,7 @@ def answer(
 
 def truths_by(gallery: Gallery, source: Source) -> Callable[[Batch], list[str | None]]:
     """A function that returns the true class of each sample of a batch, or None if it is not known."""
-    truth = truth_in(gallery.classes, is_labelled=source.n_features is not None)
+    truth = truth_in(gallery.classes, is_labelled=source.kind == "features")
     return lambda batch: list(map(truth, batch.candidates))
 
 

@@ -23,13 +23,14 @@ from crnr_cli.errors import (
 )
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.hdf5_output import written_hdf5
+from crnr_cli.gallery.hdf5_output import to_attributes, to_bytes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import NEWEST_VERSION, restored_extractor
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.sources.hdf5 import scalar_attribute
+from crnr_cli.sources.extracted import FORMAT as FEATURES
+from crnr_cli.sources.hdf5 import plain, scalar_attribute
 from crnr_cli.system import memory
 from crnr_cli.system.names import existing
 
@@ -104,15 +105,15 @@ def load_gallery(path: Path) -> Gallery:
 
 
 def _to_content(gallery: Gallery) -> _Content:
-    classes = _to_bytes(gallery.classes)
+    classes = to_bytes(gallery.classes)
     if len(set(classes.tolist())) < len(classes):  # such as 3 and "3", or names that end in NUL
         raise DataError("two classes would have the same name in the gallery; give them different names")
     recipe = gallery.recipe.stored()
     arrays = {
         "samples/vectors": gallery.samples.vectors,
         "samples/class": gallery.samples.class_index.astype(np.int32),
-        "samples/names": _to_bytes(gallery.names),
-        "samples/sha256": _to_bytes(gallery.hashes),
+        "samples/names": to_bytes(gallery.names),
+        "samples/sha256": to_bytes(gallery.hashes),
         "classes/names": classes,
         **{f"recipe/{key}": array for key, array in recipe.arrays.items()},
         **{f"state/{key}": array for key, array in gallery.state.items()},
@@ -131,14 +132,14 @@ def _to_content(gallery: Gallery) -> _Content:
     if gallery.calibration:
         arrays["calibration/standouts"] = gallery.calibration.standouts
         attributes["calibration"] = {"origin": gallery.calibration.origin}
-    return _Content(arrays, {group: _to_attributes(values) for group, values in attributes.items()})
+    return _Content(arrays, {group: to_attributes(values) for group, values in attributes.items()})
 
 
 def _from_content(content: _Content, folder: Path) -> Gallery:
     arrays, root = content.arrays, content.attributes["/"]
     name = root["method"].decode()
     known = METHODS[name].parameter_names() if name in METHODS else ()
-    method = make_method(name, {key: _plain(root[key]) for key in known})
+    method = make_method(name, {key: plain(root[key]) for key in known})
     classes = _to_texts(arrays["classes/names"])
     class_index = arrays["samples/class"]
     if len(set(classes)) < len(classes):
@@ -149,7 +150,7 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
         raise ValueError("samples and classes do not match")
     recipe = Recipe.restored(
         Stored(
-            {key: _plain(value) for key, value in content.attributes["recipe"].items()},
+            {key: plain(value) for key, value in content.attributes["recipe"].items()},
             _below("recipe/", arrays),
             folder,
         )
@@ -181,11 +182,6 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
 def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
     """The arrays of a group, by their names in it."""
     return {path.removeprefix(group): array for path, array in arrays.items() if path.startswith(group)}
-
-
-def _to_attributes(values: dict[str, Any]) -> dict[str, Any]:
-    """Plain values as HDF5 attributes: text becomes bytes of fixed length."""
-    return {key: np.bytes_(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
 def _calibration(content: _Content) -> Calibration | None:
@@ -230,8 +226,8 @@ class Glance:
 def _settings(content: _Content) -> dict[str, Any]:
     """The attributes, except those that describe the file; the extractor as text."""
     about = ("format", "version", "crnr_version", "sha256")
-    recipe = {key: _plain(value) for key, value in content.attributes.get("recipe", {}).items()}
-    root = {key: _plain(value) for key, value in content.attributes["/"].items() if key not in about}
+    recipe = {key: plain(value) for key, value in content.attributes.get("recipe", {}).items()}
+    root = {key: plain(value) for key, value in content.attributes["/"].items() if key not in about}
     if recipe.get("kind") == "pictures":
         recipe["extractor"] = restored_extractor(Stored(recipe)).describe()
     return root | recipe
@@ -249,6 +245,11 @@ def _read(path: Path, wanted: Container[str] | None = None) -> _Content:
             raise GalleryError(f"{path}: not a crnr gallery")
         with h5py.File(path, "r", locking=False) as file:
             kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
+            if kind == FEATURES.encode():
+                raise GalleryError(
+                    f"{path}: contains features, written by `crnr extract`, and is not a gallery; "
+                    f"make one of it with `crnr build {path}`"
+                )
             if kind != _FORMAT.encode():
                 raise GalleryError(f"{path}: not a crnr gallery")
             if not isinstance(version, np.integer) or version > NEWEST_VERSION:
@@ -304,8 +305,8 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) 
 
 
 def _checked_size(dataset: Any, where: str) -> int:
-    plain = dataset.id.get_create_plist()
-    if plain.get_layout() != h5py.h5d.CONTIGUOUS or plain.get_nfilters() or plain.get_external_count():
+    plan = dataset.id.get_create_plist()
+    if plan.get_layout() != h5py.h5d.CONTIGUOUS or plan.get_nfilters() or plan.get_external_count():
         raise GalleryError(f"{where} is not stored as plain data")
     if dataset.dtype.kind not in "fiuS" or dataset.dtype.hasobject:
         raise GalleryError(f"{where} is of type {dataset.dtype}")
@@ -316,18 +317,6 @@ def _checked_size(dataset: Any, where: str) -> int:
 def _read_array(dataset: Any) -> Array:
     array: Array = dataset[()]
     return array
-
-
-def _plain(value: Any) -> Any:
-    """An attribute as a plain Python value."""
-    if isinstance(value, bytes):
-        return value.decode()
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _to_bytes(texts: list[str]) -> Array:
-    """UTF-8 whatever the locale; names that are not UTF-8 are stored as the bytes that were read."""
-    return np.array([text.encode("utf-8", "surrogateescape") for text in texts], dtype=bytes)
 
 
 def _to_texts(array: Array) -> list[str]:

@@ -1,13 +1,16 @@
-"""Writing HDF5 to a disk that may fail."""
+"""Writing HDF5 to a disk that may fail, and text in the one way that all our files store it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import h5py
+import numpy as np
+
+from crnr_cli.arrays import Array
 
 
 @contextmanager
@@ -68,3 +71,13 @@ class _ForgivingFile:
                 action()
             except OSError as e:
                 self.error = e
+
+
+def to_bytes(texts: Sequence[str]) -> Array:
+    """UTF-8 whatever the locale; names that are not UTF-8 are stored as the bytes that were read."""
+    return np.array([text.encode("utf-8", "surrogateescape") for text in texts], dtype=bytes)
+
+
+def to_attributes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values as HDF5 attributes: text becomes bytes of fixed length."""
+    return {key: np.bytes_(value) if isinstance(value, str) else value for key, value in values.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.raw_values import recipe_of
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
@@ -51,8 +52,9 @@ def new_recipe(
     if source.n_features is not None:
         if chosen.was_given:
             option = "--extractor" if chosen.name else _option(*min(chosen.settings.items()))
-            raise UsageError(f"{option} is for pictures, but these are features")
-        return Recipe.of(source.n_features, steps=steps), []
+            raise UsageError(f"{option} is for pictures, but these are features{_of(source)}")
+        known = recipe_of(source)
+        return Recipe.of(source.n_features, known.extractor if known else None, steps), []
     kind = EXTRACTORS[chosen.name or DEFAULT]
     for setting, value in chosen.settings.items():
         if setting not in kind.settings:
@@ -60,6 +62,10 @@ def new_recipe(
             raise UsageError(f"{option} cannot be used with the extractor {kind.name}; leave it out")
     extractor, notes = kind.made(chosen.settings, seen)
     return Recipe.for_pictures(extractor, steps), [Note(*note) for note in notes]
+
+
+def _of(source: Source) -> str:
+    return " that were extracted from pictures before; leave it out" if source.kind == "pictures" else ""
 
 
 def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: Seen) -> Sequence[Extractor]:

@@ -12,6 +12,7 @@ from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
 from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.raw_values import raw_values
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -134,7 +135,8 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
     decoders = DecoderPool(reading.jobs)
     seen = Seen(source, reading, progress, decoders)
     first = _new_gallery(source, reading, seen)
-    recipes = [Recipe.for_pictures(other) for other in alternatives(first.recipe, reading.extractor, seen)]
+    others = alternatives(first.recipe, reading.extractor, seen) if source.n_features is None else ()
+    recipes = [Recipe.for_pictures(other) for other in others]
     everything = [first, *(Labelled(recipe=recipe) for recipe in recipes)]
     by_request: dict[PixelRequest | None, list[Labelled]] = {}
     for found in everything:
@@ -201,17 +203,6 @@ def require_samples(samples: Sequence[object], left_out: Sequence[LeftOut]) -> N
         raise DataError(f"nothing to do: no sample can be used; {reasons}")
 
 
-def refuse_mismatch(source: Source, recipe: Recipe) -> None:
-    """Refuse queries, or samples to add, of another kind or dimension than the gallery was built from."""
-    if source.kind != recipe.kind:
-        raise DataError(f"the gallery was built from {recipe.kind}, but these are {source.kind}")
-    if source.n_features not in (None, recipe.n_inputs):
-        raise DataError(
-            f"{next(source.listing())[0]}: {counted(source.n_features or 0, 'feature')} per sample, but the "
-            f"gallery was built from {recipe.n_inputs}; use the same features for both"
-        )
-
-
 def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
     """What the user should know about a source; it is refused if it needs labels and has none."""
     if needs_labels:
@@ -271,7 +262,7 @@ def _read(
     These need the same pixels. The names and labels of the samples go into `found`, one for each recipe.
     """
     recipes = [one.recipe for one in found]
-    extract = [recipe.opened(reading.n_jobs, reading.provider) for recipe in recipes]
+    extract = [raw_values(recipe, source, reading) for recipe in recipes]
     kept: list[list[Array]] = [[] for _ in recipes]
     skipped: list[list[LeftOut]] = [[] for _ in recipes]
     spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH, reading.provider))
@@ -280,20 +271,20 @@ def _read(
         for i, (one, recipe) in enumerate(zip(found, recipes, strict=True)):
             batch = extract[i](read)
             left_out_before = len(one.left_out)
-            hashes = _hashes(batch)
+            hashes = content_hashes(batch)
             usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
             if reading.label is not None:
                 usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
             kept[i].append(_collect(usable, hashes, one, label_of))
             skipped[i] += [left for left in one.left_out[left_out_before:] if left.is_skipped]
-            _refuse_too_many(skipped[i], total or len(source), reading.max_failure_rate)
+            refuse_too_many(skipped[i], total or len(source), reading.max_failure_rate)
         progress("reading", read.end, len(source))
-    if source.n_features is not None:  # NaN in a table means that something is wrong with the table
-        _refuse_non_finite(found[0])
+    if source.kind == "features":
+        refuse_non_finite(found[0].left_out)
     return [np.concatenate(arrays) for arrays in kept]
 
 
-def _hashes(batch: Batch) -> list[str]:
+def content_hashes(batch: Batch) -> list[str]:
     """The SHA-256 of every sample's content: of its file or, in a table, of its row."""
     hashes = list(batch.hashes)
     for row, sample in enumerate(batch.rows.tolist()):
@@ -322,7 +313,7 @@ def _collect(batch: Batch, hashes: Sequence[str], found: Labelled, label_of: Lab
     return batch.values[rows]
 
 
-def _refuse_too_many(skipped: Sequence[LeftOut], total: int, rate: float) -> None:
+def refuse_too_many(skipped: Sequence[LeftOut], total: int, rate: float) -> None:
     if len(skipped) > rate * total:
         culprit = skipped[int(rate * total)]
         raise DataError(
@@ -331,8 +322,9 @@ def _refuse_too_many(skipped: Sequence[LeftOut], total: int, rate: float) -> Non
         )
 
 
-def _refuse_non_finite(found: Labelled) -> None:
-    bad = [left.name for left in found.left_out if left.error.status == "non_finite"]
+def refuse_non_finite(left_out: Iterable[LeftOut]) -> None:
+    """NaN in a table means that something is wrong with the table."""
+    bad = [left.name for left in left_out if left.error.status == "non_finite"]
     if bad:
         shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
         raise DataError(f"NaN or infinity in {counted(len(bad), 'row')}, to be fixed or removed: {shown}")

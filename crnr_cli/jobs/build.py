@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.errors import UsageError
+from crnr_cli.gallery.cache import cached
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
+from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.methods import make_method
 from crnr_cli.progress import Progress, silent
@@ -24,6 +26,7 @@ class BuildOptions:
     method: str = "crnr"
     parameters: Mapping[str, object] = field(default_factory=dict)
     calibrate: bool = False  # store the calibration that --reject needs
+    cache: Path | None = None  # a file of the pictures' raw values, which is brought up to date
 
 
 def build(
@@ -36,7 +39,11 @@ def build(
         raise UsageError(reason)
     source = open_source(names, options.reading)
     with replacing(output) as file:
-        labelled = read_samples(source, options.reading, progress)
+        reading = options.reading
+        of_cache: list[Note] = []
+        if options.cache:
+            source, reading, of_cache = cached(source, reading, options.cache, progress)
+        labelled = read_samples(source, reading, progress)
         progress("fitting", 0, 1)
         gallery = make_gallery(labelled, method)
         progress("fitting", 1, 1)
@@ -49,5 +56,5 @@ def build(
         file_bytes=file_bytes,
         seconds=time.perf_counter() - started,
         left_out=labelled.left_out,
-        notes=labelled.notes,
+        notes=of_cache + labelled.notes,
     )

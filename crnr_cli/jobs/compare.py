@@ -14,6 +14,7 @@ from crnr_cli.gallery.answer import truth_in
 from crnr_cli.gallery.copies import KnownSamples, copies_note, copy_notes
 from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
     Labelled,
     LabelledVectors,
@@ -24,7 +25,6 @@ from crnr_cli.gallery.samples import (
     read_by_recipe,
     read_raw,
     read_samples,
-    refuse_mismatch,
 )
 from crnr_cli.methods import METHODS, Method, Samples, Split, State, fitted, make_method
 from crnr_cli.methods.fitting import residuals_in_batches
@@ -226,7 +226,7 @@ def _read(
     gallery = read_samples(source, reading, progress)
     _refuse_one_class(gallery)
     refuse_mismatch(test_source, gallery.recipe)
-    truth = truth_in(set(gallery.labels), is_labelled=test_source.n_features is not None)
+    truth = truth_in(set(gallery.labels), is_labelled=test_source.kind == "features")
     test = read_by_recipe(
         gallery.recipe, test_source, reading, progress, lambda found: truth(found) or found[0]
     )

@@ -12,6 +12,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.raw_values import raw_values
 from crnr_cli.methods import CodingMethod, Method, NonNegative, Samples, State, fitted, make_method
 from crnr_cli.methods.fitting import are_blank, states_of_parts
 from crnr_cli.methods.neighbour import Nn
@@ -179,7 +180,7 @@ def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Ar
         query, row = named["path"], int(named["row"])
     source = open_queries([query], gallery, options)
     if row is None and len(source) > 1:
-        example = f"{query}#0" if gallery.recipe.kind == "features" else "a picture"
+        example = f"{query}#0" if source.n_features is not None else "a picture"
         raise UsageError(
             f"{query}: has {counted(len(source), 'query')}, but explain takes one, such as {example}"
         )
@@ -188,8 +189,7 @@ def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Ar
     start = row or 0
     request = gallery.recipe.request(options.max_pixels)
     (read,) = source.batches([(start, start + 1)], request, DecoderPool(1))
-    raw = gallery.recipe.opened(options.n_jobs, options.provider)(read)
-    batch = gallery.recipe.applied(raw, gallery.dtype)
+    batch = gallery.recipe.applied(raw_values(gallery.recipe, source, options)(read), gallery.dtype)
     if error := batch.errors[0]:
         raise DataError(f"{query}: {error}")
     return batch.values, truths_by(gallery, source)(batch)[0]

@@ -22,12 +22,12 @@ from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
     LabelledVectors,
     LeftOut,
     Reading,
     read_by_recipe,
-    refuse_mismatch,
     require_samples,
     unusable_classes,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.samples import refuse_mismatch
+from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source

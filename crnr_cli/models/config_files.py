@@ -13,7 +13,7 @@ from crnr_cli.system.outputs import refuse_inputs
 
 _LARGEST_FILE = 2**20  # bytes; that of a classifier has the names of its classes
 _ONNX_FOLDER = "onnx"  # of a repository of Hugging Face, whose top folder has the other files
-_REMEDY = "restore or remove it, or choose --extractor-preset, which counts more"
+_REMEDY = "restore or remove it, or choose --extractor-preset, which counts more than this file"
 
 
 def config_folders(model: Path) -> list[Path]:

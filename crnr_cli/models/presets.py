@@ -70,7 +70,12 @@ PRESETS: dict[str, Preset] = {
     # transformers 5.22: CLIPImageProcessor; the same in open_clip 3.3
     "clip": Preset(1.0, "bicubic", _CLIP_MEAN, _CLIP_STD, size=224, layout="nchw", has_class_token=True),
     # transformers 5.22: SiglipImageProcessor. Its tokens have no class token among them.
-    "siglip": Preset(0.0, "bicubic", _HALF, _HALF, size=224, layout="nchw"),
+    "siglip": Preset(
+        *(0.0, "bicubic", _HALF, _HALF),
+        size=224,
+        layout="nchw",
+        outputs=("pooler_output", "image_embeds", "last_hidden_state"),
+    ),
     # transformers 5.22: ViTImageProcessor. The pooler of ViT has random weights if none were trained.
     "vit": Preset(
         *(0.0, "bilinear", _HALF, _HALF),

@@ -57,7 +57,7 @@ def read_open_clip(content: Mapping[str, Any]) -> Found | None:
         return None
     values = _OPEN_CLIP | {name: value for name, value in config.items() if value is not None}
     vision = section(section(content, "model_cfg") or {}, "vision_cfg") or {}
-    size = config.get("size") or vision.get("image_size") or values["size"]
+    size = vision.get("image_size") or values["size"]  # that of the model counts more
     found = Found(family="clip")
     _scale(values, found)
     try:

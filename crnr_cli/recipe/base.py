@@ -197,6 +197,10 @@ class Extractor(Part):
         """The same extractor with its model at another path; None if it has no model."""
         return None
 
+    def is_same(self, other: Extractor) -> bool:
+        """Whether both make the same values of a picture, wherever their models are."""
+        return self == other
+
     @classmethod
     @abstractmethod
     def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Extractor:

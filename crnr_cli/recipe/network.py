@@ -103,12 +103,15 @@ class Network(Extractor):
         return OpenNetwork(self, jobs, provider).vectors
 
     def max_batch(self, provider: str) -> int:
-        from crnr_cli.recipe.providers import pictures_per_run
+        from crnr_cli.recipe.providers import pictures_per_batch
 
-        return pictures_per_run(provider)
+        return pictures_per_batch(provider)
 
     def moved_to(self, model: Path) -> Network:
         return replace(self, model=absolute_path(named_model(model)), folder=None)
+
+    def is_same(self, other: Extractor) -> bool:
+        return isinstance(other, Network) and replace(self, model="") == replace(other, model="")
 
     def _settings(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "folder"}

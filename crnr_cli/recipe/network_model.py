@@ -16,8 +16,9 @@ from crnr_cli.models.onnx_weights import ModelHash, model_hash
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_decision import Decider, Declared, Reasoned
 from crnr_cli.recipe.network_settings import NetworkOptions
-from crnr_cli.recipe.provider_names import AUTO
+from crnr_cli.recipe.provider_names import AUTO, CPU
 from crnr_cli.recipe.providers import opened_session, pictures_per_run
+from crnr_cli.system.cores import side_by_side
 from crnr_cli.wording import counted
 
 _TYPES = {
@@ -40,6 +41,7 @@ class OpenNetwork:
             raise _another_model(path, network.sha256, found)
         self._session, provider = opened_session(path, found.sha256, jobs, provider)
         self._per_run = pictures_per_run(provider)
+        self._at_once = jobs if provider == CPU else 1
         given = self._session.get_inputs()[0]
         self._dtype = _TYPES[given.type]
         means, stds = (
@@ -53,9 +55,8 @@ class OpenNetwork:
         if not len(pixels):
             return np.empty((0, self._how.n_outputs), np.float32)
         step = self._n_at_once or self._per_run
-        return np.concatenate(
-            [self._run(pixels[start : start + step]) for start in range(0, len(pixels), step)]
-        )
+        pieces = [pixels[start : start + step] for start in range(0, len(pixels), step)]
+        return np.concatenate(list(side_by_side(self._run, pieces, min(self._at_once, len(pieces)))))
 
     def _prepared(self, pixels: Array) -> Array:
         """The input of the model: one channel after the other is scaled where it is needed, in one pass."""

@@ -11,8 +11,8 @@ from crnr_cli.errors import DataError, UsageError, first_line
 from crnr_cli.recipe.provider_names import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS
 from crnr_cli.system.optional import require
 
-_PER_RUN = {CPU: 32}  # pictures: keeps the cores busy, and shows progress often
-_PER_RUN_OF_OTHERS = 128  # an accelerator with memory of its own needs more to be busy
+_PER_BATCH, _PER_RUN = 32, 4  # pictures on the processor: progress is shown often, and all cores are busy
+_ON_OTHERS = 128  # at once: an accelerator with memory of its own needs many to be busy
 
 
 class Session(NamedTuple):
@@ -30,10 +30,14 @@ def available() -> list[str]:
     return [name for name in names if PROVIDERS[name] in found]
 
 
-def pictures_per_run(provider: str) -> int:
+def pictures_per_batch(provider: str) -> int:
     if provider == AUTO:
         provider = next(name for name in PREFERRED if name in (*available(), CPU))
-    return _PER_RUN.get(provider, _PER_RUN_OF_OTHERS)
+    return _PER_BATCH if provider == CPU else _ON_OTHERS
+
+
+def pictures_per_run(provider: str) -> int:
+    return _PER_RUN if provider == CPU else _ON_OTHERS
 
 
 @lru_cache(maxsize=1)
@@ -63,7 +67,9 @@ def _on(path: Path, jobs: int, provider: str) -> Session | None:
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = jobs
+    # Several runs side by side, each in one thread, never wait for each other, as the threads of one run do
+    # after every layer: for those that lost their core to a decoder. The numbers are the same for any --jobs.
+    settings.intra_op_num_threads = 1 if provider == CPU else jobs
     settings.inter_op_num_threads = 1
     # A thread that waits gives its core away at once: on a busy machine the others may take long.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")

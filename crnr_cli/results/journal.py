@@ -1,8 +1,9 @@
-"""A partial file with a journal next to it, so that a run that was stopped can be continued.
+"""A file that grows by batches, with a journal next to it, so that a run that was stopped can be continued.
 
 The journal is a file of JSON lines. The first line identifies the run. Each further line describes a finished
-batch: the size of the partial file after it, the hash of its bytes, and the statuses of its inputs. After a
-crash or a power failure, the partial file is trusted only as far as it agrees with the journal.
+batch: the size of the growing file after it, the hash of its bytes, and what the command records about it,
+such as the statuses of its inputs. After a crash or a power failure, the growing file is trusted only as far
+as it agrees with the journal.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from crnr_cli.errors import OutputError
 from crnr_cli.system.files import claimed, disk_errors
@@ -23,6 +24,67 @@ from crnr_cli.system.files import claimed, disk_errors
 Identity = Mapping[str, str | int | float | None]  # everything that the bytes of the output depend on
 
 _LONGEST_SHOWN = 20  # characters; longer values are hashes, which mean nothing to people
+
+
+class Journal:
+    """Both files, open for further batches after those of an earlier run that are accepted."""
+
+    def __init__(self, file: BinaryIO, journal: BinaryIO) -> None:
+        self._file, self._journal = file, journal
+        self.size = 0  # of the growing file: the bytes of all finished batches
+        self._kept = 0  # bytes of the journal that describe them
+
+    def earlier(self) -> Identity | None:
+        """The identity of the run that left the files; None if there is nothing to continue."""
+        self._journal.seek(0)
+        first = self._journal.readline()
+        earlier = _parsed(first)
+        if not isinstance(earlier, dict) or not self._file.seek(0, os.SEEK_END):
+            return None
+        self._kept = len(first)
+        return earlier
+
+    def finished(self) -> Iterator[tuple[Mapping[str, Any], bytes]]:
+        """After `earlier`: the records and bytes of its batches, as far as both files agree.
+
+        A batch is accepted when the next one is asked for.
+        """
+        length = self._file.seek(0, os.SEEK_END)
+        self._file.seek(0)
+        for line in self._journal:
+            match _parsed(line):
+                case {"size": int(size), "sha256": str(sha256), **others}:
+                    record = {str(name): value for name, value in others.items()}
+                    data = self._file.read(max(0, min(size, length) - self.size))
+                case _:
+                    return
+            if self.size + len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+                return
+            yield record, data
+            self.size = size
+            self._kept += len(line)
+
+    def forget(self) -> None:
+        """Start anew, whatever the files contain."""
+        self.size = self._kept = 0
+
+    def start(self, identity: Identity) -> None:
+        """Cut off everything that was not accepted, such as an incomplete last line, and write there."""
+        for file, size in ((self._file, self.size), (self._journal, self._kept)):
+            file.truncate(size)
+            file.seek(size)
+        if not self._kept:
+            self._journal.write(json.dumps(identity).encode() + b"\n")
+            self._journal.flush()
+
+    def add(self, data: bytes | bytearray, record: Mapping[str, Any]) -> None:
+        """Store a finished batch."""
+        self._file.write(data)
+        self._file.flush()
+        self.size += len(data)
+        line = {"size": self.size, "sha256": hashlib.sha256(data).hexdigest(), **record}
+        self._journal.write(json.dumps(line).encode() + b"\n")
+        self._journal.flush()
 
 
 @dataclass
@@ -38,8 +100,8 @@ class Done:
 class Partial:
     """The partial file, open for further batches."""
 
-    def __init__(self, file: BinaryIO, journal: BinaryIO, done: Done) -> None:
-        self._file, self._journal, self.done = file, journal, done
+    def __init__(self, journal: Journal, done: Done) -> None:
+        self._journal, self.done = journal, done
         self._batch = bytearray()
 
     def write(self, data: bytes) -> None:
@@ -47,21 +109,12 @@ class Partial:
 
     def end_batch(self, statuses: Counter[str], skipped: int) -> None:
         """Store everything written since the last call as one finished batch."""
-        self._file.write(self._batch)
-        self._file.flush()
+        self._journal.add(self._batch, {"statuses": statuses, "skipped": skipped})
         done = self.done
         done.batches += 1
         done.size += len(self._batch)
         done.statuses += statuses
         done.skipped += skipped
-        line = {
-            "size": done.size,
-            "sha256": hashlib.sha256(self._batch).hexdigest(),
-            "statuses": statuses,
-            "skipped": skipped,
-        }
-        self._journal.write(json.dumps(line).encode() + b"\n")
-        self._journal.flush()
         self._batch.clear()
 
 
@@ -72,50 +125,41 @@ def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Parti
         claimed(path, keep=True) as claim,
         disk_errors(path, "finished batches are kept: continue with --resume"),
     ):
-        with claim.open_journal() as journal:
-            done, kept = _agreed(path, claim.file, journal, identity) if resume else (Done(), 0)
-            _continue_at(claim.file, done.size)
-            _continue_at(journal, kept)
-            if not kept:
-                journal.write(json.dumps(identity).encode() + b"\n")
-                journal.flush()
-            yield Partial(claim.file, journal, done)
+        with claim.open_journal() as file:
+            journal = Journal(claim.file, file)
+            done = _resumed(path, journal, identity) if resume else Done()
+            journal.start(identity)
+            yield Partial(journal, done)
         claim.put_in_place()
 
 
-def _continue_at(file: BinaryIO, size: int) -> None:
-    """Cut off everything after `size`, such as an incomplete last line, and write there."""
-    file.truncate(size)
-    file.seek(size)
-
-
-def _agreed(path: Path, file: BinaryIO, journal: BinaryIO, identity: Identity) -> tuple[Done, int]:
-    """What the journal and the partial file agree on, and how many bytes of the journal that is."""
+def _resumed(path: Path, journal: Journal, identity: Identity) -> Done:
+    """What the earlier run finished; another run than this one is refused."""
     done = Done()
-    first = journal.readline()
-    earlier = _parsed(first)
-    length = file.seek(0, os.SEEK_END)
-    if not isinstance(earlier, dict) or not length:  # there is no earlier run to continue
-        return done, 0
-    file.seek(0)
-    _refuse_another_run(path, earlier, identity)
-    kept = len(first)
-    for line in journal:
-        match _parsed(line):
-            case {
-                "size": int(size),
-                "sha256": str(sha256),
-                "statuses": dict(statuses),
-                "skipped": int(n),
-            }:
-                data = file.read(max(0, min(size, length) - done.size))
+    if (earlier := journal.earlier()) is None:
+        return done
+    if different := differences(earlier, identity):
+        raise OutputError(
+            f"{path}: the unfinished run was a different one: {', '.join(different)}; "
+            "use the same inputs and options, or leave out --resume to start again"
+        )
+    for record, data in journal.finished():
+        match record:
+            case {"statuses": dict(statuses), "skipped": int(skipped)}:
+                counts = Counter(statuses)
             case _:
                 break
-        if done.size + len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
-            break
-        done = Done(done.batches + 1, size, done.statuses + Counter(statuses), done.skipped + n)
-        kept += len(line)
-    return done, kept
+        done = Done(done.batches + 1, done.size + len(data), done.statuses + counts, done.skipped + skipped)
+    return done
+
+
+def differences(earlier: Identity, identity: Identity) -> list[str]:
+    """In what two runs differ, as words."""
+    return [
+        name + _then_and_now(earlier.get(name), identity.get(name))
+        for name in {**earlier, **identity}
+        if earlier.get(name) != identity.get(name)
+    ]
 
 
 def _parsed(line: bytes) -> object:
@@ -124,19 +168,6 @@ def _parsed(line: bytes) -> object:
         return json.loads(line) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):  # the latter for brackets within brackets, thousands deep
         return None
-
-
-def _refuse_another_run(path: Path, earlier: Identity, identity: Identity) -> None:
-    different = [
-        name + _then_and_now(earlier.get(name), identity.get(name))
-        for name in {**earlier, **identity}
-        if earlier.get(name) != identity.get(name)
-    ]
-    if different:
-        raise OutputError(
-            f"{path}: the unfinished run was a different one: {', '.join(different)}; "
-            "use the same inputs and options, or leave out --resume to start again"
-        )
 
 
 def _then_and_now(then: str | int | float | None, now: str | int | float | None) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from crnr_cli.arrays import Batch, Stamp
 from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
@@ -57,16 +57,25 @@ class Part(Protocol):
 class Source(ABC):
     """An ordered listing of the samples in the files that the user named."""
 
-    kind: ClassVar[Kind]
     ignored: int = 0  # system files that are not listed
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @property
+    @abstractmethod
+    def kind(self) -> Kind:
+        """What the samples are; pictures also if their values have been extracted before."""
+
+    @property
     def n_features(self) -> int | None:
-        """Features per sample; None for pictures."""
+        """Values per sample, if the source holds them; None for picture files, which have to be decoded."""
         return None
+
+    @property
+    def recipes(self) -> list[tuple[Path, Mapping[str, Any] | None]]:
+        """For every feature file, how `crnr extract` describes its extractor, or None."""
+        return []
 
     @abstractmethod
     def names(self, span: Span | None = None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Collection
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 from crnr_cli.errors import UsageError
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.tables import Features
 
 
 def by_class_folders(source: Source, classes: Collection[str], *, strict: bool = False) -> Source:
@@ -17,6 +19,8 @@ def by_class_folders(source: Source, classes: Collection[str], *, strict: bool =
     A folder may be named after a class and contain both pictures and folders of pictures. Then its pictures
     are of no class or, if `strict`, the source is refused.
     """
+    if isinstance(source, Features):
+        return replace(source, classes={unicodedata.normalize("NFC", name): name for name in classes})
     if not isinstance(source, Pictures):
         return source
     files = list(source.files)
@@ -40,9 +44,31 @@ def by_class_folders(source: Source, classes: Collection[str], *, strict: bool =
 
 def folder_of_no_class(source: Source) -> str | None:
     """A named folder that contains only pictures, as the folder of a class does, but belongs to none."""
+    if isinstance(source, Features):
+        named = possible_classes(source)
+        known = zip(source.names(), source.all_candidates(), strict=True)
+        alone = next((name for name, found in known if name in named and not found), None)
+        return None if alone is None else os.path.dirname(alone) or os.curdir  # noqa: PTH120
     if not isinstance(source, Pictures):
         return None
     for folder in source.named_folders:
         if folder.loose and not folder.has_folders and not source.files[folder.loose[0]].folders:
             return folder.path
     return None
+
+
+def possible_classes(source: Source) -> dict[str, str]:
+    """By the name of a sample: the name of the folder that it is directly in, if that may be its class.
+
+    That is a folder that the user named and that contains only pictures; some gallery may have its class.
+    """
+    if isinstance(source, Features):
+        return source.named_folders()
+    if not isinstance(source, Pictures):
+        return {}
+    return {
+        source.files[i].path: folder.name
+        for folder in source.named_folders
+        if not folder.has_folders
+        for i in folder.loose
+    }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,7 +65,9 @@ class Pictures(Source):
     empty_folders: list[str] = field(default_factory=list)  # first-level folders without any file
     named_folders: list[NamedFolder] = field(default_factory=list)
 
-    kind: ClassVar[Kind] = "pictures"
+    @property
+    def kind(self) -> Kind:
+        return "pictures"
 
     def __len__(self) -> int:
         return len(self.files)

@@ -17,8 +17,10 @@ from typing import Any
 import h5py
 import numpy as np
 
+from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
+from crnr_cli.sources.extracted import FORMAT, VERSION
 from crnr_cli.sources.readers import BEST_RATIO, Reader, Refused
 from crnr_cli.system.child import python_command
 from crnr_cli.wording import counted
@@ -30,6 +32,7 @@ _MAX_CHUNK = 2**29  # bytes in a compressed chunk after decompression, which is 
 # Deflate, shuffle, Fletcher's checksum and LZF. For any other filter, HDF5 would load a plugin library.
 _FILTERS = {1, 2, 3, 32000}
 _CHECKSUM, _CHECKSUM_BYTES = 3, 4  # the filter of Fletcher's checksum, which is at the end of every chunk
+_MAX_ATTRIBUTES = 100  # of the recipe that `crnr extract` writes
 _OPEN_FILES = 16  # at the same time; a process may open only some hundreds
 CHILD_SECONDS = (
     600.0  # for a process that waits for the machine; `hdf5_text_process` limits how long it works
@@ -52,13 +55,19 @@ def listed_datasets(path: Path, *, references: bool = False) -> Iterator[dict[st
 
     With `references`, datasets that refer to others in the file are accepted: MATLAB stores cells that way.
     """
+    with _opened_hdf5(path) as file:
+        if scalar_attribute(file, "format") == b"crnr-gallery":
+            raise DataError(
+                f"{path}: is a gallery, not a feature file; give it to classify or explain with --gallery"
+            )
+        yield _Listing(references).of(file)
+
+
+@contextmanager
+def _opened_hdf5(path: Path) -> Iterator[Any]:
     try:
         with h5py.File(path, "r", locking=False) as file:
-            if scalar_attribute(file, "format") == b"crnr-gallery":
-                raise DataError(
-                    f"{path}: is a gallery, not a feature file; give it to classify or explain with --gallery"
-                )
-            yield _Listing(references).of(file)
+            yield file
     except DataError:
         raise
     except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
@@ -216,4 +225,34 @@ def why_not(dataset: Any, references: bool = False) -> str | None:
     return None
 
 
-READER = Reader(read_hdf5)
+def read_recipe(path: Path) -> dict[str, Any] | None:
+    """How `crnr extract` describes the extractor of a file; None if another program wrote the file.
+
+    All attributes must be single plain values, but what they say is not checked here.
+    """
+    with _opened_hdf5(path) as file:
+        if scalar_attribute(file, "format") != FORMAT.encode():
+            return None
+        version = scalar_attribute(file, "version")
+        if not isinstance(version, np.integer) or version > VERSION:
+            raise DataError(
+                f"{path}: features of format {version}, but this crnr ({__version__}) reads up to {VERSION}; "
+                "please upgrade crnr"
+            )
+        group = file["recipe"] if isinstance(file.get("recipe", getlink=True), h5py.HardLink) else None
+        if not isinstance(group, h5py.Group) or len(group.attrs) > _MAX_ATTRIBUTES:
+            raise DataError(f"{path}: does not describe its extractor; extract it again")
+        values = {str(name): scalar_attribute(group, name) for name in group.attrs}
+    if None in values.values():
+        raise DataError(f"{path}: an attribute of its recipe is not a single plain value; extract it again")
+    return {name: plain(value) for name, value in values.items()}
+
+
+def plain(value: Any) -> Any:
+    """An attribute as a plain Python value."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+READER = Reader(read_hdf5, recipe=read_recipe)

@@ -5,7 +5,7 @@ It contains names of modules, so that a reader is only imported if a file needs 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -52,6 +52,8 @@ class Reader:
 
     read: Read
     either_axis: bool = False  # samples can be along any axis; the number of labels decides
+    # What `crnr extract` wrote about its extractor; None if another program wrote the file.
+    recipe: Callable[[Path], Mapping[str, Any] | None] | None = None
     first_class: int = 0  # the number of the first class in a matrix with a one for the class of each sample
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.axes import MAX_AXES, sample_axis, table_of
 from crnr_cli.sources.base import Keys, Kind, Source, Span
+from crnr_cli.sources.extracted import Origins, PickedRows
 from crnr_cli.sources.labels import read_labels, require_room, texts
 from crnr_cli.sources.readers import Refused, reader_of
 from crnr_cli.wording import counted
@@ -35,6 +36,7 @@ class FeatureFile:
     values: Any  # (n, d): an array, or a dataset that is read by slices
     labels: list[str] | None
     names: list[str]
+    origins: Origins | None = None  # in a file that `crnr extract` wrote
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
@@ -69,7 +71,10 @@ class FeatureFile:
         names = [f"{path}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
             names = texts(path, arrays["paths"])
-        return cls(path, stamp, values, labels, names)
+        # With another dataset of features, the description is that of other values.
+        recipe = reader.recipe(path) if reader.recipe and keys.features is None else None
+        origins = None if recipe is None else Origins.read(path, arrays, recipe, len(values))
+        return cls(path, stamp, values, labels, names, origins)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -91,20 +96,50 @@ class FeatureFile:
 
     def cut(self, start: int, stop: int) -> FeatureFile:
         """Some of the rows, which are read now."""
-        labels = self.labels[start:stop] if self.labels is not None else None
-        return replace(self, values=self.rows(start, stop), labels=labels, names=self.names[start:stop])
+        return replace(self.picked(range(start, stop)), values=self.rows(start, stop))
 
-    def candidates(self, start: int, stop: int) -> list[tuple[str, ...]]:
-        if self.labels is None:
-            return [()] * (stop - start)
-        return [(label,) for label in self.labels[start:stop]]
+    def picked(self, rows: Sequence[int]) -> FeatureFile:
+        """Some of the rows, in any order."""
+        return replace(
+            self,
+            values=PickedRows(self.values, np.asarray(rows, dtype=np.int64)),
+            labels=None if self.labels is None else [self.labels[row] for row in rows],
+            names=[self.names[row] for row in rows],
+            origins=self.origins and self.origins.taken(rows),
+        )
+
+    @property
+    def are_pictures(self) -> bool:
+        """Whether the values were extracted from pictures, and it is known how."""
+        return self.origins is not None and self.origins.are_pictures
+
+    def stamp_of(self, row: int) -> Stamp:
+        return self.stamp if self.origins is None else self.origins.stamps[row]
+
+    def candidates(
+        self, start: int, stop: int, classes: Mapping[str, str] | None = None
+    ) -> list[tuple[str, ...]]:
+        labels = self.labels[start:stop] if self.labels is not None else None
+        if self.origins is not None and self.origins.are_pictures:
+            texts = labels or [""] * (stop - start)
+            rows = enumerate(texts, start=start)
+            return [self.origins.candidates(row, label, classes or {}) for row, label in rows]
+        return [()] * (stop - start) if labels is None else [(label,) for label in labels]
 
 
 @dataclass(frozen=True)
 class Features(Source):
     files: list[FeatureFile]
+    # Those of a gallery by their Unicode form: a folder that the user named may be named after one of them.
+    classes: Mapping[str, str] = field(default_factory=dict)
 
-    kind: ClassVar[Kind] = "features"
+    @property
+    def kind(self) -> Kind:
+        return "pictures" if any(file.are_pictures for file in self.files) else "features"
+
+    @property
+    def recipes(self) -> list[tuple[Path, Mapping[str, Any] | None]]:
+        return [(file.path, file.origins.recipe if file.origins else None) for file in self.files]
 
     def __len__(self) -> int:
         return self._edges[-1]
@@ -152,42 +187,61 @@ class Features(Source):
                 errors=[None] * (stop - start),
                 values=file.rows(start, stop),
                 end=span[1],
-                candidates=file.candidates(start, stop),
-                hashes=[""] * (stop - start),
-                stamps=[file.stamp] * (stop - start),
+                candidates=file.candidates(start, stop, self.classes),
+                hashes=file.origins.hashes[start:stop] if file.origins else [""] * (stop - start),
+                stamps=[file.stamp_of(row) for row in range(start, stop)],
+                scales=file.origins.scales[start:stop] if file.origins and file.origins.scales else [],
             )
 
     def part(self, span: Span) -> FeaturesPart:
         return FeaturesPart(
-            tuple((file.path.absolute(), start, stop) for file, start, stop in self._cuts(span))
+            tuple((file.path.absolute(), start, stop) for file, start, stop in self._cuts(span)), self.classes
         )
 
     def listing(self) -> Iterator[tuple[Any, ...]]:
         return ((str(file.path), (), *file.stamp) for file in self.files)
 
     def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Features:
-        return Features(
-            [
-                file
-                for file in self.files
-                if any(
-                    is_wanted(name, file.stamp, candidates)
-                    for name, candidates in zip(file.names, file.candidates(0, len(file)), strict=True)
-                )
+        """Of a file that `crnr extract` wrote, only the rows, as each of them has a file of its own."""
+        wanted: list[FeatureFile] = []
+        for file in self.files:
+            columns = zip(file.names, file.candidates(0, len(file), self.classes), strict=True)
+            rows = [
+                row
+                for row, (name, candidates) in enumerate(columns)
+                if is_wanted(name, file.stamp_of(row), candidates)
             ]
-        )
+            if rows:
+                wanted.append(file if file.origins is None or len(rows) == len(file) else file.picked(rows))
+        return Features(wanted, self.classes)
 
     def contents(self) -> Iterator[tuple[str, str, str]]:
         for file in self.files:
-            labels = file.labels or [""] * len(file)
+            labels = [next(iter(found), "") for found in file.candidates(0, len(file), self.classes)]
+            if file.origins is not None:
+                yield from zip(file.names, labels, file.origins.hashes, strict=True)
+                continue
             for start in range(0, len(file), _ROWS_PER_READ):
                 rows = file.rows(start, start + _ROWS_PER_READ)
                 for row, values in enumerate(rows, start=start):
                     yield file.names[row], labels[row], row_hash(values)
 
+    def all_candidates(self) -> Iterator[tuple[str, ...]]:
+        return (found for file in self.files for found in file.candidates(0, len(file), self.classes))
+
+    def named_folders(self) -> dict[str, str]:
+        """By the name of a sample: the folder that the user named and that the sample was directly in."""
+        known = [(file.names, file.origins.named or []) for file in self.files if file.origins]
+        return {
+            name: folder
+            for names, named in known
+            for name, folder in zip(names, named, strict=False)
+            if folder
+        }
+
     def require_labels(self) -> None:
         for file in self.files:
-            if file.labels is None:
+            if file.labels is None and not file.are_pictures:  # a picture without a class is left out later
                 raise DataError(f"{file.path}: no labels; name their dataset with --labels-key")
 
 
@@ -196,10 +250,12 @@ class FeaturesPart:
     """Rows of feature files, by number, so that little has to be sent."""
 
     cuts: tuple[tuple[Path, int, int], ...]  # path, first row, end
+    classes: Mapping[str, str] = field(default_factory=dict)
 
     def opened(self, keys: Keys) -> Features:
         return Features(
-            [_open_once(path, keys, _stamp(path)).cut(start, stop) for path, start, stop in self.cuts]
+            [_open_once(path, keys, _stamp(path)).cut(start, stop) for path, start, stop in self.cuts],
+            self.classes,
         )
 
     @property

@@ -22,6 +22,7 @@ from crnr_cli.system.outputs import (
     occupied,
     partial_of,
     refuse_undeclared,
+    rows_of,
 )
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
@@ -44,14 +45,38 @@ class Claim:
 
     def open_journal(self) -> BinaryIO:
         """The journal next to the partial file, empty if there was none."""
-        handle = _opened(journal_of(self.target), self.path)
+        return self._open_beside(journal_of(self.target))
+
+    def open_rows(self) -> BinaryIO:
+        """The file of what was extracted so far, empty if there was none."""
+        return self._open_beside(rows_of(self.target))
+
+    def _open_beside(self, place: Path) -> BinaryIO:
+        handle = _opened(place, self.path)
         _protect(handle, self.target, being_written=True)
         return os.fdopen(handle, "rb+")
+
+    def discard(self) -> None:
+        """Remove the partial file and what is next to it, if nothing in them is worth keeping."""
+        self.remove_kept()
+        if _is_still(self.part, self.file.fileno()):
+            self.part.unlink()
+
+    def has_rows(self) -> bool:
+        """Whether anything was extracted so far."""
+        with contextlib.suppress(FileNotFoundError):
+            return rows_of(self.target).stat().st_size > 0
+        return False
+
+    def remove_kept(self) -> None:
+        """Remove what would be kept for another run."""
+        for place in (journal_of(self.target), rows_of(self.target)):
+            place.unlink(missing_ok=True)
 
     def put_in_place(self) -> None:
         """Rename the finished partial file; a power failure leaves either the old or the new file.
 
-        Its journal is removed first, because after the renaming, a journal could be that of another writer.
+        What is next to it is removed first, because after the renaming, it could be that of another writer.
         """
         handle = self.file.fileno()
         with disk_errors(self.path, "the old file, if any, is intact"):
@@ -60,7 +85,7 @@ class Claim:
             if not _is_still(self.part, handle):
                 raise OutputError(f"{self.path}: another program has replaced {self.part.name}; try again")
             _protect(handle, self.target, being_written=False)
-            journal_of(self.target).unlink(missing_ok=True)
+            self.remove_kept()
             self.part.replace(self.target)
         with disk_errors(self.path, "the new file is in place, but a power loss might undo that"):
             _sync_folder(self.target.parent)

@@ -23,14 +23,15 @@ _EFFECTIVE = os.access in os.supports_effective_ids  # as for opening files, not
 _HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a gallery
 
 # A file that is being written has one of these names; nobody else uses them.
-_PARTIAL, _JOURNAL = ".crnr-part", ".crnr-journal"
-PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL)
+_PARTIAL, _JOURNAL, _ROWS = ".crnr-part", ".crnr-journal", ".crnr-rows"
+PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL, _ROWS)
 
 
 @dataclass(frozen=True)
 class Output:
     path: Path
-    # A gallery has to be a regular file. It may be in the folder of its samples, as it is not a picture.
+    # A gallery, or a file of extracted values. It has to be a regular file, and may be in the folder of its
+    # samples, as it is not a picture.
     is_gallery: bool = False
 
     @property
@@ -41,7 +42,7 @@ class Output:
     @property
     def places(self) -> list[Path]:
         """All files that are written."""
-        return [self.target, partial_of(self.target), journal_of(self.target)]
+        return [self.target, partial_of(self.target), journal_of(self.target), rows_of(self.target)]
 
 
 # None outside of a command: a library user is free to write anywhere.
@@ -54,7 +55,7 @@ def planned(outputs: Sequence[Output], inputs: Iterable[str | Path] = ()) -> Ite
     for output in outputs:
         check_output(output.path)
         if output.is_gallery and not is_replaceable(output.path):
-            raise OutputError(f"{output.path}: not a regular file; a gallery can only be written to one")
+            raise OutputError(f"{output.path}: not a regular file; this output can only be written to one")
     _refuse_same(outputs)
     _refuse_occupied(outputs)
     before = _planned.set(tuple(outputs))
@@ -107,6 +108,11 @@ def partial_of(target: Path) -> Path:
 def journal_of(target: Path) -> Path:
     """The journal of a partial file, see results/journal.py."""
     return _beside(target, _JOURNAL)
+
+
+def rows_of(target: Path) -> Path:
+    """What a run has extracted so far, if the output itself is only written at the end."""
+    return _beside(target, _ROWS)
 
 
 def may_be_partial(found: os.stat_result) -> bool:

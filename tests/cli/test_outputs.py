@@ -21,6 +21,8 @@ from helpers.samples import make_features, make_pictures
 # Each output by command and parameter, as a command that writes it to {}.
 OUTPUTS = {
     ("build", "path"): "build gallery -o {}",
+    ("build", "cache"): "build gallery -o gallery.h5 --grey --cache {}",
+    ("extract", "path"): "extract gallery -o {}",
     ("classify", "path"): "classify queries -g gallery.h5 -o {}",
     ("evaluate", "errors"): "evaluate out.csv --errors {}",
     ("evaluate", "confusion"): "evaluate out.csv --confusion {}",
@@ -35,7 +37,11 @@ OUTPUTS = {
     ("remove", "option"): "remove -g {} --class cow",
 }
 IN_PLACE = {"add", "remove"}  # these change a gallery, which has to exist
-PICTURES = {("tune", "plot"), ("explain", "path")}  # whose names have to end in .png or the like
+# Outputs whose names have to end like this.
+ENDINGS = {
+    **dict.fromkeys([("tune", "plot"), ("explain", "path")], ".png"),
+    **dict.fromkeys([("build", "cache"), ("extract", "path")], ".h5"),
+}
 each_output = pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
 
 
@@ -112,7 +118,7 @@ def command_for(output: tuple[str, str], name: str) -> list[str]:
 
 def name_for(output: tuple[str, str], stem: str = "new") -> str:
     """A name that the output may have; a gallery that is changed exists."""
-    name = f"{stem}.png" if output in PICTURES else stem
+    name = stem + ENDINGS.get(output, "")
     if output[0] in IN_PLACE:
         Path(name).write_bytes(Path("gallery.h5").read_bytes())
     return name
@@ -140,6 +146,8 @@ def test_the_command_of_the_table_writes_it(crnr: Runner, output: tuple[str, str
     after = snapshot(crnr.here)
     assert after.keys() == {*before, name}
     assert after.pop(name) != before.pop(name, None)
+    if output == ("build", "cache"):  # which writes the gallery too
+        del before["gallery.h5"], after["gallery.h5"]
     assert after == before
 
 
@@ -156,6 +164,12 @@ INPUTS = {
     "build features.npz -o linked.png": IS_INPUT,
     f"build gallery --update -o {SAMPLE}": "not a crnr gallery\n",
     "build gallery --extractor model.onnx --extractor-preset raw -o model.onnx": IS_INPUT,
+    "build gallery --cache gallery/ant/0.h5 -o new.h5": IS_INPUT,
+    "extract gallery -o gallery/ant/0.h5": IS_INPUT,
+    "extract features.npz -o linked.h5": IS_INPUT,
+    "extract gallery --extractor model.onnx --extractor-preset raw -o model.onnx": IS_INPUT,
+    "extract gallery -o gallery.h5": "is a gallery; write the features to another file\n",
+    "build gallery --cache gallery.h5 -o new.h5": "is a gallery, not a feature file;",
     "classify - -o queries/bee/9.png": IS_INPUT,
     f"classify queries -o {QUERY}": INSIDE,
     "classify queries -o queries/new.csv": INSIDE,
@@ -190,7 +204,9 @@ INPUTS = {
 @pytest.mark.parametrize("command", INPUTS)
 def test_an_input_is_not_overwritten(crnr: Runner, here: Path, command: str) -> None:
     """Whether it was named, found in a folder, listed on stdin, or is mentioned in a gallery or a CSV."""
-    os.link("features.npz", "linked.png")
+    for name in ("linked.png", "linked.h5"):
+        os.link("features.npz", name)
+    os.link(SAMPLE, "gallery/ant/0.h5")
     for name in ("mine.crnr-part", "mine.crnr-journal"):
         Path(name).write_bytes(Path(QUERY).read_bytes())
     if "features.h5" in command:
@@ -212,7 +228,7 @@ def test_a_second_name_of_a_file_that_is_no_input(crnr: Runner, here: Path) -> N
 
 
 @each_output
-@pytest.mark.parametrize("ending", [".crnr-part", ".crnr-journal"])
+@pytest.mark.parametrize("ending", [".crnr-part", ".crnr-journal", ".crnr-rows"])
 @pytest.mark.usefixtures("here")
 def test_a_link_where_the_partial_file_will_be(crnr: Runner, output: tuple[str, str], ending: str) -> None:
     name = name_for(output)
@@ -239,7 +255,7 @@ def test_a_folder_without_access(crnr: Runner, here: Path, output: tuple[str, st
 @each_output
 @pytest.mark.usefixtures("here")
 def test_a_name_that_is_too_long(crnr: Runner, output: tuple[str, str]) -> None:
-    name = "x" * 300 + (".png" if output in PICTURES else "")
+    name = "x" * 300 + ENDINGS.get(output, "")
     refused(crnr, command_for(output, name), "File name too long")
 
 
@@ -247,7 +263,7 @@ def test_a_name_that_is_too_long(crnr: Runner, output: tuple[str, str]) -> None:
 @pytest.mark.usefixtures("here")
 def test_a_name_that_is_almost_too_long(crnr: Runner, output: tuple[str, str]) -> None:
     """Nothing can be appended to it, but it can be written."""
-    name = name_for(output, "x" * (251 if output in PICTURES else 255))
+    name = name_for(output, "x" * (255 - len(ENDINGS.get(output, ""))))
     before = set(crnr.files())
     assert crnr(*command_for(output, name)).exit == 0
     assert crnr.files() == before | {name}

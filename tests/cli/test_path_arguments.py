@@ -22,6 +22,8 @@ from helpers.samples import make_features, make_pictures
 INPUTS = {
     ("build", "sources"): "build {} -o new.h5",
     ("build", "extractor"): "build gallery -o new.h5 --extractor {}",
+    ("extract", "sources"): "extract {} -o new.h5",
+    ("extract", "extractor"): "extract gallery -o new.h5 --extractor {}",
     ("classify", "sources"): "classify {} -o new.csv",
     ("classify", "gallery"): "classify queries -o new.csv -g {}",
     ("classify", "extractor"): "classify queries -o new.csv --extractor {}",

@@ -76,7 +76,7 @@ def test_a_gallery_needs_a_regular_file(crnr: Runner, name: str) -> None:
     os.mkfifo(crnr.here / "pipe")
     outcome = crnr.process("build", "gallery.npz", "-o", name)
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == f"error: {name}: not a regular file; a gallery can only be written to one\n"
+    assert outcome.err == f"error: {name}: not a regular file; this output can only be written to one\n"
 
 
 def on_a_terminal(crnr: Runner, *arguments: object) -> bytes:

@@ -22,6 +22,7 @@ OPTIONS = [
 ARGUMENTS = {
     **{command: ["gallery.npz"] for command in COMMANDS},
     **{"info": ["gallery.h5"], "verify": ["gallery.h5"], "add": ["gallery.h5", "gallery.npz"]},
+    **{"extract": ["gallery.npz", "-o", "new.h5"]},
     **{"explain": ["gallery.npz#0"], "remove": ["gallery.h5", "--class", "ant"]},
     **{"model list": [], "model get": ["efficientnet-lite0"], "model check": ["model.onnx"]},
 }

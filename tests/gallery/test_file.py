@@ -15,6 +15,7 @@ from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery import file as file_format
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery, describe
+from crnr_cli.gallery.hdf5_output import to_attributes
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
@@ -130,7 +131,7 @@ def test_a_lie_with_a_valid_checksum_is_refused(path: Path, lie: dict[str, Any],
     content = file_format._to_content(small_gallery())
     if "classes" in lie:
         content.arrays["classes/names"] = np.array(lie.pop("classes"))
-    content.attributes["recipe"].update(file_format._to_attributes(lie.pop("recipe", {})))
+    content.attributes["recipe"].update(to_attributes(lie.pop("recipe", {})))
     content.attributes["/"].update(lie)
     content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
     with h5py.File(path, "w") as file:

