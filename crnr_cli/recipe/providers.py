@@ -57,8 +57,12 @@ def opened_session(path: Path, sha256: str, jobs: int, provider: str) -> Session
             )
         return session
     for name in filter(names.__contains__, PREFERRED):
-        if session := _on(path, jobs, name):
-            return session
+        try:
+            if session := _on(path, jobs, name):
+                return session
+        except DataError:  # of the model, or of a provider that does not work here
+            if name == CPU:
+                raise
     raise DataError(f"{path}: onnxruntime cannot run it on any of {', '.join(names)}")
 
 
