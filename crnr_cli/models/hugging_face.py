@@ -66,6 +66,7 @@ _FAMILIES = {"CLIP": "clip", "ChineseCLIP": "clip", "Siglip": "siglip", "DINOv3V
 _ENDINGS = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")
 
 _FOLLOWED = {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_flip_channel_order"}
+_SWITCHES = {"default_to_square", "include_top", "offset", "rescale_offset"}
 _HARMLESS = {"do_convert_rgb", "do_reduce_labels"}  # every picture is converted, and there are no labels
 # With these, pictures have different sizes.
 _SIZES_VARY = ("max_num_patches", "min_pixels", "max_pixels", "size_divisor", "pad_size", "max_image_tiles")
@@ -114,10 +115,11 @@ def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
     """What makes the whole file unusable."""
     if kind in _OTHERS:
         return f"its image processor {kind} prepares pictures in a way that crnr cannot follow"
-    known = _FOLLOWED | _HARMLESS
-    if odd := [k for k, v in values.items() if k.startswith("do_") and not isinstance(v, bool)]:
+    known = {*_FOLLOWED, *_HARMLESS, *_SWITCHES}
+    switches = [name for name in values if name.startswith("do_") or name in _SWITCHES]
+    if odd := [name for name in switches if not isinstance(values[name], bool)]:
         return f"its {shown(odd[0])} is {shown(values[odd[0]])}, neither true nor false"
-    if asked := [k for k, v in values.items() if k.startswith("do_") and v is True and k not in known]:
+    if asked := [name for name in switches if values[name] and name not in known]:
         return f"it asks for {shown(asked[0])}, which crnr cannot do"
     if varying := [name for name in _SIZES_VARY if values.get(name)]:
         return f"it has {varying[0]}: pictures keep their own shapes, but crnr needs the same size for all"
