@@ -89,7 +89,7 @@ def read_image_processor(content: Mapping[str, Any]) -> Found:
     found = Found(family=_FAMILIES.get(kind))
     _read_geometry(kind, values, found)
     try:
-        found.settings["filter"] = FILTERS[_listed(values, "resample")]
+        found.settings["filter"] = _filter(values.get("resample"))
     except ValueError as e:
         found.faults["filter"] = str(e)
     try:
@@ -130,14 +130,12 @@ def _is_on(values: Mapping[str, Any], name: str) -> bool:
     return values.get(name) is True
 
 
-def _listed(values: Mapping[str, Any], name: str) -> int:
-    """A place in the list of filters."""
-    if name not in values:
-        raise ValueError(f"it has no {name}")
-    found = values[name]
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < len(FILTERS):
-        raise ValueError(f"its {name} is {shown(found)}, not a number of a filter")
-    return found
+def _filter(number: Any) -> str:
+    if number is None:
+        raise ValueError("it has no resample")
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(FILTERS):
+        raise ValueError(f"its resample is {shown(number)}, not a number of a filter")
+    return FILTERS[number]
 
 
 def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,10 +150,8 @@ def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("image_mean", "image_std"):
             if name not in values:
                 raise ValueError(f"it has no {name}")
-        mean, std = (
-            per_channel(values["image_mean"], "image_mean"),
-            per_channel(values["image_std"], "image_std"),
-        )
+        mean = per_channel(values["image_mean"], "image_mean")
+        std = per_channel(values["image_std"], "image_std")
     if _is_on(values, "include_top"):  # EfficientNet divides by its image_std once more, normalized or not
         again = per_channel(values.get("image_std", 1), "image_std")
         width = max(len(std), len(again))
@@ -175,7 +171,7 @@ def _read_geometry(kind: str, values: Mapping[str, Any], found: Found) -> None:
         return
     try:
         edge, both = _resized(kind, values)
-        target = _target(edge, values)
+        target = _target(kind, values)
         found.settings["size"] = target or both or (edge, edge)
         found.settings["crop"] = _crop(edge, both, target)
     except ValueError as e:
@@ -210,11 +206,11 @@ def _resized(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int]
     raise ValueError("its crop_pct is one that crnr cannot follow")
 
 
-def _target(edge: int, values: Mapping[str, Any]) -> tuple[int, int] | None:
+def _target(kind: str, values: Mapping[str, Any]) -> tuple[int, int] | None:
     """Width and height of what is cut out, if anything is."""
-    if "crop_pct" in values and "crop_size" not in values:  # ConvNext: its size is that of the result
-        result = values["size"]
-        result = side(result.get("shortest_edge") if isinstance(result, dict) else result, "size")
+    if kind == "ConvNext":  # its size is that of the result
+        size = values["size"]
+        result = side(size.get("shortest_edge") if isinstance(size, dict) else size, "size")
         return result, result
     if not _is_on(values, "do_center_crop"):
         return None

@@ -192,9 +192,9 @@ class Decider:
             if fault := self._config.fault_of("size"):
                 raise DataError(f"{self._config.path}: {fault}; choose the size of pictures with --size")
             if fits(self._config.settings["size"]):
-                return Reasoned(
-                    self._config.settings["size"], f"as {self._config.path} says", is_assumed=True
-                )
+                is_known = self["preparation"] == str(self._config.path)  # which is reported already
+                why = f"as {self._config.path} says"
+                return Reasoned(self._config.settings["size"], why, is_assumed=not is_known)
         if self._family and self._family.size and fits((self._family.size, self._family.size)):
             return Reasoned((self._family.size, self._family.size), "that of the preset", is_assumed=True)
         raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")

@@ -276,6 +276,19 @@ def test_what_counts_more(tmp_path: Path) -> None:
     assert settled(filter="box", mean=(1.0,)) == ((32, 32), "box", 0.0, 1.0, "cls")
 
 
+def test_the_note_names_the_file_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
+    model = tokens_export(tmp_path / "dinov2.onnx")
+    assert explain_network(NetworkOptions(model), 1).note == (
+        f"pictures are prepared as {path} says; assumed: pool cls; if this is wrong, set --extractor-preset "
+        "or --pool"
+    )
+    all_but_size: Any = {"crop": 1, "filter": "box", "mean": (0.0,), "std": (1.0,), "pool": "cls"}
+    found = explain_network(NetworkOptions(model, **all_but_size), 1)
+    assert found.settings["size"] == ((32, 32), f"as {path} says", True)
+    assert found.note == "assumed about the network: size 32x32; if this is wrong, set --size"
+
+
 def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path) -> None:
     write(tmp_path / "preprocessor_config.json", VARIANTS["DINOv2"][0])
     found = explain_network(NetworkOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 48, 48])), 1)
