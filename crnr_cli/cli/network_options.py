@@ -99,7 +99,8 @@ class Network:
         _network_option(
             click_type=Choice(POOLS, old_names=OLD_POOLS),
             metavar="NAME",
-            help="How maps or tokens become a vector: {choices}. cls is the first token, mean that of all.",
+            help="How maps or tokens become a vector: {choices}. cls takes the first token, mean the mean "
+            "of all places or tokens.",
             show_default="mean for maps; cls for tokens, if the network is known to have a class token",
         ),
     ] = None

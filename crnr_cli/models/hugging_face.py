@@ -66,6 +66,7 @@ _FAMILIES = {"CLIP": "clip", "ChineseCLIP": "clip", "Siglip": "siglip", "DINOv3V
 _ENDINGS = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")
 
 _FOLLOWED = {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_flip_channel_order"}
+_SWITCHES = {"default_to_square", "include_top", "offset", "rescale_offset"}
 _HARMLESS = {"do_convert_rgb", "do_reduce_labels"}  # every picture is converted, and there are no labels
 # With these, pictures have different sizes.
 _SIZES_VARY = ("max_num_patches", "min_pixels", "max_pixels", "size_divisor", "pad_size", "max_image_tiles")
@@ -88,7 +89,7 @@ def read_image_processor(content: Mapping[str, Any]) -> Found:
     found = Found(family=_FAMILIES.get(kind))
     _read_geometry(kind, values, found)
     try:
-        found.settings["filter"] = FILTERS[_listed(values, "resample")]
+        found.settings["filter"] = _filter(values.get("resample"))
     except ValueError as e:
         found.faults["filter"] = str(e)
     try:
@@ -114,10 +115,11 @@ def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
     """What makes the whole file unusable."""
     if kind in _OTHERS:
         return f"its image processor {kind} prepares pictures in a way that crnr cannot follow"
-    known = _FOLLOWED | _HARMLESS
-    if odd := [k for k, v in values.items() if k.startswith("do_") and not isinstance(v, bool)]:
+    known = {*_FOLLOWED, *_HARMLESS, *_SWITCHES}
+    switches = [name for name in values if name.startswith("do_") or name in _SWITCHES]
+    if odd := [name for name in switches if not isinstance(values[name], bool)]:
         return f"its {shown(odd[0])} is {shown(values[odd[0]])}, neither true nor false"
-    if asked := [k for k, v in values.items() if k.startswith("do_") and v is True and k not in known]:
+    if asked := [name for name in switches if values[name] and name not in known]:
         return f"it asks for {shown(asked[0])}, which crnr cannot do"
     if varying := [name for name in _SIZES_VARY if values.get(name)]:
         return f"it has {varying[0]}: pictures keep their own shapes, but crnr needs the same size for all"
@@ -128,14 +130,12 @@ def _is_on(values: Mapping[str, Any], name: str) -> bool:
     return values.get(name) is True
 
 
-def _listed(values: Mapping[str, Any], name: str) -> int:
-    """A place in the list of filters."""
-    if name not in values:
-        raise ValueError(f"it has no {name}")
-    found = values[name]
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < len(FILTERS):
-        raise ValueError(f"its {name} is {shown(found)}, not a number of a filter")
-    return found
+def _filter(number: Any) -> str:
+    if number is None:
+        raise ValueError("it has no resample")
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(FILTERS):
+        raise ValueError(f"its resample is {shown(number)}, not a number of a filter")
+    return FILTERS[number]
 
 
 def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,10 +150,8 @@ def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("image_mean", "image_std"):
             if name not in values:
                 raise ValueError(f"it has no {name}")
-        mean, std = (
-            per_channel(values["image_mean"], "image_mean"),
-            per_channel(values["image_std"], "image_std"),
-        )
+        mean = per_channel(values["image_mean"], "image_mean")
+        std = per_channel(values["image_std"], "image_std")
     if _is_on(values, "include_top"):  # EfficientNet divides by its image_std once more, normalized or not
         again = per_channel(values.get("image_std", 1), "image_std")
         width = max(len(std), len(again))
@@ -173,7 +171,7 @@ def _read_geometry(kind: str, values: Mapping[str, Any], found: Found) -> None:
         return
     try:
         edge, both = _resized(kind, values)
-        target = _target(edge, values)
+        target = _target(kind, values)
         found.settings["size"] = target or both or (edge, edge)
         found.settings["crop"] = _crop(edge, both, target)
     except ValueError as e:
@@ -208,11 +206,11 @@ def _resized(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int]
     raise ValueError("its crop_pct is one that crnr cannot follow")
 
 
-def _target(edge: int, values: Mapping[str, Any]) -> tuple[int, int] | None:
+def _target(kind: str, values: Mapping[str, Any]) -> tuple[int, int] | None:
     """Width and height of what is cut out, if anything is."""
-    if "crop_pct" in values and "crop_size" not in values:  # ConvNext: its size is that of the result
-        result = values["size"]
-        result = side(result.get("shortest_edge") if isinstance(result, dict) else result, "size")
+    if kind == "ConvNext":  # its size is that of the result
+        size = values["size"]
+        result = side(size.get("shortest_edge") if isinstance(size, dict) else size, "size")
         return result, result
     if not _is_on(values, "do_center_crop"):
         return None

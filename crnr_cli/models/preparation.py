@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from crnr_cli.errors import DataError
 from crnr_cli.models import hugging_face, timm_config
 from crnr_cli.models.config_files import config_folders, read_config
 from crnr_cli.models.config_values import Found
@@ -18,6 +19,8 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Found | None]] = {
     "open_clip_config.json": timm_config.read_open_clip,
     "config.json": timm_config.read_timm,
 }
+# Another program's file of this name need not be JSON.
+_OF_MANY_PROGRAMS = ("config.json",)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,12 @@ def preparation_beside(model: Path) -> Preparation | None:
     """What the first of the files beside a model says about pictures; None if there is none."""
     for folder in config_folders(model):
         for name, read in _READERS.items():
-            content = read_config(folder / name)
+            try:
+                content = read_config(folder / name)
+            except DataError:
+                if name in _OF_MANY_PROGRAMS:
+                    continue
+                raise
             found = None if content is None else read(content)
             if found is not None:
                 return Preparation(folder / name, found.settings, found.faults, found.family)

@@ -28,6 +28,8 @@ _WORDS = {
     **{"dinov2": "dinov2", "dinov3": "dinov3", "clip": "clip", "siglip": "siglip", "siglip2": "siglip"},
     **{"mobileclip": "mobileclip", "mobileclip2": "mobileclip"},
 }
+# "clip" is a word of its own too, as in a name such as video-clip: it needs one of these, or to come first.
+_WITH_CLIP = {"vit", "rn50", "rn101", "openai", "laion", "vision", "visual"}
 _PATCHES_OF_ANY_NUMBER = "naflex"  # a variant of SigLIP 2
 # A model that is called like this is named by its folder.
 _ANY_MODEL = re.compile(r"(vision_)?(model|encoder)([_-](quantized|fp16|q4|q4f16|q8|bnb4|u?int8))*|visual")
@@ -69,7 +71,9 @@ def _family(name: str) -> str | None:
     words = re.split(r"[^a-z0-9]+", name.lower())
     if _PATCHES_OF_ANY_NUMBER in words:
         return None
-    return next((_WORDS[word] for word in words if word in _WORDS), None)
+    found = next((_WORDS[word] for word in words if word in _WORDS), None)
+    is_clip = found == "clip" and (words[0] == "clip" or not _WITH_CLIP.isdisjoint(words))
+    return found if found != "clip" or is_clip else None
 
 
 def _model_type(model: Path) -> str:

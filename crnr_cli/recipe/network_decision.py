@@ -1,7 +1,7 @@
 """How a network is used where the user did not choose: by the files beside it, its name and its shapes.
 
 Nothing is guessed silently: what is not known is an error that names the option that decides, and what was
-assumed is told in one note.
+assumed is reported in one note.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crnr_cli.models.presets import OUTPUTS, PRESETS, Preset
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.wording import counted
 
-PIXEL_TYPES = ("tensor(float)", "tensor(float16)", "tensor(double)", "tensor(uint8)")
+_PIXEL_TYPES = ("tensor(float)", "tensor(float16)", "tensor(double)", "tensor(uint8)")
 _TEXT_TYPES = ("tensor(string)", "tensor(int64)", "tensor(int32)")
 _BYTES = "tensor(uint8)"
 _SCALING = ("crop", "filter", "mean", "std")
@@ -49,7 +49,7 @@ class Reasoned(NamedTuple):
 
     value: Any
     why: str
-    is_assumed: bool = False  # so that the user should be told
+    is_assumed: bool = False  # so that the user should know
 
 
 _CHOSEN = "chosen by an option"
@@ -141,7 +141,7 @@ class Decider:
                 f"{path}: takes {counted(len(inputs), 'input')} ({names}), not one picture{remedy}"
             )
         given = inputs[0]
-        if given.type not in PIXEL_TYPES or len(given.shape) != 4:
+        if given.type not in _PIXEL_TYPES or len(given.shape) != 4:
             kind = "text" if given.type in _TEXT_TYPES else "something else"
             raise DataError(
                 f"{path}: expects {kind} and not pictures: its input {given.name} is {given.type} with "
@@ -202,9 +202,9 @@ class Decider:
             if fault := self._config.fault_of("size"):
                 raise DataError(f"{self._config.path}: {fault}; choose the size of pictures with --size")
             if fits(self._config.settings["size"]):
-                return Reasoned(
-                    self._config.settings["size"], f"as {self._config.path} says", is_assumed=True
-                )
+                is_known = self["preparation"] == str(self._config.path)  # which is reported already
+                why = f"as {self._config.path} says"
+                return Reasoned(self._config.settings["size"], why, is_assumed=not is_known)
         if self._family and self._family.size and fits((self._family.size, self._family.size)):
             return Reasoned((self._family.size, self._family.size), "that of the preset", is_assumed=True)
         raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")
@@ -250,7 +250,9 @@ class Decider:
 
     def _channels(self, count: Any, source: _Source) -> Reasoned:
         order = (
-            Reasoned("grey", "as the model takes one") if count == 1 else Reasoned("rgb", "the usual order")
+            Reasoned("grey", "as the model takes one channel")
+            if count == 1
+            else Reasoned("rgb", "the usual order")
         )
         if "channels" in source.values and count != 1:
             order = Reasoned(source.values["channels"], source.why)
@@ -311,20 +313,20 @@ class Decider:
         """All that was assumed, for the user; None if there is nothing."""
         preparation = self.settled["preparation"]
         others = {name: self.settled[name] for name in _OPTIONS if self.settled[name].is_assumed}
-        said, options = [], [_OPTIONS[name] for name in others]
-        if preparation.is_assumed:
-            said = [f"pictures are prepared {preparation.why}"]
-            if preparation.value in PRESETS:
-                said = [
-                    f"pictures are prepared with the preset {preparation.value}, a guess {preparation.why}"
-                ]
-            if not others:
-                return f"{said[0]}; if it expects another preparation, set --extractor-preset"
-            options.insert(0, "--extractor-preset")
-        if not others:
+        assumed = ", ".join(f"{name} {_text(one.value)}" for name, one in others.items())
+        options = [_OPTIONS[name] for name in others]
+        if not preparation.is_assumed and not others:
             return None
-        said.append("assumed: " + ", ".join(f"{name} {_text(one.value)}" for name, one in others.items()))
-        return f"{'; '.join(said)}; if this is wrong, set {_joined(options, 'or')}"
+        if not preparation.is_assumed:
+            return f"assumed about the network: {assumed}; if this is wrong, set {_joined(options, 'or')}"
+        if preparation.value in PRESETS:
+            said = f"pictures are prepared with the preset {preparation.value}, a guess {preparation.why}"
+        else:
+            said = f"pictures are prepared {preparation.why}"
+        if not others:
+            return f"{said}; if the network expects another preparation, set --extractor-preset"
+        options = ["--extractor-preset", *options]
+        return f"{said}; assumed: {assumed}; if this is wrong, set {_joined(options, 'or')}"
 
 
 def _text(value: Any) -> str:

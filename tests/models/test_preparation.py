@@ -245,8 +245,8 @@ def test_the_file_may_be_above_the_folder_onnx(crnr: Runner) -> None:
     assert (built.exit, built.out) == (0, "")
     assert built.err.count("prepared") == 1
     assert (
-        "note: pictures are prepared as repo/preprocessor_config.json says; if it expects another "
-        "preparation, set --extractor-preset\n"
+        "note: pictures are prepared as repo/preprocessor_config.json says; if the network expects "
+        "another preparation, set --extractor-preset\n"
     ) in built.err
     assert "own preprocessing" not in crnr("info").out
     # That beside the model counts more, and other folders have none above them.
@@ -276,13 +276,26 @@ def test_what_counts_more(tmp_path: Path) -> None:
     assert settled(filter="box", mean=(1.0,)) == ((32, 32), "box", 0.0, 1.0, "cls")
 
 
+def test_the_note_names_the_file_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
+    model = tokens_export(tmp_path / "dinov2.onnx")
+    assert explain_network(NetworkOptions(model), 1).note == (
+        f"pictures are prepared as {path} says; assumed: pool cls; if this is wrong, set --extractor-preset "
+        "or --pool"
+    )
+    all_but_size: Any = {"crop": 1, "filter": "box", "mean": (0.0,), "std": (1.0,), "pool": "cls"}
+    found = explain_network(NetworkOptions(model, **all_but_size), 1)
+    assert found.settings["size"] == ((32, 32), f"as {path} says", True)
+    assert found.note == "assumed about the network: size 32x32; if this is wrong, set --size"
+
+
 def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path) -> None:
     write(tmp_path / "preprocessor_config.json", VARIANTS["DINOv2"][0])
     found = explain_network(NetworkOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 48, 48])), 1)
     assert (found.made().size, found.made().crop) == ((48, 48), 32 / 40)
     assert found.note == (
-        f"pictures are prepared as {tmp_path}/preprocessor_config.json says; if it expects another "
-        "preparation, set --extractor-preset"
+        f"pictures are prepared as {tmp_path}/preprocessor_config.json says; if the network expects "
+        "another preparation, set --extractor-preset"
     )
 
 
@@ -357,6 +370,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         {"image_processor_type": "ViTImageProcessor", "image_std": 0},
         "it divides by 0",
         "--mean",
+    ),
+    "another word": (
+        {"image_processor_type": "EfficientNetImageProcessor", "include_top": 1},
+        "its 'include_top' is 1, neither true nor false",
+        "--size",
     ),
     "a word": (
         {"image_processor_type": "ViTImageProcessor", "do_resize": "yes"},
@@ -437,6 +455,8 @@ def test_an_output_does_not_replace_the_file(crnr: Runner) -> None:
 
 
 def test_files_about_something_else_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("// settings of another program\n{}")
+    assert preparation_beside(tmp_path / "m.onnx") is None
     write(tmp_path / "processor_config.json", {"processor_class": "CLIPProcessor", "feature_extractor": {}})
     write(tmp_path / "open_clip_config.json", {"model_cfg": {}})
     write(tmp_path / "config.json", {"model_type": "swin"})

@@ -50,6 +50,7 @@ def _weights(width: int) -> Any:
         ("model.onnx", (3, 5), "Clip", "efficientnet-lite", "by the layers of the model"),
         ("dinov2_vits14.onnx", (3, 5), "Clip", "dinov2", "by the name of the model"),
         ("CLIP-ViT-B-32-vision.onnx", (3,), "Relu", "clip", "by the name of the model"),
+        ("openai_clip.onnx", (3,), "Relu", "clip", "by the name of the model"),
         ("mobileclip_s1-clip.onnx", (3,), "Relu", "mobileclip", "by the name of the model"),
         ("siglip2-base-patch16-224.onnx", (3,), "Relu", "siglip", "by the name of the model"),
     ],
@@ -69,6 +70,7 @@ def test_the_name_and_the_layers_tell_the_preset(
         ("efficientnet.onnx", (3, 5), "Sigmoid"),
         ("vit_small.onnx", (3,), "Relu"),  # many families have ViT in their names
         ("eclipse.onnx", (3,), "Relu"),
+        ("video_clip_resnet50.onnx", (3,), "Relu"),
         ("siglip2-base-patch16-naflex.onnx", (3,), "Relu"),  # its pictures have no common size
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from PIL import Image
 
 from crnr_cli.errors import CrnrError
@@ -165,7 +166,7 @@ def test_maps_become_their_mean(photos: Path, with_pooler: bool, plus: float) ->
     assert (network.output, network.pool, network.size, network.layout) == (output, pool, (224, 224), "nchw")
     assumed = "size 224x224, output pooler_output" if with_pooler else "size 224x224, pool mean"
     option = "--extractor-output" if with_pooler else "--pool"
-    assert found.note == f"assumed: {assumed}; if this is wrong, set --size or {option}"
+    assert found.note == f"assumed about the network: {assumed}; if this is wrong, set --size or {option}"
     wanted = [
         by_pillow(image, *PREPARED["imagenet"]).mean(axis=(0, 1)) + plus for image in opened_photos(photos)
     ]
@@ -222,7 +223,10 @@ def test_the_layout_of_an_input_without_names_is_that_of_its_family(tmp_path: Pa
     )
     found = explained(model, preset="siglip")
     assert (found.made().layout, found.made().size) == ("nchw", (224, 224))
-    assert found.note == "assumed: layout nchw, size 224x224; if this is wrong, set --layout or --size"
+    assert (
+        found.note
+        == "assumed about the network: layout nchw, size 224x224; if this is wrong, set --layout or --size"
+    )
     # transformers calls its input so, and always has the channels first.
     exported = onnx_models.tokens_export(tmp_path / "t.onnx", unnamed)
     assert explained(exported, preset="raw", size=(8, 8), pool="cls").made().layout == "nchw"
@@ -362,3 +366,26 @@ def test_the_explanation_of_an_error_has_what_led_to_it(tmp_path: Path) -> None:
     assert (missing.inputs, missing.network) == ([], None)
     with pytest.raises(CrnrError, match="no such file"):
         missing.made()
+
+
+def test_a_network_that_takes_bytes_needs_no_mean_and_std(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["image"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Flatten", ["floats"], ["features"]),
+    ]
+    shapes: tuple[dict[str, Shape], dict[str, Shape]] = (
+        {"image": ["n", 8, 8, 3]},
+        {"features": ["n", 192]},
+    )
+    model = onnx_models.save_model(tmp_path / "m.onnx", nodes, *shapes, kind=TensorProto.UINT8)
+    assert error_of(model).endswith("; or give --crop and --filter")
+    found = explained(model, crop=0.5, filter="box")
+    assert (found.made().mean, found.made().std, found.note) == ((0.0,), (1.0,), None)
+    assert found.settings["mean"].why == "as the model takes bytes, and scales them itself"
+
+
+def test_a_grey_network_gets_the_mean_over_the_channels_of_a_preset(tmp_path: Path) -> None:
+    network = explained(flat_model(tmp_path / "clip.onnx", ["n", 1, 8, 8])).made()
+    assert (network.channels, network.bands) == ("grey", 1)
+    np.testing.assert_allclose(network.mean, [255 * np.mean(CLIP_MEAN)])
+    np.testing.assert_allclose(network.std, [255 * np.mean(CLIP_STD)])
