@@ -47,7 +47,7 @@ def cached(
 
 def _refuse_another(old: FeatureFile, wanted: Extractor | None) -> None:
     assert old.origins is not None
-    extractor = restored_recipe(old.path, old.origins.recipe).extractor
+    extractor = restored_recipe(old.path, old.origins.recipe, old.n_features).extractor
     if not is_same(extractor, wanted):
         raise DataError(
             f"{old.path}: was extracted in another way than this gallery needs: "

@@ -39,7 +39,7 @@ def recipe_of(source: Source) -> Recipe | None:
     plain = [path for path, described in source.recipes if described is None]
     for path, described in source.recipes:
         if described is not None:
-            found.append((path, restored_recipe(path, described)))
+            found.append((path, restored_recipe(path, described, source.n_features)))
     if not found:
         return None
     first, recipe = found[0]
@@ -56,16 +56,16 @@ def recipe_of(source: Source) -> Recipe | None:
     return recipe
 
 
-def restored_recipe(path: Path, described: Mapping[str, Any]) -> Recipe:
-    """The recipe that an untrusted file describes."""
+def restored_recipe(path: Path, described: Mapping[str, Any], n_features: int | None) -> Recipe:
+    """The recipe that an untrusted file with so many values per sample describes."""
     try:
         recipe = Recipe.restored(Stored(dict(described), folder=path.parent))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise DataError(
             f"{path}: the description of its extractor cannot be used ({e}); extract it again"
         ) from e
-    if recipe.steps:
-        raise DataError(f"{path}: its values are not raw values of an extractor; extract it again")
+    if recipe.steps or recipe.n_inputs != n_features:
+        raise DataError(f"{path}: its values are not those that its recipe describes; extract it again")
     return recipe
 
 
