@@ -277,7 +277,7 @@ def _continued(work: Extraction, journal: Journal, identity: Identity, found: _F
         try:
             n_values = record["values"]
             rows, left_out = _from_json(data[n_values:])
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ArithmeticError, ValueError, LookupError, TypeError, RecursionError):
             break
         if n_values != len(rows) * width:
             break
@@ -295,7 +295,7 @@ def _as_json(rows: Rows, left_out: list[LeftOut]) -> bytes:
 
 
 def _from_json(data: bytes) -> tuple[Rows, list[LeftOut]]:
-    """ValueError, LookupError, TypeError or RecursionError if this is not what `_as_json` returned."""
+    """Raises any of several errors if this is not what `_as_json` returned."""
     found = json.loads(data)
     left_out = [
         LeftOut(str(name), SampleError(str(status), str(text))) for name, status, text in found["left_out"]
