@@ -41,7 +41,14 @@ def cached(
         report = extract_to(claim, Extraction(path, source, recipe, reading, old), progress)
         file = open_extracted(path)
     errors = {left.name: left.error for left in report.left_out}
-    found = CachedPictures(source, file, recipe.stored().attributes, errors)
+    assert file.origins is not None
+    found = CachedPictures(
+        **vars(source),
+        cache=file,
+        origins=file.origins,
+        recipe=recipe.stored().attributes,
+        errors=errors,
+    )
     return found, replace(reading, extractor=ExtractorOptions()), notes + report.notes
 
 

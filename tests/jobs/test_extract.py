@@ -22,7 +22,7 @@ from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.extract import ExtractOptions, extract
 from crnr_cli.pictures.pool import DecoderPool
 from helpers.onnx_models import projection_model
-from helpers.runner import Outcome, Runner, ended, helper_command
+from helpers.runner import Outcome, Runner, ended, helper_command, read_rows
 from helpers.samples import make_features, make_pictures, picture
 
 EXTRACTORS = {
@@ -429,6 +429,55 @@ def test_update_follows_the_folders(here: Runner, decoded: list[str]) -> None:
     assert here("build", "f.h5", "-q") == Outcome(0, "", "")
     assert here("build", "queries", "-o", "clean.h5", "--grey", "--size", "8", "-q") == Outcome(0, "", "")
     assert same("gallery.h5", "clean.h5")
+
+
+def test_update_of_the_folder_of_a_class(here: Runner) -> None:
+    """What was read before is left out of the listing, which must not confuse the others."""
+    how = ("--grey", "--size", "8", "-q")
+    assert here("build", "photos", "--allow-skipped", *how) == Outcome(0, "", "")
+    assert here("extract", "queries/cow", "-o", "f.h5", *how) == Outcome(0, "", "")
+    picture(2, 70).save("queries/cow/11.png")
+    assert here("extract", "queries/cow", "-o", "f.h5", "--update", "-q") == Outcome(0, "", "")
+    assert here("extract", "queries/cow", "-o", "clean.h5", *how) == Outcome(0, "", "")
+    assert here("classify", "clean.h5", "-o", "clean.csv", "-q") == Outcome(0, "", "")
+    assert here("classify", "f.h5", "-o", "out.csv", "-q") == Outcome(0, "", "")
+    assert [row["truth"] for row in read_rows(Path("clean.csv"))] == ["cow"] * 3
+    assert sorted(map(str, read_rows(Path("out.csv")))) == sorted(map(str, read_rows(Path("clean.csv"))))
+
+
+def test_names_that_are_not_utf_8(here: Runner) -> None:
+    os.rename("queries/ant/9.png", b"queries/ant/\xff\xe9.png")  # noqa: PTH104
+    stdin = b"queries/ant/\xff\xe9.png\0queries/bee/9.png\0queries/bee/9.png\0"  # one of them twice
+    assert here("extract", "-", "-0", "-o", "f.h5", "-q", stdin=stdin) == Outcome(0, "", "")
+    assert here("build", "f.h5", "-o", "one.h5", "-q") == Outcome(0, "", "")
+    assert here("build", "-", "-0", "-o", "other.h5", "-q", stdin=stdin) == Outcome(0, "", "")
+    assert same("one.h5", "other.h5")
+
+
+def test_a_file_that_is_replaced_is_named(here: Runner) -> None:
+    Path("f.h5").write_bytes(b"something else")
+    outcome = here("extract", "queries", "-o", "f.h5")
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert outcome.err.startswith("note: replacing f.h5 of ")
+
+
+def test_features_without_labels(crnr: Runner) -> None:
+    np.savez("table.npz", features=np.eye(3))
+    assert crnr("extract", "table.npz", "-o", "f.h5", "-q") == Outcome(0, "", "")
+    with h5py.File("f.h5") as file:
+        assert "labels" not in file
+    assert crnr("build", "f.h5") == Outcome(
+        1, "", "error: f.h5: no labels; name their dataset with --labels-key\n"
+    )
+
+
+def test_a_page_of_an_explanation(here: Runner) -> None:
+    """The picture that a row names is not shown, as a file may name any."""
+    assert here("build", "queries", "--parts", "2x2", "-q") == Outcome(0, "", "")
+    assert here("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
+    outcome = here("explain", "f.h5#0", "-o", "why.png")
+    assert outcome.exit == 0
+    assert Path("why.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_update_keeps_what_cannot_be_read_now(here: Runner) -> None:
