@@ -51,7 +51,7 @@ def recipe_of(source: Source) -> Recipe | None:
         if not is_same(recipe.extractor, other.extractor):
             raise DataError(
                 f"{first} and {path} were extracted in different ways: "
-                f"{in_words(recipe.extractor, other.extractor)}"
+                f"{in_words(recipe.extractor, other.extractor, 'and')}; give files of one extractor"
             )
     return recipe
 
@@ -73,12 +73,12 @@ def is_same(one: Extractor | None, other: Extractor | None) -> bool:
     return one is other if one is None or other is None else one.is_same(other)
 
 
-def in_words(one: Extractor | None, other: Extractor | None) -> str:
+def in_words(one: Extractor | None, other: Extractor | None, link: str = "instead of") -> str:
     """Two extractors that differ, as words that differ."""
     texts = [extractor.describe() if extractor else "features" for extractor in (one, other)]
     if texts[0] == texts[1]:
         return f"{texts[0]}, but with another model or other settings"
-    return " and ".join(texts)
+    return f" {link} ".join(texts)
 
 
 def refuse_mismatch(source: Source, recipe: Recipe) -> None:

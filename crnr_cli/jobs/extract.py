@@ -75,8 +75,8 @@ def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
         extractor = known.extractor if known else None
         if not is_same(recipe.extractor, extractor):
             raise DataError(
-                f"{old.path}: was extracted in another way: {in_words(recipe.extractor, extractor)}; "
-                "write to another file"
+                f"{old.path}: was extracted in another way than these: "
+                f"{in_words(recipe.extractor, extractor)}; write to another file"
             )
         if source.n_features != recipe.n_inputs:
             raise DataError(

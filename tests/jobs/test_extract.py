@@ -541,8 +541,8 @@ def test_update_of_another_file(here: Runner) -> None:
     refused = here("extract", "p.h5", "-o", "f.h5", "--update")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
-        "error: f.h5: was extracted in another way: gradients, 8x8, cells of 3, 8 directions and "
-        "pixels, 8x8, grey; write to another file\n"
+        "error: f.h5: was extracted in another way than these: gradients, 8x8, cells of 3, 8 directions "
+        "instead of pixels, 8x8, grey; write to another file\n"
     )
 
 
@@ -562,7 +562,7 @@ def test_another_extractor_is_refused(here: Runner) -> None:
     assert here("build", "queries", "-q") == Outcome(0, "", "")
     assert here("extract", "queries", "-o", "f.h5", "--extractor", "pixels", "-q") == Outcome(0, "", "")
     message = (
-        "error: f.h5: extracted in another way than the gallery's samples: pixels, 8x8, grey and "
+        "error: f.h5: extracted in another way than the gallery's samples: pixels, 8x8, grey instead of "
         "gradients, 8x8, cells of 3, 8 directions; extract it again, as the gallery's samples were\n"
     )
     for command in (
@@ -603,7 +603,7 @@ def test_files_of_different_kinds(here: Runner) -> None:
         1,
         "",
         "error: wide.h5 and high.h5 were extracted in different ways: pixels, 8x9, grey and "
-        "pixels, 9x8, grey\n",
+        "pixels, 9x8, grey; give files of one extractor\n",
     )
     refused = here("build", "f.h5", "--extractor", "pixels")
     assert refused == Outcome(
