@@ -41,13 +41,20 @@ def cached(
         report = extract_to(claim, Extraction(path, source, recipe, reading, old), progress)
         file = open_extracted(path)
     errors = {left.name: left.error for left in report.left_out}
-    found = CachedPictures(source, file, recipe.stored().attributes, errors)
+    assert file.origins is not None
+    found = CachedPictures(
+        **vars(source),
+        cache=file,
+        origins=file.origins,
+        recipe=recipe.stored().attributes,
+        errors=errors,
+    )
     return found, replace(reading, extractor=ExtractorOptions()), notes + report.notes
 
 
 def _refuse_another(old: FeatureFile, wanted: Extractor | None) -> None:
     assert old.origins is not None
-    extractor = restored_recipe(old.path, old.origins.recipe).extractor
+    extractor = restored_recipe(old.path, old.origins.recipe, old.n_features).extractor
     if not is_same(extractor, wanted):
         raise DataError(
             f"{old.path}: was extracted in another way than this gallery needs: "

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -111,7 +111,7 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
     notes: list[Note] = []
     with claim.open_journal() as lines, claim.open_rows() as file:
         if len(fresh.source):
-            notes = _collect(fresh, len(work.source), file, Journal(file, lines), found, progress)
+            notes = _collect(fresh, work.source, Journal(file, lines), found, progress)
         kept = _kept(work, set(found.rows.names))
         rows = Rows.of(kept) if kept else Rows()
         if kept:
@@ -196,9 +196,12 @@ def _renew_classes(rows: Rows, source: Source) -> None:
 
 
 def _collect(
-    work: Extraction, total: int, file: BinaryIO, journal: Journal, found: _Found, progress: Progress
+    work: Extraction, whole: Source, journal: Journal, found: _Found, progress: Progress
 ) -> list[Note]:
-    """Extract all batches that an earlier run did not finish; returns what to say about such a run."""
+    """Extract all batches that an earlier run did not finish; returns what to say about such a run.
+
+    Only a part of the `whole` source may have to be read.
+    """
     recipe, source, reading = work.recipe, work.source, work.reading
     size = recipe.batch_size(reading.batch_size or BATCH, reading.provider)
     extract = raw_values(recipe, source, reading)
@@ -207,23 +210,25 @@ def _collect(
     if reading.on_notes and notes:
         reading.on_notes(notes)
     journal.start(identity)
-    named = possible_classes(source)
+    named, total = possible_classes(whole), len(whole)
     skipped = [left for left in found.left_out if left.is_skipped]
     refuse_too_many(skipped, total, reading.max_failure_rate)
     request = recipe.request(reading.max_pixels, with_hash=True)
     progress("extracting", found.done, len(source))
-    for read in source.batches(source.spans(size)[found.batches :], request, DecoderPool(reading.jobs)):
-        raw = extract(read)
-        hashes = content_hashes(raw)
-        batch = recipe.screened(replace(raw, scales=[]))
-        rows, left_out = _described(replace(batch, scales=raw.scales), hashes, named)
-        values = batch.values.astype(work.dtype, copy=False).tobytes()
-        place = journal.size
-        journal.add(values + _as_json(rows, left_out), {"values": len(values)})
-        found.add(place, rows, left_out)
-        skipped += [left for left in left_out if left.is_skipped]
-        refuse_too_many(skipped, total, reading.max_failure_rate)
-        progress("extracting", read.end, len(source))
+    spans = source.spans(size)[found.batches :]
+    with closing(source.batches(spans, request, DecoderPool(reading.jobs))) as batches:
+        for read in batches:
+            raw = extract(read)
+            hashes = content_hashes(raw)
+            batch = recipe.screened(replace(raw, scales=[]))
+            rows, left_out = _described(replace(batch, scales=raw.scales), hashes, named)
+            values = batch.values.astype(work.dtype, copy=False).tobytes()
+            place = journal.size
+            journal.add(values + _as_json(rows, left_out), {"values": len(values)})
+            found.add(place, rows, left_out)
+            skipped += [left for left in left_out if left.is_skipped]
+            refuse_too_many(skipped, total, reading.max_failure_rate)
+            progress("extracting", read.end, len(source))
     return notes
 
 
@@ -278,7 +283,7 @@ def _continued(work: Extraction, journal: Journal, identity: Identity, found: _F
         try:
             n_values = record["values"]
             rows, left_out = _from_json(data[n_values:])
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ArithmeticError, ValueError, LookupError, TypeError, RecursionError):
             break
         if n_values != len(rows) * width:
             break
@@ -296,7 +301,7 @@ def _as_json(rows: Rows, left_out: list[LeftOut]) -> bytes:
 
 
 def _from_json(data: bytes) -> tuple[Rows, list[LeftOut]]:
-    """ValueError, LookupError, TypeError or RecursionError if this is not what `_as_json` returned."""
+    """Raises any of several errors if this is not what `_as_json` returned."""
     found = json.loads(data)
     left_out = [
         LeftOut(str(name), SampleError(str(status), str(text))) for name, status, text in found["left_out"]

@@ -23,6 +23,7 @@ from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.system.names import existing
 
 ENDINGS = (".h5", ".hdf5")
+_LARGEST = 2**63
 
 
 @dataclass
@@ -74,6 +75,8 @@ class Rows:
         )
         if len({len(column) for column in vars(rows).values()}) != 1:
             raise ValueError("columns of different lengths")
+        if not all(-_LARGEST <= number < _LARGEST for stamp in rows.stamps for number in stamp):
+            raise ValueError("a size or a time is out of range")
         return rows
 
 
@@ -101,6 +104,7 @@ def require_ending(path: Path) -> None:
 def _texts(values: Any) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise TypeError("not a list of texts")
+    to_bytes(values)  # ValueError if they cannot be stored
     return values
 
 

@@ -41,7 +41,7 @@ def recipe_of(source: Source) -> Recipe | None:
     plain = [path for path, described in source.recipes if described is None]
     for path, described in source.recipes:
         if described is not None:
-            found.append((path, restored_recipe(path, described)))
+            found.append((path, restored_recipe(path, described, source.n_features)))
     if not found:
         return None
     first, recipe = found[0]
@@ -53,21 +53,21 @@ def recipe_of(source: Source) -> Recipe | None:
         if not is_same(recipe.extractor, other.extractor):
             raise DataError(
                 f"{first} and {path} were extracted in different ways: "
-                f"{in_words(recipe.extractor, other.extractor)}"
+                f"{in_words(recipe.extractor, other.extractor, 'and')}; give files of one extractor"
             )
     return recipe
 
 
-def restored_recipe(path: Path, described: Mapping[str, Any]) -> Recipe:
-    """The recipe that an untrusted file describes."""
+def restored_recipe(path: Path, described: Mapping[str, Any], n_features: int | None) -> Recipe:
+    """The recipe that an untrusted file with so many values per sample describes."""
     try:
         recipe = Recipe.restored(Stored(dict(described), folder=path.parent))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise DataError(
             f"{path}: the description of its extractor cannot be used ({e}); extract it again"
         ) from e
-    if recipe.steps:
-        raise DataError(f"{path}: its values are not raw values of an extractor; extract it again")
+    if recipe.steps or recipe.n_inputs != n_features:
+        raise DataError(f"{path}: its values are not those that its recipe describes; extract it again")
     return recipe
 
 
@@ -75,12 +75,12 @@ def is_same(one: Extractor | None, other: Extractor | None) -> bool:
     return one is other if one is None or other is None else one.is_same(other)
 
 
-def in_words(one: Extractor | None, other: Extractor | None) -> str:
+def in_words(one: Extractor | None, other: Extractor | None, link: str = "instead of") -> str:
     """Two extractors that differ, as words that differ."""
     texts = [extractor.describe() if extractor else "features" for extractor in (one, other)]
     if texts[0] == texts[1]:
         return f"{texts[0]}, but with another model or other settings"
-    return " and ".join(texts)
+    return f" {link} ".join(texts)
 
 
 def refuse_mismatch(source: Source, recipe: Recipe) -> None:

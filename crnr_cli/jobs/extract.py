@@ -67,7 +67,7 @@ def _new(source: Source, reading: Reading, progress: Progress) -> tuple[Recipe, 
 def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
     """The recipe of the file, if it can be used for this source."""
     assert old.origins is not None
-    recipe = restored_recipe(old.path, old.origins.recipe)
+    recipe = restored_recipe(old.path, old.origins.recipe, old.n_features)
     if source.kind != recipe.kind:
         raise DataError(f"{old.path}: was extracted from {recipe.kind}, but these are {source.kind}")
     if source.n_features is not None:
@@ -75,8 +75,8 @@ def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
         extractor = known.extractor if known else None
         if not is_same(recipe.extractor, extractor):
             raise DataError(
-                f"{old.path}: was extracted in another way: {in_words(recipe.extractor, extractor)}; "
-                "write to another file"
+                f"{old.path}: was extracted in another way than these: "
+                f"{in_words(recipe.extractor, extractor)}; write to another file"
             )
         if source.n_features != recipe.n_inputs:
             raise DataError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
-from crnr_cli.sources.labels import require_room, texts
+from crnr_cli.sources.labels import read_at_once, require_room, texts
 from crnr_cli.sources.readers import Refused
 
 FORMAT, VERSION = "crnr-features", 1
@@ -48,8 +48,8 @@ class Origins:
         hashes = texts(path, found["sha256"])
         if not all(map(_SHA256.fullmatch, hashes)):
             raise DataError(f"{path}: its dataset sha256 has something else than hashes; extract it again")
-        sizes, times = (np.asarray(found[name]).tolist() for name in ("size", "mtime_ns"))
-        scales = np.asarray(found["scale"]) if "scale" in found else None
+        sizes, times = (read_at_once(path, found[name]).tolist() for name in ("size", "mtime_ns"))
+        scales = read_at_once(path, found["scale"]) if "scale" in found else None
         if scales is not None and not np.isfinite(scales).all():
             raise DataError(f"{path}: its dataset scale has values that are not numbers; extract it again")
         folders = None

@@ -243,9 +243,13 @@ def read_recipe(path: Path) -> dict[str, Any] | None:
         if not isinstance(group, h5py.Group) or len(group.attrs) > _MAX_ATTRIBUTES:
             raise DataError(f"{path}: does not describe its extractor; extract it again")
         values = {str(name): scalar_attribute(group, name) for name in group.attrs}
-    if None in values.values():
+    try:
+        found = {name: plain(value) for name, value in values.items()}
+    except UnicodeDecodeError:
+        found = {"": None}
+    if None in found.values():
         raise DataError(f"{path}: an attribute of its recipe is not a single plain value; extract it again")
-    return {name: plain(value) for name, value in values.items()}
+    return found
 
 
 def plain(value: Any) -> Any:

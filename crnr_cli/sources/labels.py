@@ -19,7 +19,7 @@ _FEW = 10_000  # a list of this length takes hardly any memory
 
 def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
     """One label per sample. In a matrix of zeros and ones, each sample has a one where its class is."""
-    values = _read(path, array)
+    values = read_at_once(path, array)
     if values.ndim == 2 and min(values.shape) > 1:
         values = _classes(path, values) + first_class
     return texts(path, values)
@@ -27,7 +27,7 @@ def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
 
 def texts(path: Path, array: Any) -> list[str]:
     """Labels or names of any type, as text."""
-    values = _read(path, array).ravel()
+    values = read_at_once(path, array).ravel()
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise DataError(f"{path}: the label of row {int(np.isnan(values).argmax())} is not a number (NaN)")
     if values.dtype.kind == "U":
@@ -60,7 +60,8 @@ def require_room(path: Path, count: int, bytes_each: int, what: str) -> None:
         )
 
 
-def _read(path: Path, array: Any) -> Array:
+def read_at_once(path: Path, array: Any) -> Array:
+    """A dataset with little per row."""
     count = math.prod(array.shape)
     require_room(path, count, array.dtype.itemsize + _BYTES_PER_TEXT, "labels or names")
     try:

@@ -151,3 +151,13 @@ def test_a_worker_with_another_gallery_or_version_is_reported(
         assert "has a different gallery at" in _error_of(cluster, old, queries)
         monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
         assert "but this is 0.0.1; install the same version everywhere" in _error_of(cluster, old, queries)
+
+
+def test_extracted_values(address: str, crnr: Runner, pictures: Path) -> None:
+    """Workers read the file; a folder that was named is known as a class there too."""
+    assert crnr("build", "gallery", "-q").exit == 0
+    assert crnr("extract", "queries/dog", "-o", "f.h5", "-q").exit == 0
+    assert crnr("classify", "queries/dog", "-o", "pictures.csv", "-q").exit == 0
+    assert crnr("classify", "f.h5", "--dask", address, "-o", "cluster.csv", "-q").exit == 0
+    assert Path("cluster.csv").read_bytes() == Path("pictures.csv").read_bytes()
+    assert all(",dog," in line for line in Path("cluster.csv").read_text().splitlines()[1:])

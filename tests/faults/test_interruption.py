@@ -9,10 +9,11 @@ import pytest
 
 from helpers.faults import Case, labelled
 from helpers.pausing import start_pausing
-from helpers.runner import ended
+from helpers.runner import ended, helper_command
 
 START = "classify gallery.npz -o out.csv --batch-size 1"
 RESUME = f"{START} --resume"
+EXTRACT = "extract gallery.npz -o features.h5"
 
 
 @pytest.mark.fault(35, "SIGINT or SIGTERM during a run")
@@ -46,8 +47,8 @@ def test_interrupted(case: Case) -> None:
 @pytest.mark.fault(36, "SIGKILL or a power loss")
 @pytest.mark.usefixtures("features_gallery")
 def test_killed(case: Case) -> None:
-    """Either the old or the new file is there, complete. After `classify --resume`, the output has the same
-    bytes as after a run that was not interrupted.
+    """Either the old or the new file is there, complete. After `classify --resume`, or the same `extract`
+    again, the output has the same bytes as after a run that was not interrupted.
     """
     case("classify", "gallery.npz", "-o", "clean.csv", "--batch-size", 1)
     Path("out.csv").write_text("old")
@@ -60,6 +61,19 @@ def test_killed(case: Case) -> None:
     case.run(RESUME, exit=0, err=["note: 2 of 15 inputs were done by the earlier run", labelled(15, 15)])
     assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
     assert case.files() == {"gallery.npz", "gallery.h5", "clean.csv", "out.csv"}
+    assert case("extract", "gallery.npz", "-o", "clean.h5", "-q").exit == 0
+    process = case.start("after", *EXTRACT.split(), program=helper_command("helpers.killed"))
+    case.check(ended(process), f"crnr {EXTRACT}", exit=-signal.SIGKILL)
+    assert not Path("features.h5").exists()
+    case.run(
+        EXTRACT,
+        exit=0,
+        err=[
+            "note: features.h5: continuing after 15 of 15 inputs",
+            "features.h5: 15 samples, 3 classes, 6 features",
+        ],
+    )
+    assert Path("features.h5").read_bytes() == Path("clean.h5").read_bytes()
 
 
 @pytest.mark.fault(37, "Two runs with the same output at the same time")

@@ -22,16 +22,21 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.answer import QueryOptions
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import describe
+from crnr_cli.gallery.raw_values import recipe_of
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.jobs.evaluate import evaluate
+from crnr_cli.jobs.extract import ExtractOptions, extract
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.registry import make_steps
 from crnr_cli.results.journal import resumable
 from crnr_cli.sources import matlab_process
 from crnr_cli.sources.base import Keys
-from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.sources.class_folders import by_class_folders
+from crnr_cli.sources.tables import FeatureFile, open_tables
 from helpers import damage
 from helpers.samples import make_features, picture
 
@@ -118,6 +123,30 @@ def open_features(path: Path) -> object:
     assert values.dtype.kind in "fiub"
     assert file.labels is None or len(file.labels) == len(values)
     return values.shape
+
+
+def make_extracted(path: Path) -> None:
+    """What `crnr extract` writes, with all datasets that it can have."""
+    for name in ("ant", "bee/of/honey", "loose"):
+        Path("photos", name).mkdir(parents=True)
+        for number in range(2):
+            picture(number, number, (6, 5)).save(Path("photos", name) / f"{number}.png")
+    make_deep_png(Path("photos/ant/deep.png"))
+    sources = ["photos/ant", "photos/bee", "photos/loose"]
+    extract(sources, path, ExtractOptions(Reading(jobs=1, extractor=ExtractorOptions("pixels"))))
+
+
+def open_extracted(path: Path) -> object:
+    """Open it as build does, and read everything that it says about its rows."""
+    source = by_class_folders(open_tables([path], Keys()), ["loose"])
+    recipe = recipe_of(source)
+    for batch in source.batches(source.spans(5), None, DecoderPool(1)):
+        assert len(batch.names) == len(batch.candidates) == len(batch.hashes) == len(batch.stamps)
+        assert len(batch.scales) in (0, len(batch.names))
+        assert batch.values.dtype.kind in "fiub"
+        if recipe is not None:
+            recipe.applied(recipe.screened(batch), "float32")
+    return len(list(source.contents())), source.kind, recipe and recipe.describe()
 
 
 def open_mat_here(path: Path) -> object:
@@ -286,6 +315,7 @@ KINDS: dict[str, Kind] = {
         4,
     ),
     "hdf5 with text": Kind(".h5", lambda p: make_hdf5(p, text=True), open_features, damage.hdf5_changed, 0.1),
+    "extracted": Kind(".h5", make_extracted, open_extracted, damage.hdf5_changed, 4),
     "npz": Kind(".npz", make_npz, open_features, damage.zip_changed, 18),
     "mat": Kind(".mat", make_mat, open_mat_here, damage.mat_changed, 8, whole_way=open_features),
     "mat, all the way": Kind(".mat", make_mat, open_features, damage.mat_changed, 0.1),

@@ -109,7 +109,7 @@ def test_a_cache_of_another_extractor(here: Runner) -> None:
         "error: cache.h5: was extracted in another way than this gallery needs: 8 features of model.onnx, "
     )
     assert outcome.err.endswith(
-        " and pixels, 8x8, grey; name another file with --cache, or remove this one\n"
+        " instead of pixels, 8x8, grey; name another file with --cache, or remove this one\n"
     )
     assert Path("cache.h5").read_bytes() == before
     assert here.files() == {"photos", "model.onnx", "cache.h5", "gallery.h5"}

@@ -22,7 +22,7 @@ from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.extract import ExtractOptions, extract
 from crnr_cli.pictures.pool import DecoderPool
 from helpers.onnx_models import projection_model
-from helpers.runner import Outcome, Runner, ended, helper_command
+from helpers.runner import Outcome, Runner, ended, helper_command, read_rows
 from helpers.samples import make_features, make_pictures, picture
 
 EXTRACTORS = {
@@ -431,6 +431,55 @@ def test_update_follows_the_folders(here: Runner, decoded: list[str]) -> None:
     assert same("gallery.h5", "clean.h5")
 
 
+def test_update_of_the_folder_of_a_class(here: Runner) -> None:
+    """What was read before is left out of the listing, which must not confuse the others."""
+    how = ("--grey", "--size", "8", "-q")
+    assert here("build", "photos", "--allow-skipped", *how) == Outcome(0, "", "")
+    assert here("extract", "queries/cow", "-o", "f.h5", *how) == Outcome(0, "", "")
+    picture(2, 70).save("queries/cow/11.png")
+    assert here("extract", "queries/cow", "-o", "f.h5", "--update", "-q") == Outcome(0, "", "")
+    assert here("extract", "queries/cow", "-o", "clean.h5", *how) == Outcome(0, "", "")
+    assert here("classify", "clean.h5", "-o", "clean.csv", "-q") == Outcome(0, "", "")
+    assert here("classify", "f.h5", "-o", "out.csv", "-q") == Outcome(0, "", "")
+    assert [row["truth"] for row in read_rows(Path("clean.csv"))] == ["cow"] * 3
+    assert sorted(map(str, read_rows(Path("out.csv")))) == sorted(map(str, read_rows(Path("clean.csv"))))
+
+
+def test_names_that_are_not_utf_8(here: Runner) -> None:
+    os.rename("queries/ant/9.png", b"queries/ant/\xff\xe9.png")  # noqa: PTH104
+    stdin = b"queries/ant/\xff\xe9.png\0queries/bee/9.png\0queries/bee/9.png\0"  # one of them twice
+    assert here("extract", "-", "-0", "-o", "f.h5", "-q", stdin=stdin) == Outcome(0, "", "")
+    assert here("build", "f.h5", "-o", "one.h5", "-q") == Outcome(0, "", "")
+    assert here("build", "-", "-0", "-o", "other.h5", "-q", stdin=stdin) == Outcome(0, "", "")
+    assert same("one.h5", "other.h5")
+
+
+def test_a_file_that_is_replaced_is_named(here: Runner) -> None:
+    Path("f.h5").write_bytes(b"something else")
+    outcome = here("extract", "queries", "-o", "f.h5")
+    assert (outcome.exit, outcome.out) == (0, "")
+    assert outcome.err.startswith("note: replacing f.h5 of ")
+
+
+def test_features_without_labels(crnr: Runner) -> None:
+    np.savez("table.npz", features=np.eye(3))
+    assert crnr("extract", "table.npz", "-o", "f.h5", "-q") == Outcome(0, "", "")
+    with h5py.File("f.h5") as file:
+        assert "labels" not in file
+    assert crnr("build", "f.h5") == Outcome(
+        1, "", "error: f.h5: no labels; name their dataset with --labels-key\n"
+    )
+
+
+def test_a_page_of_an_explanation(here: Runner) -> None:
+    """The picture that a row names is not shown, as a file may name any."""
+    assert here("build", "queries", "--parts", "2x2", "-q") == Outcome(0, "", "")
+    assert here("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
+    outcome = here("explain", "f.h5#0", "-o", "why.png")
+    assert outcome.exit == 0
+    assert Path("why.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_update_keeps_what_cannot_be_read_now(here: Runner) -> None:
     assert here("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     before = values("f.h5")
@@ -492,8 +541,8 @@ def test_update_of_another_file(here: Runner) -> None:
     refused = here("extract", "p.h5", "-o", "f.h5", "--update")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
-        "error: f.h5: was extracted in another way: gradients, 8x8, cells of 3, 8 directions and "
-        "pixels, 8x8, grey; write to another file\n"
+        "error: f.h5: was extracted in another way than these: gradients, 8x8, cells of 3, 8 directions "
+        "instead of pixels, 8x8, grey; write to another file\n"
     )
 
 
@@ -513,7 +562,7 @@ def test_another_extractor_is_refused(here: Runner) -> None:
     assert here("build", "queries", "-q") == Outcome(0, "", "")
     assert here("extract", "queries", "-o", "f.h5", "--extractor", "pixels", "-q") == Outcome(0, "", "")
     message = (
-        "error: f.h5: extracted in another way than the gallery's samples: pixels, 8x8, grey and "
+        "error: f.h5: extracted in another way than the gallery's samples: pixels, 8x8, grey instead of "
         "gradients, 8x8, cells of 3, 8 directions; extract it again, as the gallery's samples were\n"
     )
     for command in (
@@ -554,7 +603,7 @@ def test_files_of_different_kinds(here: Runner) -> None:
         1,
         "",
         "error: wide.h5 and high.h5 were extracted in different ways: pixels, 8x9, grey and "
-        "pixels, 9x8, grey\n",
+        "pixels, 9x8, grey; give files of one extractor\n",
     )
     refused = here("build", "f.h5", "--extractor", "pixels")
     assert refused == Outcome(

@@ -83,6 +83,8 @@ class Scenario:
 
 CLASSIFY = ["classify", "queries.npz", "-o", "out.csv"]
 PARTIAL = frozenset({"out.csv.crnr-part", "out.csv.crnr-journal"})
+EXTRACT = ["extract", "first.npz", "more.npz", "queries.npz", "-o", "features.h5"]
+ROWS = frozenset({"features.h5.crnr-part", "features.h5.crnr-journal", "features.h5.crnr-rows"})
 SCENARIOS = {
     "build": Scenario(["build", "more.npz"], ["gallery.h5"]),
     "build --update": Scenario(["build", "first.npz", "more.npz", "--update"], ["gallery.h5"]),
@@ -91,6 +93,9 @@ SCENARIOS = {
     "classify": Scenario(CLASSIFY, ["out.csv"], keeps=PARTIAL),
     "classify, then resumed": Scenario(CLASSIFY, ["out.csv"], [*CLASSIFY, "--resume"], keeps=PARTIAL),
     "classify --resume": Scenario([*CLASSIFY, "--resume"], ["out.csv"], before=CLASSIFY, keeps=PARTIAL),
+    "extract": Scenario(EXTRACT, ["features.h5"], keeps=ROWS),
+    "extract, continued": Scenario(EXTRACT, ["features.h5"], before=EXTRACT, keeps=ROWS),
+    "extract --update": Scenario([*EXTRACT, "--update"], ["features.h5"], keeps=ROWS),
     "evaluate": Scenario(
         ["evaluate", "old.csv", "--errors", "errors.csv", "--confusion", "matrix.csv"],
         ["errors.csv", "matrix.csv"],
@@ -108,6 +113,7 @@ def start(crnr: Runner, server: Server, request: pytest.FixtureRequest) -> Path:
     make_features(start / "queries.npz", per_class=3, seed=2)
     assert server.run(start, ["build", "first.npz"]).exit == 0
     assert server.run(start, ["classify", "queries.npz", "-o", "old.csv"]).exit == 0
+    assert server.run(start, ["extract", "first.npz", "-o", "features.h5"]).exit == 0
     for name in ("out.csv", "errors.csv", "matrix.csv"):
         (start / name).write_text("what was here before")
     return start
@@ -133,7 +139,7 @@ def test_every_call_may_fail(
         half = server.run(fresh(start, tmp_path / "run"), scenario.before).calls // 2
         start = fresh(start, tmp_path / "half")
         assert server.run(start, scenario.before, half, KILLED).exit == -9
-        assert contents(start).keys() >= PARTIAL
+        assert contents(start).keys() >= scenario.keeps
     old = contents(start)
     clean = fresh(start, tmp_path / "clean")
     whole = server.run(clean, scenario.command)
@@ -151,9 +157,9 @@ def test_every_call_may_fail(
         left = contents(folder)
         for name in scenario.outputs:
             assert left[name] in (old[name], new[name]), where
-        assert all(left[name] == old[name] for name in old if name not in {*scenario.outputs, *PARTIAL}), (
-            where
-        )
+        assert all(
+            left[name] == old[name] for name in old if name not in {*scenario.outputs, *scenario.keeps}
+        ), where
         if fail_with == KILLED:
             assert ended.exit == -9, where
         else:
