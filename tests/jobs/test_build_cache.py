@@ -15,7 +15,7 @@ from helpers.onnx_models import projection_model
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features, make_pictures, picture
 
-NETWORK = ("--extractor", "model.onnx")
+NETWORK = ("--extractor", "model.onnx", "--extractor-preset", "imagenet")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_the_gallery_is_the_same(here: Runner, how: tuple[str, ...]) -> None:
         assert same("plain.h5", "cached.h5")
         told = [line for line in cached.err.splitlines() if not line.startswith("note: replacing")]
         assert sorted(told[:-1]) == sorted(plain.err.splitlines()[:-1])
-    assert here("build", "cache.h5", "-o", "third.h5", "-q", *how[2:]).exit == 3
+    assert here("build", "cache.h5", "-o", "third.h5", "-q", *how[4 if how[:4] == NETWORK else 2 :]).exit == 3
 
 
 def test_the_second_time_nothing_is_decoded(here: Runner, decoded: list[str]) -> None:

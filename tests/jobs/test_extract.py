@@ -30,7 +30,7 @@ EXTRACTORS = {
     "gradients in colour": ["--color", "--cell", "3"],
     "pixels": ["--extractor", "pixels"],
     "pixels in colour": ["--extractor", "pixels", "--size", "6x5", "--color"],
-    "network": ["--extractor", "model.onnx"],
+    "network": ["--extractor", "model.onnx", "--extractor-preset", "imagenet"],
 }
 STEPS = {
     "": [],
@@ -237,7 +237,19 @@ def test_a_stopped_run_continues_by_itself(here: Runner, update: bool) -> None:
 def test_killed_at_every_batch(here: Runner) -> None:
     """By the system, in the middle of storing a batch, again and again."""
     make_pictures(here.here / "photos", per_class=20, first=20)
-    command = ["extract", "photos", "-o", "f.h5", "-q", "--extractor", "model.onnx", "-j", 1]
+    command = [
+        "extract",
+        "photos",
+        "-o",
+        "f.h5",
+        "-q",
+        "--extractor",
+        "model.onnx",
+        "--extractor-preset",
+        "imagenet",
+        "-j",
+        1,
+    ]
     assert here.process("extract", "photos", "-o", "clean.h5", *command[4:]).exit == 3
     for moment in ("before", "between", "after"):
         for attempt in range(3):  # each finishes one more batch of 32
@@ -251,7 +263,18 @@ def test_killed_at_every_batch(here: Runner) -> None:
 
 
 def test_killed_in_a_batch(here: Runner) -> None:
-    command = ["extract", "photos", "-o", "f.h5", "--extractor", "model.onnx", "-j", 1]
+    command = [
+        "extract",
+        "photos",
+        "-o",
+        "f.h5",
+        "--extractor",
+        "model.onnx",
+        "--extractor-preset",
+        "imagenet",
+        "-j",
+        1,
+    ]
     killed = ended(here.start("after", *command, program=helper_command("helpers.killed")))
     assert (killed.exit, killed.out) == (-signal.SIGKILL, "")
     assert {"f.h5.crnr-part", "f.h5.crnr-journal", "f.h5.crnr-rows"} <= here.files()
@@ -260,7 +283,20 @@ def test_killed_in_a_batch(here: Runner) -> None:
     done = here(*command)
     assert done.exit == 3
     assert "note: f.h5: continuing after 17 of 17 inputs\n" in done.err
-    assert here("extract", "photos", "-o", "clean.h5", "--extractor", "model.onnx", "-q").exit == 3
+    assert (
+        here(
+            "extract",
+            "photos",
+            "-o",
+            "clean.h5",
+            "--extractor",
+            "model.onnx",
+            "--extractor-preset",
+            "imagenet",
+            "-q",
+        ).exit
+        == 3
+    )
     assert same("f.h5", "clean.h5")
 
 
@@ -390,7 +426,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_update_reads_only_what_is_new(here: Runner, decoded: list[str]) -> None:
-    network = ["--extractor", "model.onnx"]
+    network = ["--extractor", "model.onnx", "--extractor-preset", "imagenet"]
     assert here("extract", "queries", "-o", "f.h5", "--update", *network, "-q") == Outcome(0, "", "")
     before = values("f.h5")
     Path("queries/ant/9.png").unlink()
@@ -510,7 +546,17 @@ def test_update_keeps_the_settings(here: Runner, arguments: str, exit: int, mess
 
 
 def test_update_with_a_network_that_has_moved(here: Runner) -> None:
-    assert here("extract", "queries", "-o", "f.h5", "--extractor", "model.onnx", "-q") == Outcome(0, "", "")
+    assert here(
+        "extract",
+        "queries",
+        "-o",
+        "f.h5",
+        "--extractor",
+        "model.onnx",
+        "--extractor-preset",
+        "imagenet",
+        "-q",
+    ) == Outcome(0, "", "")
     picture(1, 51).save("queries/bee/new.png")
     Path("models").mkdir()
     Path("model.onnx").rename("models/m.onnx")
@@ -576,11 +622,24 @@ def test_another_extractor_is_refused(here: Runner) -> None:
 
 
 def test_another_network_of_the_same_name_is_refused(here: Runner) -> None:
-    network = ["--extractor", "model.onnx", "-q"]
+    network = ["--extractor", "model.onnx", "--extractor-preset", "imagenet", "-q"]
     assert here("build", "queries", *network) == Outcome(0, "", "")
     Path("elsewhere").mkdir()
     shutil.copy("model.onnx", "elsewhere/model.onnx")
-    assert here("extract", "queries", "-o", "f.h5", "--extractor", "elsewhere/model.onnx", "-q").exit == 0
+    assert (
+        here(
+            "extract",
+            "queries",
+            "-o",
+            "f.h5",
+            "--extractor",
+            "elsewhere/model.onnx",
+            "--extractor-preset",
+            "imagenet",
+            "-q",
+        ).exit
+        == 0
+    )
     assert here("classify", "f.h5", "-q").exit == 0  # the same one, at another place
     projection_model(Path("model.onnx"), seed=5)
     assert here("extract", "queries", "-o", "f.h5", *network).exit == 0
@@ -619,7 +678,7 @@ def test_files_of_different_kinds(here: Runner) -> None:
 
 
 def test_pictures_are_classified_by_a_gallery_of_extracted_values(here: Runner) -> None:
-    network = ["--extractor", "model.onnx", "-q"]
+    network = ["--extractor", "model.onnx", "--extractor-preset", "imagenet", "-q"]
     assert here("extract", "queries", "-o", "f.h5", *network) == Outcome(0, "", "")
     assert here("build", "f.h5", "-q") == Outcome(0, "", "")
     outcome = here("evaluate", "queries", "--json")
