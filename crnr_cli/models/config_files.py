@@ -10,6 +10,7 @@ from typing import Any
 from crnr_cli.errors import DataError
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs
+from crnr_cli.wording import counted
 
 _LARGEST_FILE = 2**20  # bytes; that of a classifier has the names of its classes
 _ONNX_FOLDER = "onnx"  # of a repository of Hugging Face, whose top folder has the other files
@@ -32,7 +33,7 @@ def read_config(path: Path) -> dict[str, Any] | None:
     if not stat.S_ISREG(found.st_mode):
         raise DataError(f"{path}: not a regular file; {_REMEDY}")
     if found.st_size > _LARGEST_FILE:
-        raise DataError(f"{path}: larger than any such file ({found.st_size} bytes); {_REMEDY}")
+        raise DataError(f"{path}: larger than any such file ({counted(found.st_size, 'byte')}); {_REMEDY}")
     refuse_inputs([path])
     try:
         with path.open("rb") as file:

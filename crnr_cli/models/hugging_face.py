@@ -114,7 +114,7 @@ def _kind(content: Mapping[str, Any]) -> str:
 def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
     """What makes the whole file unusable."""
     if kind in _OTHERS:
-        return f"its image processor {kind} prepares pictures in a way that crnr cannot follow"
+        return f"crnr cannot prepare pictures as its image processor {kind} does"
     known = {*_FOLLOWED, *_HARMLESS, *_SWITCHES}
     switches = [name for name in values if name.startswith("do_") or name in _SWITCHES]
     if odd := [name for name in switches if not isinstance(values[name], bool)]:

@@ -43,7 +43,7 @@ _MODEL_TYPES = {
 
 class Guess(NamedTuple):
     preset: str
-    why: str  # to complete "a guess, "
+    why: str  # to complete "a guess "
 
 
 def guess_preset(model: Path) -> Guess | None:

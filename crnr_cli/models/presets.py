@@ -37,7 +37,7 @@ _CLIP_STD = (0.26862954 * 255, 0.26130258 * 255, 0.27577711 * 255)
 _TOKENS_FIRST = ("last_hidden_state", "pooler_output")
 
 PRESETS: dict[str, Preset] = {
-    # The sizes of lite0 to lite4 are 224, 240, 260, 280 and 300; 32 pixels are cut off (Google's evaluation).
+    # The evaluation of EfficientNet cuts off 32 pixels at any size; timm 1.0 has the same crops, rounded.
     "efficientnet-lite": Preset(
         crop=224 / 256,
         filter="bicubic",
@@ -58,6 +58,7 @@ PRESETS: dict[str, Preset] = {
         layout="nchw",
         outputs=_TOKENS_FIRST,
         has_class_token=True,
+        crops=((518, 1.0),),  # timm 1.0: vit_*_patch14_dinov2
     ),
     # transformers 5.22: DINOv3ViTImageProcessor
     "dinov3": Preset(

@@ -312,7 +312,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "LeViT": (
         {"image_processor_type": "LevitImageProcessor"},
-        "its image processor Levit prepares pictures in a way that crnr cannot follow",
+        "crnr cannot prepare pictures as its image processor Levit does",
         "--size",
     ),
     "longest edge": (

@@ -300,6 +300,14 @@ def test_the_crop_of_efficientnet_lite_follows_the_size_of_the_model(
     assert explained(anywhere, size=(size, size)).made().crop == 224 / 256  # the model fixes no size
 
 
+def test_the_crop_of_dinov2_follows_the_size_of_the_model(tmp_path: Path) -> None:
+    for size, crop in ((518, 1.0), (224, 224 / 256)):
+        model = onnx_models.timm_export(tmp_path / f"vit_small_patch14_dinov2_{size}.onnx", size)
+        network = explained(model).made()
+        assert (network.crop, network.filter) == (crop, "bicubic")
+        assert network.describe().endswith("preset dinov2")
+
+
 def test_the_old_name_of_mean_is_kept_in_galleries(crnr: Runner, photos: Path) -> None:
     """So that older versions can read them; those with a class token must be refused there."""
     onnx_models.maps_export(photos / "maps.onnx", with_pooler=False)
