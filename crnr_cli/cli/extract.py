@@ -47,11 +47,7 @@ def extract(
     strictness: Strictness,
     output: Output,
 ) -> None:
-    """Write the values of pictures, before the steps of the recipe, so that nobody has to read them twice.
-
-    Other commands take the file as SOURCE; a gallery built from it is the same as one of the pictures. A run
-    that was stopped continues when the same command is started again.
-    """
+    """Store what an extractor makes of pictures, as SOURCE of other commands; continue a stopped run."""
     early = EarlyNotes(output.quiet)
     from crnr_cli.gallery.features_file import is_there
     from crnr_cli.gallery.samples import Reading
@@ -90,6 +86,7 @@ def _show(path: Path, report: ExtractReport, output: Output, early: EarlyNotes, 
             "n_classes": report.n_classes,
             "added": report.added,
             "changed": report.changed,
+            "gone": report.gone,
             **recipe.facts(),
             "seconds": report.seconds,
             "bytes": report.file_bytes,

@@ -140,6 +140,20 @@ def test_the_same_source_gives_the_same_bytes(here: Runner) -> None:
     assert same("one.h5", "copy.h5")
 
 
+def test_files_are_joined(here: Runner) -> None:
+    """Parts of a list that several machines have extracted give what one would have."""
+    names = sorted(map(str, Path("queries").rglob("*.png")))
+    how = ("--extractor", "model.onnx", "-q")
+    for output, part in (("one.h5", names[:2]), ("other.h5", names[2:]), ("clean.h5", names)):
+        assert here("extract", "-", "-o", output, *how, stdin="\n".join(part)) == Outcome(0, "", "")
+    assert here("extract", "one.h5", "other.h5", "-o", "all.h5", "-q") == Outcome(0, "", "")
+    with h5py.File("all.h5") as joined, h5py.File("clean.h5") as clean:
+        assert joined.keys() == clean.keys()
+        for name in clean.keys() - {"recipe", "features"}:
+            assert joined[name][()].tolist() == clean[name][()].tolist()
+        np.testing.assert_allclose(joined["features"][()], clean["features"][()], rtol=1e-6)
+
+
 def test_a_feature_file_is_copied(crnr: Runner) -> None:
     """Its numbers keep their type, and a gallery of the copy is that of the original."""
     random = np.random.default_rng(0)
