@@ -11,6 +11,7 @@ from crnr_cli.cli import completion
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import print_json, say
 from crnr_cli.cli.options import Output
+from crnr_cli.wording import counted
 
 
 @command
@@ -43,7 +44,9 @@ def model_get(
 
     got = get_model(name, given)
     if not output.quiet:
-        what = "was here already" if got.was_here else f"{got.model.n_features} features per picture"
+        what = (
+            "was here already" if got.was_here else f"{counted(got.model.n_features, 'feature')} per picture"
+        )
         say(f"{name}: {what}; use it with --extractor {name}")
     if output.json:
         print_json({"name": name, "path": str(got.path), "was_here": got.was_here})
