@@ -15,6 +15,7 @@ from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.sources.labels import read_at_once, require_room, texts
 from crnr_cli.sources.readers import Refused
+from crnr_cli.wording import counted
 
 FORMAT, VERSION = "crnr-features", 1
 DATASETS = ("sha256", "size", "mtime_ns", "folders", "named_folder", "scale")
@@ -100,7 +101,7 @@ def _checked(path: Path, name: str, array: Any, count: int) -> Any:
     if len(array.shape) != n_axes or array.shape[0] != count or 0 in array.shape or array.dtype.kind != kind:
         raise DataError(
             f"{path}: its dataset {name} is {array.dtype} of shape {array.shape}, which does not match "
-            f"its {count} rows of features; extract it again"
+            f"its {counted(count, 'row')} of features; extract it again"
         )
     if name == "folders":
         require_room(path, array.shape[0] * array.shape[1], array.dtype.itemsize, "folders")
