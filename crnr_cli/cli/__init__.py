@@ -29,9 +29,6 @@ PANELS = {
         "classify": "find queries -name '*.png' | crnr classify - -o out.csv",
         "evaluate": "crnr evaluate out.csv --min-accuracy 0.9",
     },
-    "Photographs": {
-        "extract": "crnr extract photos/ --extractor model.onnx -o features.h5",
-    },
     "Choose a method and its settings": {
         "compare": "crnr compare gallery/ --test labelled/ --methods crnr,crc,svm --set crc.lam=0.1",
         "tune": "crnr tune gallery/ -o gallery.h5 --budget 60",
@@ -45,7 +42,8 @@ PANELS = {
         "add": "crnr add gallery.h5 new_pictures/",
         "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
     },
-    "Networks for photographs": {
+    "Photographs and networks": {
+        "extract": "crnr extract photos/ --extractor efficientnet-lite0 -o features.h5",
         "model list": "crnr model list",
         "model get": "crnr model get efficientnet-lite0",
         "model check": "crnr model check model.onnx --picture photo.jpg",
