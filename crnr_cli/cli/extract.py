@@ -47,7 +47,7 @@ def extract(
     strictness: Strictness,
     output: Output,
 ) -> None:
-    """Store what an extractor makes of pictures, as SOURCE of other commands; continue a stopped run."""
+    """Turn pictures into features once, and store them in a file that the other commands read."""
     early = EarlyNotes(output.quiet)
     from crnr_cli.gallery.features_file import is_there
     from crnr_cli.gallery.samples import Reading

@@ -27,7 +27,7 @@ _LARGEST_BINS = 64
 _LONGEST_SIDE = 2048  # of the working size: a gallery of a stranger must not need gigabytes per picture
 _WEAK = (
     f"on photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}); "
-    "if these are photographs, use --extractor MODEL.onnx"
+    "if these are photographs, use a network: see `crnr model list`"
 )
 
 

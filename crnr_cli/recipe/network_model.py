@@ -130,7 +130,9 @@ def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) ->
         path = named_model(options.model)
         options = replace(options, model=path)
         if not is_file(path):
-            raise DataError(f"{path}: no such file; --extractor takes gradients, pixels or an ONNX model")
+            raise DataError(
+                f"{path}: no such file; give the path of an ONNX model, or a name of `crnr model list`"
+            )
         sha256 = model_hash(path).sha256
         session, result.provider = opened_session(path, sha256, jobs, provider)
         result.inputs = [_declared(given) for given in session.get_inputs()]

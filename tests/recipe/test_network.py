@@ -397,7 +397,8 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     assert refused.err.startswith("error: m.onnx: not a model that onnxruntime can open (")
     missing = crnr("build", "photos", "--extractor", "x.onnx")
     assert (
-        missing.err == "error: x.onnx: no such file; --extractor takes gradients, pixels or an ONNX model\n"
+        missing.err
+        == "error: x.onnx: no such file; give the path of an ONNX model, or a name of `crnr model list`\n"
     )
     alone = crnr("build", "photos", "--crop", "1")
     assert alone.exit == 2
