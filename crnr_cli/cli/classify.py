@@ -123,6 +123,8 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
     total = counted(report.n_queries, "input")
     if resume:
         say(f"note: {report.resumed_after} of {total} were done by the earlier run")
+    if report.accelerator:
+        say(f"note: the network ran on {report.accelerator}; --provider cpu uses the processor instead")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
     if report.rejection:

@@ -21,6 +21,7 @@ from crnr_cli.gallery.answer import (
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.journal import Done, Identity, Partial, resumable
 from crnr_cli.results.json_lines import JsonLinesWriter
@@ -44,6 +45,7 @@ class ClassifyReport:
     ignored: int  # system files that were ignored
     failures: list[tuple[str, str]]  # the first queries of this run without an answer, and the reasons
     rejection: str | None = None  # the rule for labelling queries as unknown
+    accelerator: str | None = None  # what the network ran on, if that was chosen automatically
 
 
 def classify(
@@ -123,7 +125,15 @@ def _write(
         ignored=source.ignored,
         failures=failures[:_MAX_FAILURES],
         rejection=_rejection_rule(gallery, options),
+        accelerator=_accelerator(gallery, source, options),
     )
+
+
+def _accelerator(gallery: Gallery, source: Source, options: QueryOptions) -> str | None:
+    extractor = gallery.recipe.extractor
+    if extractor is None or source.n_features is not None or options.provider != AUTO:
+        return None
+    return extractor.accelerator(options.n_jobs)
 
 
 def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:

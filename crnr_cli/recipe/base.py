@@ -193,6 +193,10 @@ class Extractor(Part):
         """Maximum number of pictures per batch, if it is limited."""
         return None
 
+    def accelerator(self, jobs: int) -> str | None:
+        """What it runs on, if that was chosen automatically and is not the processor."""
+        return None
+
     def moved_to(self, model: Path) -> Extractor | None:
         """The same extractor with its model at another path; None if it has no model."""
         return None

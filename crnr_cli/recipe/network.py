@@ -105,6 +105,15 @@ class Network(Extractor):
 
         return OpenNetwork(self, jobs, provider).vectors
 
+    def accelerator(self, jobs: int) -> str | None:
+        from crnr_cli.recipe.network_model import OpenNetwork
+        from crnr_cli.recipe.providers import available
+
+        if available()[:1] == [CPU]:  # then it need not be opened to know
+            return None
+        provider = OpenNetwork(self, jobs, AUTO).provider
+        return None if provider == CPU else provider
+
     def max_batch(self, provider: str) -> int:
         from crnr_cli.recipe.providers import pictures_per_batch
 

@@ -39,9 +39,9 @@ class OpenNetwork:
         found = model_hash(path)
         if found.sha256 != network.sha256:
             raise _another_model(path, network.sha256, found)
-        self._session, self._provider = opened_session(path, found.sha256, jobs, provider)
-        self._per_run = pictures_per_run(self._provider)
-        self._at_once = jobs if self._provider == CPU else 1
+        self._session, self.provider = opened_session(path, found.sha256, jobs, provider)
+        self._per_run = pictures_per_run(self.provider)
+        self._at_once = jobs if self.provider == CPU else 1
         given = self._session.get_inputs()[0]
         self._dtype = _TYPES[given.type]
         means, stds = (
@@ -86,7 +86,7 @@ class OpenNetwork:
         try:
             output: Array = self._session.run([how.output], inputs)[0]
         except Exception as e:  # onnxruntime's exceptions have no public base class
-            remedy = "" if self._provider == CPU else "; --provider cpu is slower, but may have more memory"
+            remedy = "" if self.provider == CPU else "; --provider cpu is slower, but may have more memory"
             pictures = counted(len(pixels), "picture")
             raise DataError(f"{how.model}: cannot be run on {pictures} ({first_line(e)}){remedy}") from e
         pooled = _pooled(output, how.layout, how.pool)[: len(pixels)]

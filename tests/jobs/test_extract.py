@@ -143,7 +143,7 @@ def test_the_same_source_gives_the_same_bytes(here: Runner) -> None:
 def test_files_are_joined(here: Runner) -> None:
     """Parts of a list that several machines have extracted give what one would have."""
     names = sorted(map(str, Path("queries").rglob("*.png")))
-    how = ("--extractor", "model.onnx", "-q")
+    how = ("--extractor", "model.onnx", "--extractor-preset", "imagenet", "-q")
     for output, part in (("one.h5", names[:2]), ("other.h5", names[2:]), ("clean.h5", names)):
         assert here("extract", "-", "-o", output, *how, stdin="\n".join(part)) == Outcome(0, "", "")
     assert here("extract", "one.h5", "other.h5", "-o", "all.h5", "-q") == Outcome(0, "", "")

@@ -273,6 +273,9 @@ def test_auto_says_what_it_takes(
     assert outcome.exit == 0
     assert "note: the network runs on openvino; --provider cpu uses the processor instead\n" in outcome.err
     assert "runs on" not in ready(*COMMANDS["build"], "--provider", "openvino").err
+    note = "note: the network ran on openvino; --provider cpu uses the processor instead\n"
+    assert ready(*COMMANDS["classify"]).err.startswith(note)
+    assert "ran on" not in ready(*COMMANDS["classify"], "--provider", "openvino").err
 
 
 def test_a_provider_needs_a_network(crnr: Runner) -> None:
