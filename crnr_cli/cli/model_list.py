@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from crnr_cli.cli.command import command
-from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
+from crnr_cli.cli.console import natural_width, plain, print_json, print_table, results_console, say
 from crnr_cli.cli.options import Json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COLUMNS = ("name", "features", "pixels", "MB", "licence", "preset", "here")
+_NUMBERS = ("features", "pixels", "MB")
+_DISPENSABLE = ("preset", "pixels", "MB", "features")  # on a narrow terminal, in this order
 
 
 @command
@@ -35,7 +43,7 @@ def model_list(*, output: Json) -> None:
         print_json({"folder": str(models_folder()), "models": known, "others": others})
         return
     console = results_console()
-    print_table(console, _table(known))
+    print_table(console, _fitting(console, known))
     for other in others:
         console.print(plain(f"{other['name']}: yours, {other['path']}"))
     if missing := [model for model in known if not model["is_here"]]:
@@ -48,14 +56,23 @@ def model_list(*, output: Json) -> None:
     say(f"models are in {models_folder()}, or in the folder that CRNR_MODELS names")
 
 
-def _table(models: list[dict[str, Any]]) -> Any:
+def _table(models: list[dict[str, Any]], columns: Sequence[str]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for name in ("name", "features", "pixels", "MB", "licence", "preset", "here"):
-        table.add_column(name, justify="right" if name in ("features", "pixels", "MB") else "left")
+    for column in columns:
+        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
     for model in models:
-        sizes = (model["features"], model["size"], model["megabytes"])
-        here = "yes" if model["is_here"] else "no"
-        table.add_row(model["name"], *map(str, sizes), model["licence"], model["preset"], here)
+        cells = model | {"pixels": model["size"], "MB": model["megabytes"]}
+        cells["here"] = "yes" if model["is_here"] else "no"
+        table.add_row(*(str(cells[column]) for column in columns))
+    return table
+
+
+def _fitting(console: Console, models: list[dict[str, Any]]) -> Any:
+    """The table with as many columns as fit; --json has all."""
+    for left_out in range(len(_DISPENSABLE) + 1):
+        table = _table(models, [name for name in _COLUMNS if name not in _DISPENSABLE[:left_out]])
+        if not console.is_terminal or natural_width(console, table) <= console.width:
+            break
     return table
