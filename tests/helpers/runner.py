@@ -91,7 +91,7 @@ class Runner:
 
 def ended(process: subprocess.Popen[bytes]) -> Outcome:
     """Wait for a process, but not for ever."""
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     return Outcome.of(process.returncode, out, err)
 
 
