@@ -13,6 +13,7 @@ os.environ["CRNR_MODELS"] = "models of a test"  # below the folder of the test, 
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -57,13 +58,21 @@ def no_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Of a cluster of two processes on this machine."""
+def running_cluster() -> Iterator[Any]:
+    """Two processes on this machine; one that dies is replaced."""
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
     ) as running:
-        yield running.scheduler_address
+        yield running
+
+
+@pytest.fixture
+def address(running_cluster: Any) -> str:
+    """Of a cluster with both workers, whatever the test before did to them."""
+    with running_cluster.get_client() as client:
+        client.wait_for_workers(2, timeout=120)
+    return str(running_cluster.scheduler_address)
 
 
 LIMITS = {limit: resource.getrlimit(limit) for limit in (resource.RLIMIT_CPU, resource.RLIMIT_AS)}

@@ -10,12 +10,10 @@ from PIL import Image
 
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.build import BuildOptions, build
-from crnr_cli.pictures.pool import DecoderPool
+from helpers.extracting import NETWORK, same
 from helpers.onnx_models import projection_model
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features, make_pictures, picture
-
-NETWORK = ("--extractor", "model.onnx", "--extractor-preset", "imagenet")
 
 
 @pytest.fixture
@@ -23,24 +21,6 @@ def here(crnr: Runner) -> Runner:
     make_pictures(crnr.here / "photos")
     projection_model(Path("model.onnx"))
     return crnr
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pictures that decoders get, in order."""
-    names: list[str] = []
-    original = DecoderPool.decode
-
-    def decode(self: DecoderPool, paths: list[str], request: object) -> object:
-        names.extend(paths)
-        return original(self, paths, request)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(DecoderPool, "decode", decode)
-    return names
-
-
-def same(one: str, other: str) -> bool:
-    return Path(one).read_bytes() == Path(other).read_bytes()
 
 
 @pytest.mark.parametrize(
