@@ -9,15 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crnr_cli.cli.boundary import SKIPPED
 from crnr_cli.cli.command import Written, given
 from crnr_cli.cli.values import Choice, Number, Whole
+from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.sources.readers import READERS
+
+if TYPE_CHECKING:
+    from crnr_cli.sources.label_table import LabelOptions
 
 GALLERY = Path("gallery.h5")
 _MOST_JOBS = 4096
@@ -96,6 +100,29 @@ class Input:
             show_default="rows; in .mat files decided by the number of labels",
         ),
     ] = None
+    labels: Annotated[
+        Path | None,
+        _reading_option(
+            metavar="FILE.csv",
+            help="Table with the labels of pictures, instead of one folder per class.",
+        ),
+    ] = None
+    path_column: Annotated[
+        str | None,
+        _reading_option(metavar="NAME", help="Column of the table with the paths.", show_default="path"),
+    ] = None
+    label_column: Annotated[
+        str | None,
+        _reading_option(metavar="NAME", help="Column of the table with the labels.", show_default="label"),
+    ] = None
+    root: Annotated[
+        Path | None,
+        _reading_option(
+            metavar="DIR",
+            help="Folder that the paths in the table are relative to.",
+            show_default="that of the table",
+        ),
+    ] = None
     null: Annotated[
         bool,
         _reading_option("-0", "--null", help="The files listed on stdin are separated by NUL."),
@@ -118,6 +145,21 @@ class Input:
         ),
     ] = None
 
+    def _labels(self) -> LabelOptions | None:
+        from crnr_cli.sources.label_table import LabelOptions
+
+        if self.labels is not None:
+            return LabelOptions(self.labels, self.path_column, self.label_column, self.root)
+        of_table = {
+            "--path-column": self.path_column,
+            "--label-column": self.label_column,
+            "--root": self.root,
+        }
+        for option, value in of_table.items():
+            if value is not None:
+                raise UsageError(f"{option} is for a table of labels; name it with --labels")
+        return None
+
     def values(self) -> dict[str, Any]:
         """As fields of `InputOptions`."""
         from crnr_cli.sources.base import Keys
@@ -125,6 +167,7 @@ class Input:
         keys = Keys(self.features_key, self.labels_key, self.samples)
         return {
             "keys": keys,
+            "labels": self._labels(),
             "nul_separated": self.null,
             "max_pixels": self.max_pixels,
             "jobs": self.jobs,

@@ -132,7 +132,7 @@ def answer(
 
 def truths_by(gallery: Gallery, source: Source) -> Callable[[Batch], list[str | None]]:
     """A function that returns the true class of each sample of a batch, or None if it is not known."""
-    truth = truth_in(gallery.classes, is_labelled=source.kind == "features")
+    truth = truth_in(gallery.classes, is_labelled=source.is_labelled)
     return lambda batch: list(map(truth, batch.candidates))
 
 

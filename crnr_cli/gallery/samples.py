@@ -275,7 +275,7 @@ def _read(
             usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
             if reading.label is not None:
                 usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
-            kept[i].append(_collect(usable, hashes, one, label_of))
+            kept[i].append(_collect(usable, hashes, one, label_of, source.why_unlabelled))
             skipped[i] += [left for left in one.left_out[left_out_before:] if left.is_skipped]
             refuse_too_many(skipped[i], total or len(source), reading.max_failure_rate)
         progress("reading", read.end, len(source))
@@ -292,14 +292,16 @@ def content_hashes(batch: Batch) -> list[str]:
     return hashes
 
 
-def _collect(batch: Batch, hashes: Sequence[str], found: Labelled, label_of: LabelOf) -> Array:
+def _collect(
+    batch: Batch, hashes: Sequence[str], found: Labelled, label_of: LabelOf, why_unlabelled: str
+) -> Array:
     """Add the samples of a batch to `found`, as usable or left out; returns the values of the usable ones."""
     row_of = {sample: row for row, sample in enumerate(batch.rows.tolist())}
     rows: list[int] = []
     for sample, name in enumerate(batch.names):
         error, candidates = batch.errors[sample], batch.candidates[sample]
         if not error and not candidates:
-            error = SampleError("no_class", "not in a class folder")
+            error = SampleError("no_class", why_unlabelled)
         if error:
             found.left_out.append(LeftOut(name, error))
             continue

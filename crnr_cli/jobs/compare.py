@@ -226,7 +226,7 @@ def _read(
     gallery = read_samples(source, reading, progress)
     _refuse_one_class(gallery)
     refuse_mismatch(test_source, gallery.recipe)
-    truth = truth_in(set(gallery.labels), is_labelled=test_source.kind == "features")
+    truth = truth_in(set(gallery.labels), is_labelled=test_source.is_labelled)
     test = read_by_recipe(
         gallery.recipe, test_source, reading, progress, lambda found: truth(found) or found[0]
     )

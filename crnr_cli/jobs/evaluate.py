@@ -18,6 +18,7 @@ from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
 from crnr_cli.results.scores import Scores, score
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
+from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.readers import is_table
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
@@ -105,6 +106,8 @@ def evaluate(
         refuse_inputs(name for name in tables if name != "-")
         rows = [row for name in tables for row in _read(name)]
         refuse_mentioned(row.path for row in rows)
+        if options.labels is not None:
+            rows = _with_truth(rows, options.labels.read())
         return evaluate_rows(rows, ", ".join(names))
     gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
@@ -118,6 +121,17 @@ def evaluate(
         failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
         _refuse_too_many(failed, len(source), options)
     return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies)
+
+
+def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
+    """The same answers, with the truth of a table; a row that it does not have is of unknown truth."""
+    found = [row._replace(truth=labels.label_of(row.path)) for row in rows]
+    if not any(row.truth for row in found):
+        raise DataError(
+            f"{labels.table}: has a label for none of the {counted(len(rows), 'row')}; --root names the "
+            "folder that its paths are relative to"
+        )
+    return found
 
 
 def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOptions) -> None:

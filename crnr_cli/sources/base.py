@@ -12,6 +12,7 @@ from crnr_cli.arrays import Batch, Stamp
 from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
+from crnr_cli.sources.label_table import LabelOptions
 from crnr_cli.system.cores import available_cores
 
 Kind = Literal["pictures", "features"]
@@ -36,6 +37,7 @@ class InputOptions:
     max_pixels: int = MAX_PIXELS
     jobs: int | None = None  # None: all available cores
     provider: str = "auto"  # what a network runs on
+    labels: LabelOptions | None = None  # a table with the labels of pictures; None: their folders
     max_failure_rate: float = 1.0  # stop when more than this share of the inputs has to be skipped
     batch_size: int | None = None  # None: chosen automatically
 
@@ -58,6 +60,15 @@ class Source(ABC):
     """An ordered listing of the samples in the files that the user named."""
 
     ignored: int = 0  # system files that are not listed
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether labels are given as such; otherwise the folders of pictures are, if they are classes."""
+        return self.kind == "features"
+
+    @property
+    def why_unlabelled(self) -> str:
+        return "not in a class folder"
 
     @abstractmethod
     def __len__(self) -> int: ...

@@ -21,7 +21,7 @@ def by_class_folders(source: Source, classes: Collection[str], *, strict: bool =
     """
     if isinstance(source, Features):
         return replace(source, classes={unicodedata.normalize("NFC", name): name for name in classes})
-    if not isinstance(source, Pictures):
+    if not isinstance(source, Pictures) or source.is_labelled:
         return source
     files = list(source.files)
     by_form = {unicodedata.normalize("NFC", name): name for name in classes}  # macOS uses another form

@@ -64,6 +64,16 @@ class Pictures(Source):
     ignored: int = 0
     empty_folders: list[str] = field(default_factory=list)  # first-level folders without any file
     named_folders: list[NamedFolder] = field(default_factory=list)
+    labels_from: Path | None = None  # the table with the labels; None: the folders are the labels
+    extra_notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_labelled(self) -> bool:
+        return self.labels_from is not None
+
+    @property
+    def why_unlabelled(self) -> str:
+        return f"has no label in {self.labels_from}" if self.is_labelled else super().why_unlabelled
 
     @property
     def kind(self) -> Kind:
@@ -94,7 +104,8 @@ class Pictures(Source):
     def part(self, span: Span) -> Pictures:
         """With absolute paths, as the current folder of a worker is a different one."""
         files = self.files[slice(*span)]
-        return Pictures([file._replace(path=str(Path(file.path).absolute())) for file in files])
+        absolute = [file._replace(path=str(Path(file.path).absolute())) for file in files]
+        return Pictures(absolute, labels_from=self.labels_from)
 
     @property
     def paths(self) -> list[Path]:
@@ -136,7 +147,7 @@ class Pictures(Source):
         notes = [f"class {name}: left out, as its folder is empty" for name in self.empty_folders]
         if self.ignored:
             notes.insert(0, ignored_note(self.ignored))
-        return notes
+        return notes + self.extra_notes
 
     def sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
         paths = [file.path for file in self.files if file.error is None]

@@ -10,6 +10,7 @@ from pathlib import Path
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.sources.base import InputOptions, Keys, Source
 from crnr_cli.sources.folders import list_pictures
+from crnr_cli.sources.labelled_pictures import labelled
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import open_tables
 from crnr_cli.system.names import existing
@@ -42,6 +43,8 @@ def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: b
     source: Source = (
         open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated)
     )
+    if options.labels is not None:
+        source = labelled(source, options.labels)
     listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
     refuse_listed(listed, are_pictures=source.kind == "pictures")
     if not len(source):

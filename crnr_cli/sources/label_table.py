@@ -1,0 +1,105 @@
+"""Labels from a table: a CSV with a path and a label per row, instead of one folder per class."""
+
+from __future__ import annotations
+
+import csv
+import os
+import stat
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from crnr_cli.errors import DataError
+from crnr_cli.system.names import existing
+from crnr_cli.system.outputs import refuse_inputs
+
+_PATH, _LABEL = "path", "label"  # the names of the columns, unless the user says otherwise
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """Where labels come from, as the user says."""
+
+    path: Path
+    path_column: str | None = None
+    label_column: str | None = None
+    root: Path | None = None  # what paths are relative to; None: the folder of the table
+
+    def read(self) -> Labels:
+        found = existing(self.path)
+        if found is None or not stat.S_ISREG(found.st_mode):  # a pipe would make us wait
+            raise DataError(f"{self.path}: no such file; give a table of labels with --labels")
+        refuse_inputs([self.path])
+        try:
+            with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+                by_place = self._parsed(file)
+        except OSError as e:
+            raise DataError(f"{self.path}: cannot read it ({e.strerror})") from e
+        return Labels(self.path, by_place)
+
+    def _parsed(self, file: TextIO) -> dict[str, Labelled]:
+        reader = csv.reader(file, strict=True, delimiter="\t" if self.path.suffix == ".tsv" else ",")
+        try:
+            header = next(reader, [])
+            where = [self._column(header, self.path_column, _PATH, "--path-column")]
+            where.append(self._column(header, self.label_column, _LABEL, "--label-column"))
+            found: dict[str, Labelled] = {}
+            for row in filter(None, reader):
+                if len(row) <= max(where):
+                    raise DataError(f"{self._line(reader.line_num)}: the row is too short; is it complete?")
+                self._add(found, row[where[0]], row[where[1]], reader.line_num)
+        except (csv.Error, UnicodeError) as e:
+            raise DataError(f"{self._line(reader.line_num)}: not readable as CSV ({e})") from e
+        return found
+
+    def _column(self, header: list[str], chosen: str | None, usual: str, option: str) -> int:
+        name = usual if chosen is None else chosen
+        if name not in header:
+            shown = ", ".join(header) or "none"
+            raise DataError(f"{self.path}: no column {name}, only {shown}; name the right one with {option}")
+        return header.index(name)
+
+    def _add(self, found: dict[str, Labelled], path: str, label: str, line: int) -> None:
+        if not path:
+            raise DataError(f"{self._line(line)}: the path is empty")
+        if "\0" in path:
+            raise DataError(f"{self._line(line)}: the path contains NUL")
+        root = self.path.parent if self.root is None else self.root
+        place = place_of(os.path.join(root, path))  # noqa: PTH118, as there may be millions
+        if (other := found.setdefault(place, Labelled(path, label, line))).label != label:
+            raise DataError(
+                f"{self._line(line)}: {path} has the label {label!r} here, and {other.label!r} in line "
+                f"{other.line}"
+            )
+
+    def _line(self, number: int) -> str:
+        return f"{self.path}, line {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    path: str  # as the table has it
+    label: str  # empty if it has none
+    line: int
+
+
+@dataclass(frozen=True)
+class Labels:
+    table: Path
+    by_place: Mapping[str, Labelled]
+
+    def label_of(self, path: str) -> str | None:
+        """None if the table does not have the file, or no label for it."""
+        found = self.by_place.get(place_of(path))
+        return (found.label or None) if found else None
+
+    def missing(self, paths: set[str]) -> list[str]:
+        """The paths of the table that are none of these places."""
+        return [row.path for place, row in self.by_place.items() if place not in paths]
+
+
+def place_of(path: str) -> str:
+    """A path in one form, from whatever folder it is named; links are not followed."""
+    return unicodedata.normalize("NFC", os.path.abspath(path))  # noqa: PTH100
