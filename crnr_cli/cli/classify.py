@@ -34,6 +34,8 @@ def classify(
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout."), Written()
     ] = "-",
     reject: options.Reject = None,
+    min_probability: options.MinProbability = None,
+    sets: options.Sets = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -80,6 +82,8 @@ def classify(
             **input.values(),
             **strictness.values(),
             reject=reject,
+            min_probability=min_probability,
+            sets=sets,
             top=top,
             json_lines=json_lines,
             **model.values(),
@@ -127,6 +131,8 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
         say(f"note: the network ran on {report.accelerator}; --provider cpu uses the processor instead")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
+    if report.sets_note:
+        say(f"note: {report.sets_note}", style="yellow")
     if report.rejection:
         rejected = report.statuses["rejected"]
         say(f"{rejected} of {total} labelled 'unknown': {report.rejection}")

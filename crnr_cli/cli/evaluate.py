@@ -97,6 +97,8 @@ def evaluate(
     ] = None,
     pictures_from: options.PicturesFrom = None,
     reject: options.Reject = None,
+    min_probability: options.MinProbability = None,
+    sets: options.Sets = None,
     *,
     gates: Gates,
     input: Input,
@@ -111,7 +113,14 @@ def evaluate(
 
     if html:
         require("report", "--html", "jinja2")
-    query_options = QueryOptions(**input.values(), **strictness.values(), reject=reject, **model.values())
+    query_options = QueryOptions(
+        **input.values(),
+        **strictness.values(),
+        reject=reject,
+        min_probability=min_probability,
+        sets=sets,
+        **model.values(),
+    )
     with shown_progress(output.quiet) as progress:
         report = run(sources, gallery, query_options, progress)
     if confusion or html:
@@ -201,7 +210,14 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "rejected": len(report.rejected),
         "rejected_with_truth": report.rejected_with_truth,
         "rejected_guess_right": report.rejected_guess_right,
+        "reliability": asdict(report.reliability) if report.reliability else None,
+        "sets": _sets_record(report),
         "classes": [asdict(score) for score in scores.classes],
         "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,
         "confusion_cells": scores.cells.tolist(),
     }
+
+
+def _sets_record(report: EvaluateReport) -> dict[str, Any] | None:
+    sets = report.sets
+    return {**asdict(sets), "coverage": sets.coverage, "interval": sets.interval} if sets else None

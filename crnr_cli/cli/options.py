@@ -59,6 +59,26 @@ Reject = Annotated[
         show_default="never",
     ),
 ]
+MinProbability = Annotated[
+    float | None,
+    typer.Option(
+        "--min-probability",
+        click_type=Number(at_most=1),
+        metavar="P",
+        help="Label queries whose best class is less probable than this as unknown.",
+        show_default="never",
+    ),
+]
+Sets = Annotated[
+    float | None,
+    typer.Option(
+        "--sets",
+        click_type=Number(at_most=1),
+        metavar="LEVEL",
+        help="Add a column with the labels that cannot be excluded at this level, such as 0.95.",
+        show_default="no sets",
+    ),
+]
 PicturesFrom = Annotated[
     list[Path] | None,
     typer.Option(

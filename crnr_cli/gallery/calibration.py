@@ -78,7 +78,7 @@ def calibrate(
     if not asked.any():
         raise DataError(
             "every class has only one sample, apart from copies: "
-            "rejecting queries needs at least two in some class"
+            "rejecting queries and probabilities need at least two in some class"
         )
     enough = 1 + int(np.searchsorted(np.cumsum(asked), min(_ENOUGH, asked.sum())))
 

@@ -90,6 +90,7 @@ def write_report(
                 key=lambda score: score["f1"],
             ),
             "histogram": histogram(report.rows),
+            "reliability": report.reliability,
             "unanswered": [(as_text(status), count) for status, count in report.failed.most_common()],
             "facts": _facts(report.gallery, gallery_path, classes),
             "data": {
@@ -122,6 +123,9 @@ def _cards(report: EvaluateReport) -> list[Card]:
         note = f"{len(report.rejected)}; {report.rejection_note}"
         interval = wilson(len(report.rejected), n)
         cards.append(Card("Rejected as unknown", len(report.rejected) / n, interval, note))
+    if sets := report.sets:
+        note = f"{sets.mean_size:.2f} labels on average, {sets.empty} empty"
+        cards.append(Card("Sets with the truth", sets.coverage, sets.interval, note))
     intervals = macro_intervals(scores)
     cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
     cards.append(Card("Macro F1", scores.macro.f1, intervals.f1, "the mean over classes"))

@@ -18,7 +18,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 
-DECIMALS = 6  # of the probabilities that are written, and compared with a limit
+DECIMALS = 4  # of the probabilities that are written: more than a calibration by 1000 samples can tell
 
 _SHARPNESS = (1e-3, 1e5)  # least and most; between them, the order of the classes never changes
 _PRECISION = 1e-7  # relative, to which the sharpness is found
@@ -31,6 +31,10 @@ class Certainty:
 
     sharpness: float
     of_truth: Array  # (n,): the probabilities that held-out samples gave their true classes, ascending
+
+    def can_exclude(self, level: float) -> bool:
+        """Whether there were enough held-out samples to exclude any label at this level."""
+        return math.floor((1 - level) * (len(self.of_truth) + 1) + 1e-9) > 0
 
     def probabilities(self, residuals: Array, signed: bool = False) -> Array:
         """(m, K): each row sums to 1, and a smaller residual is a greater probability."""
@@ -60,7 +64,12 @@ class Sureness:
 
     def in_sets(self, probabilities: Array) -> Array:
         """(m, K): the labels that cannot be excluded; a row may have none."""
-        return probabilities >= (self.least_in_set or 0.0)
+        return np.asarray(probabilities >= (self.least_in_set or 0.0))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the CSV, after those that are always there."""
+        return ("probability",) if self.least_in_set is None else ("probability", "set")
 
 
 def fitted_certainty(held_out: Sequence[tuple[Array, Array]], signed: bool = False) -> Certainty:
