@@ -14,7 +14,7 @@ from crnr_cli.cli.cluster import joined
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import say, shown_progress
 from crnr_cli.cli.network_options import Model
-from crnr_cli.cli.options import Input, Quiet, Sources, Strictness
+from crnr_cli.cli.options import Doubt, Input, Quiet, Sources, Strictness
 from crnr_cli.cli.values import Whole
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.readers import is_table
@@ -33,9 +33,6 @@ def classify(
     path: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout."), Written()
     ] = "-",
-    reject: options.Reject = None,
-    min_probability: options.MinProbability = None,
-    sets: options.Sets = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -65,6 +62,7 @@ def classify(
         ),
     ] = False,
     *,
+    doubt: Doubt,
     input: Input,
     model: Model,
     strictness: Strictness,
@@ -81,9 +79,7 @@ def classify(
         query_options = QueryOptions(
             **input.values(),
             **strictness.values(),
-            reject=reject,
-            min_probability=min_probability,
-            sets=sets,
+            **doubt.values(),
             top=top,
             json_lines=json_lines,
             **model.values(),

@@ -14,7 +14,7 @@ from crnr_cli.cli.boundary import GATE_MISSED
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import print_json, say, say_some, shown_progress
 from crnr_cli.cli.network_options import Model
-from crnr_cli.cli.options import Input, Output, Strictness
+from crnr_cli.cli.options import Doubt, Input, Output, Strictness
 from crnr_cli.cli.score_tables import show_scores
 from crnr_cli.cli.tables import number, write_csv
 from crnr_cli.cli.values import Number
@@ -96,11 +96,9 @@ def evaluate(
         Written(),
     ] = None,
     pictures_from: options.PicturesFrom = None,
-    reject: options.Reject = None,
-    min_probability: options.MinProbability = None,
-    sets: options.Sets = None,
     *,
     gates: Gates,
+    doubt: Doubt,
     input: Input,
     model: Model,
     strictness: Strictness,
@@ -113,14 +111,7 @@ def evaluate(
 
     if html:
         require("report", "--html", "jinja2")
-    query_options = QueryOptions(
-        **input.values(),
-        **strictness.values(),
-        reject=reject,
-        min_probability=min_probability,
-        sets=sets,
-        **model.values(),
-    )
+    query_options = QueryOptions(**input.values(), **strictness.values(), **doubt.values(), **model.values())
     with shown_progress(output.quiet) as progress:
         report = run(sources, gallery, query_options, progress)
     if confusion or html:

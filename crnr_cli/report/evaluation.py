@@ -58,9 +58,7 @@ def write_report(
     uris = {name: data_uri(picture) for name, picture in found.pictures.items()}
     folder = common_folder(row.path for row in mistakes)
     records = mistake_records(mistakes, classes, uris, folder)
-    shown = [as_text(name) for name in classes]
-    cells = matrix_cells(scores)
-    k = len(classes)
+    shown, cells = [as_text(name) for name in classes], matrix_cells(scores)
     over_all = report.over_all
     accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f} %"
     write_page(
@@ -76,7 +74,7 @@ def write_report(
             "names": shown,
             "short_names": max(map(len, shown), default=0) <= 3,
             "cells": cells,
-            **_layout(k),
+            **_layout(len(classes)),
             "pairs": [
                 {**pair, "truth": as_text(pair["truth"]), "label": as_text(pair["label"])}
                 for pair in pairs(scores)

@@ -102,11 +102,14 @@ def fitted_certainty(held_out: Sequence[tuple[Array, Array]], signed: bool = Fal
     return Certainty(sharpness, np.sort(np.concatenate(found)))
 
 
+def logarithms(residuals: Array) -> Array:
+    """A residual of 0, for a query that is a sample, has the logarithm of the smallest number above."""
+    return np.asarray(np.log(np.maximum(residuals.astype(np.float64), np.finfo(np.float64).tiny)))
+
+
 def _distances(residuals: Array, signed: bool) -> Array:
     """(m, K): how much worse every class is than the best one."""
-    values = residuals.astype(np.float64)
-    if not signed:
-        values = np.log(np.maximum(values, np.finfo(np.float64).tiny))
+    values = residuals.astype(np.float64) if signed else logarithms(residuals)
     distances: Array = values - values.min(axis=1, keepdims=True)
     return distances
 
