@@ -7,7 +7,8 @@ for the figures alone. All methods have their default settings. What the softmax
 the residuals, was chosen with training pictures of MNIST, USPS and AR, and with flowers of train and valid.
 
 Where a name ends in "elsewhere", the queries are known to differ from the gallery: other writers (USPS), or
-another day (AR). "mixed" is the same data, divided at random.
+another day (AR). "mixed" is the same data, divided at random. The official split of the flowers has the same
+number of samples of every class in the gallery, but not among the queries.
 """
 
 from __future__ import annotations
@@ -60,6 +61,17 @@ def mixed(split: datasets.Split, seed: int) -> datasets.Split:
     return datasets.Split(rows[is_kept], labels[is_kept], rows[~is_kept], labels[~is_kept])
 
 
+def redrawn(split: datasets.Split, per_class: int, seed: int) -> datasets.Split:
+    """As many samples per class in the gallery, drawn from all; the others are queries."""
+    rows = np.concatenate([split.train, split.test])
+    labels = np.concatenate([split.train_labels, split.test_labels])
+    rng = np.random.default_rng(seed)
+    is_kept = np.zeros(len(rows), dtype=bool)
+    for label in np.unique(labels):
+        is_kept[rng.permutation(np.flatnonzero(labels == label))[:per_class]] = True
+    return datasets.Split(rows[is_kept], labels[is_kept], rows[~is_kept], labels[~is_kept])
+
+
 def usps_pixels(folder: Path) -> datasets.Split:
     split = datasets.usps(folder)
     return datasets.Split(_grey(split.train), split.train_labels, _grey(split.test), split.test_labels)
@@ -80,6 +92,7 @@ DATA: dict[str, Callable[[Path, int], Vectors]] = {
     ),
     "flowers-10": lambda folder, seed: of_rows(datasets.flowers(folder, 10)),
     "flowers-20": lambda folder, seed: of_rows(datasets.flowers(folder, 20)),
+    "flowers-20-mixed": lambda folder, seed: of_rows(redrawn(datasets.flowers(folder, 20), 20, seed)),
     "ar-mixed": lambda folder, seed: of_rows(mixed(datasets.ar(folder), seed)),
     "ar-elsewhere": lambda folder, seed: of_rows(datasets.ar(folder)),
     "usps-mixed": lambda folder, seed: of_rows(mixed(datasets.usps(folder), seed)),
