@@ -28,6 +28,7 @@ from crnr_cli.methods.ridge import Crc, Croc, Procrc
 from crnr_cli.methods.sparse import Src
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.probability import logarithms
 from crnr_cli.sources.labels import label_text
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.wording import counted
@@ -36,8 +37,8 @@ from crnr_cli.wording import counted
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The base of all estimators. Every row is scaled to unit length, so a row of zeros is an error.
 
-    There is no `predict_proba`: residuals are distances, not probabilities. scikit-learn's
-    `CalibratedClassifierCV` learns probabilities from `decision_function`.
+    `predict_proba` is calibrated by cross-validation on the samples when it is first called: some of them
+    are held out and classified by the others. It needs a class with two samples that are not copies.
 
     Attributes after `fit` or `from_gallery`: `classes_`, `n_features_in_`, `feature_names_in_` if the data
     has names, and `gallery_`, the content of a gallery file.
@@ -87,15 +88,29 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> Array:
         """The negated residuals. With two classes, as always in scikit-learn, one value per row instead: the
-        residual of the first class minus that of the second, positive if the second wins."""
+        logarithm of the ratio of their residuals, positive if the second class wins. It has the order of
+        `predict_proba`, as scikit-learn requires."""
         residuals = self.residuals(X)
-        return residuals[:, 0] - residuals[:, 1] if residuals.shape[1] == 2 else -residuals
+        if residuals.shape[1] != 2:
+            return -residuals
+        values = logarithms(residuals)
+        ratios: Array = values[:, 0] - values[:, 1]
+        return ratios
 
     def predict(self, X: Any) -> Array:
         """The class with the smallest residual; ties go to the first class."""
         winners = self.residuals(X).argmin(axis=1)
         labels: Array = self.classes_[winners]
         return labels
+
+    def predict_proba(self, X: Any) -> Array:
+        """(m, K): how probable each class of `classes_` is, for every row."""
+        residuals = self.residuals(X)
+        if residuals.shape[1] == 1:
+            return np.ones_like(residuals)
+        with _as_value_error():
+            certainty = self.gallery_.certainty
+        return certainty.probabilities(residuals, self.gallery_.method.signed)
 
     def save(self, path: str | Path) -> None:
         """Write a gallery that `crnr classify` can read. Classes become strings in it: 3 becomes "3"."""

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -115,7 +116,6 @@ def test_works_with_the_tools_of_scikit_learn(digits: Any) -> None:
 
 def test_probabilities_only_by_calibration(digits: Any) -> None:
     X, y, queries, _ = digits
-    assert not hasattr(crnr_cli.CRNRClassifier(), "predict_proba")
     calibrated = CalibratedClassifierCV(crnr_cli.CRNRClassifier(), cv=3).fit(X, y)
     np.testing.assert_allclose(calibrated.predict_proba(queries).sum(axis=1), 1)
 
@@ -247,3 +247,46 @@ def test_a_parameter_that_is_no_number_is_named(estimator: type, parameter: str)
         wrong = estimator(**{parameter: value})
         with pytest.raises(ValueError, match=rf"^{estimator.method}: {parameter} must be "):
             wrong.fit(X, y)
+
+
+@each
+def test_probabilities_are_calibrated(estimator: type[GalleryClassifier], digits: Any) -> None:
+    X, y, queries, truths = digits
+    fitted = estimator().fit(X, y)
+    found = fitted.predict_proba(queries)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_array_equal(found.argmax(axis=1), fitted.predict(queries))
+    right = fitted.predict(queries) == truths
+    assert found.max(axis=1).mean() == pytest.approx(right.mean(), abs=0.1)
+    assert log_loss(truths, found) < 1
+
+
+def test_probabilities_are_those_of_the_command_line(crnr: Runner, digits: Any) -> None:
+    """Whether the gallery has them or not; classes are in the order of scikit-learn, not of names."""
+    X, y, queries, truths = digits
+    fitted = crnr_cli.CRNRClassifier().fit(X, y + 5)  # 10 comes before 9 in a gallery
+    expected = fitted.predict_proba(queries).max(axis=1)
+    fitted.save("plain.h5")
+    np.savez("train.npz", features=X, labels=(y + 5).astype(str))
+    np.savez("queries.npz", features=queries, labels=(truths + 5).astype(str))
+    assert (
+        crnr("build", "train.npz", "-o", "calibrated.h5", "--dtype", "float64", "--calibrate", "-q").exit == 0
+    )
+    for gallery in ("plain.h5", "calibrated.h5"):
+        result = crnr("classify", "queries.npz", "-g", gallery, "--min-probability", "0", "-q")
+        assert (result.exit, result.err) == (0, "")
+        found = [float(row["probability"]) for row in rows(result.out)]
+        np.testing.assert_allclose(found, expected, atol=6e-5)
+        loaded = crnr_cli.CRNRClassifier.from_gallery(gallery)
+        np.testing.assert_allclose(loaded.predict_proba(queries).max(axis=1), expected, atol=1e-9)
+
+
+def test_probabilities_need_two_samples_of_a_class() -> None:
+    fitted = crnr_cli.CRNRClassifier().fit(np.eye(3), [1, 2, 3])
+    with pytest.raises(ValueError, match="every class has only one sample"):
+        fitted.predict_proba(np.eye(3))
+
+
+def test_a_single_class_is_certain() -> None:
+    fitted = crnr_cli.CRNRClassifier().fit(np.eye(3), [1, 1, 1])
+    np.testing.assert_array_equal(fitted.predict_proba(np.eye(3)), np.ones((3, 1)))

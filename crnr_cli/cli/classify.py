@@ -14,7 +14,7 @@ from crnr_cli.cli.cluster import joined
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import say, shown_progress
 from crnr_cli.cli.network_options import Model
-from crnr_cli.cli.options import Input, Quiet, Sources, Strictness
+from crnr_cli.cli.options import Doubt, Input, Quiet, Sources, Strictness
 from crnr_cli.cli.values import Whole
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.readers import is_table
@@ -33,7 +33,6 @@ def classify(
     path: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout."), Written()
     ] = "-",
-    reject: options.Reject = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -63,6 +62,7 @@ def classify(
         ),
     ] = False,
     *,
+    doubt: Doubt,
     input: Input,
     model: Model,
     strictness: Strictness,
@@ -79,7 +79,7 @@ def classify(
         query_options = QueryOptions(
             **input.values(),
             **strictness.values(),
-            reject=reject,
+            **doubt.values(),
             top=top,
             json_lines=json_lines,
             **model.values(),
@@ -127,6 +127,8 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
         say(f"note: the network ran on {report.accelerator}; --provider cpu uses the processor instead")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
+    if report.sets_note:
+        say(f"note: {report.sets_note}", style="yellow")
     if report.rejection:
         rejected = report.statuses["rejected"]
         say(f"{rejected} of {total} labelled 'unknown': {report.rejection}")

@@ -14,7 +14,7 @@ from crnr_cli.cli.boundary import GATE_MISSED
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import print_json, say, say_some, shown_progress
 from crnr_cli.cli.network_options import Model
-from crnr_cli.cli.options import Input, Output, Strictness
+from crnr_cli.cli.options import Doubt, Input, Output, Strictness
 from crnr_cli.cli.score_tables import show_scores
 from crnr_cli.cli.tables import number, write_csv
 from crnr_cli.cli.values import Number
@@ -96,9 +96,9 @@ def evaluate(
         Written(),
     ] = None,
     pictures_from: options.PicturesFrom = None,
-    reject: options.Reject = None,
     *,
     gates: Gates,
+    doubt: Doubt,
     input: Input,
     model: Model,
     strictness: Strictness,
@@ -111,7 +111,7 @@ def evaluate(
 
     if html:
         require("report", "--html", "jinja2")
-    query_options = QueryOptions(**input.values(), **strictness.values(), reject=reject, **model.values())
+    query_options = QueryOptions(**input.values(), **strictness.values(), **doubt.values(), **model.values())
     with shown_progress(output.quiet) as progress:
         report = run(sources, gallery, query_options, progress)
     if confusion or html:
@@ -201,7 +201,14 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "rejected": len(report.rejected),
         "rejected_with_truth": report.rejected_with_truth,
         "rejected_guess_right": report.rejected_guess_right,
+        "reliability": asdict(report.reliability) if report.reliability else None,
+        "sets": _sets_record(report),
         "classes": [asdict(score) for score in scores.classes],
         "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,
         "confusion_cells": scores.cells.tolist(),
     }
+
+
+def _sets_record(report: EvaluateReport) -> dict[str, Any] | None:
+    sets = report.sets
+    return {**asdict(sets), "coverage": sets.coverage, "interval": sets.interval} if sets else None

@@ -23,7 +23,7 @@ def _factors() -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions:
-    """The method, and what to prepare for rejecting queries."""
+    """The method, and what to prepare for rejecting queries and for probabilities."""
 
     method: Annotated[
         str,
@@ -33,8 +33,8 @@ class MethodOptions:
         bool,
         _method_option(
             "--calibrate",
-            help="Compute when to reject a query, and store it; otherwise every `classify --reject` "
-            "computes it again.",
+            help="Compute when to reject a query and how probable answers are, and store it; otherwise every "
+            "`classify --reject` computes it again.",
         ),
     ] = False
 

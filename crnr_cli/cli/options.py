@@ -28,6 +28,7 @@ _MOST_JOBS = 4096
 
 _reading_option = partial(typer.Option, rich_help_panel="Reading")
 _strictness_option = partial(typer.Option, rich_help_panel="Strictness")
+_doubt_option = partial(typer.Option, click_type=Number(at_most=1), rich_help_panel="How sure")
 _output_option = partial(typer.Option, rich_help_panel="Output")
 
 
@@ -54,15 +55,6 @@ ChangedGallery = Annotated[
     typer.Option("--gallery", "-g", metavar="FILE", help="Another way to name the gallery."),
     Written(is_gallery=True),
 ]
-Reject = Annotated[
-    float | None,
-    typer.Option(
-        click_type=Number(at_most=1),
-        metavar="RATE",
-        help="Label queries that probably belong to no class as unknown, at this rate of false rejections.",
-        show_default="never",
-    ),
-]
 PicturesFrom = Annotated[
     list[Path] | None,
     typer.Option(
@@ -77,6 +69,40 @@ Dask = Annotated[
         metavar="ADDRESS", help="Run on a Dask cluster: tcp://host:8786, or local:N for N processes."
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """When an answer is too unsure to be given, and which others are possible."""
+
+    reject: Annotated[
+        float | None,
+        _doubt_option(
+            metavar="RATE",
+            help="Label queries that probably belong to no class as unknown, at this rate of false "
+            "rejections.",
+            show_default="never",
+        ),
+    ] = None
+    min_probability: Annotated[
+        float | None,
+        _doubt_option(
+            metavar="P",
+            help="Label queries whose best class is less probable than this as unknown.",
+            show_default="never",
+        ),
+    ] = None
+    sets: Annotated[
+        float | None,
+        _doubt_option(
+            metavar="LEVEL",
+            help="Add a column with the labels that cannot be excluded at this level, such as 0.95.",
+            show_default="no sets",
+        ),
+    ] = None
+
+    def values(self) -> dict[str, Any]:
+        return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)

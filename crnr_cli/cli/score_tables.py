@@ -55,6 +55,14 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
     if report.answered < len(report.rows):
         remark = f"{report.answered} of {counted(len(report.rows), 'input')} got an answer"
         facts.append(("coverage", number(report.coverage), remark))
+    if reliability := report.reliability:
+        remark = (
+            f"mean probability {number(reliability.mean_probability)}, right {number(reliability.accuracy)}"
+        )
+        facts.append(("calibration error", share(reliability.error, reliability.interval), remark))
+    if sets := report.sets:
+        remark = f"{sets.covered} of {sets.n} contain the truth; {sets.mean_size:.2f} labels on average"
+        facts.append(("coverage of sets", share(sets.coverage, sets.interval), remark))
     if report.rejected:
         facts.append(("rejected as unknown", str(len(report.rejected)), report.rejection_note))
     if report.failed:

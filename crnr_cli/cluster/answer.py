@@ -21,6 +21,7 @@ from crnr_cli.gallery.answer import (
     load_for,
     min_standout,
     queries_per_batch,
+    sureness,
 )
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.progress import Progress
@@ -50,8 +51,9 @@ def answering(cluster: Cluster, gallery_path: Path) -> Answering:
         model = options.model.resolve() if options.model else None
         size = queries_per_batch(gallery, options)
         # Queries are rejected here, so that workers do not have to calibrate the gallery.
-        task = Task(path, gallery.sha256, replace(options, jobs=1, reject=None, model=model, batch_size=size))
-        standout = min_standout(gallery, options)
+        asked = replace(options, jobs=1, model=model, batch_size=size)
+        task = Task(path, gallery.sha256, replace(asked, reject=None, min_probability=None, sets=None))
+        standout, sure = min_standout(gallery, options), sureness(gallery, options)
         spans = source.spans(size)[first:]
         groups = _groups(spans, _batches_per_task(len(spans), cluster.n_threads))
         parts = (source.part((group[0][0], group[-1][1])) for group in groups)
@@ -65,7 +67,7 @@ def answering(cluster: Cluster, gallery_path: Path) -> Answering:
             for answers in batches:
                 done += len(answers.batch.names)
                 batch = replace(answers.batch, names=next(names), end=done)
-                yield replace(answers, batch=batch, min_standout=standout)
+                yield replace(answers, batch=batch, min_standout=standout, sureness=sure)
                 progress("classifying", done, len(source))
 
     return run

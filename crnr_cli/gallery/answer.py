@@ -21,6 +21,7 @@ from crnr_cli.methods import batch_size
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Answers
+from crnr_cli.results.probability import Sureness
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source
@@ -34,6 +35,8 @@ _ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch i
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions(InputOptions):
     reject: float | None = None  # reject queries at this rate of false rejections
+    min_probability: float | None = None  # reject queries whose best class is less probable
+    sets: float | None = None  # write the labels that cannot be excluded at this level
     top: int | None = None  # write only this many of the best classes, not the residuals of all
     json_lines: bool = False  # write JSON Lines instead of CSV
     model: Path | None = None  # the path of the gallery's network, if it has moved
@@ -45,14 +48,21 @@ Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[An
 
 
 def load_for(options: QueryOptions, gallery_path: Path, progress: Progress = silent) -> Gallery:
-    """Load the gallery, and calibrate it if queries are to be rejected and its file has no calibration."""
+    """Load the gallery, and calibrate it if that is needed and its file does not have what is needed."""
     gallery = load_gallery(gallery_path)
     refuse_mentioned(gallery.names)
     if options.model is not None:
         gallery = with_model_at(options.model, gallery, gallery_path)
-    if options.reject is None or gallery.calibration:
+    stored = gallery.calibration
+    if options.min_probability is not None or options.sets is not None:
+        is_ready = stored is not None and stored.certainty is not None
+        return gallery if is_ready else gallery.calibrated(options.n_jobs, progress)
+    if options.reject is None or stored:
         return gallery
-    return gallery.calibrated(options.n_jobs, progress)
+    gallery = gallery.calibrated(options.n_jobs, progress)
+    assert gallery.calibration is not None
+    # The column `probability` is written if the gallery's file has probabilities, or if it is asked for.
+    return replace(gallery, calibration=replace(gallery.calibration, certainty=None))
 
 
 def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
@@ -96,7 +106,7 @@ def answer(
     """The answers to all queries, in fixed batches of the listing, starting with the `first` batch."""
     recipe = gallery.recipe
     truth_of = truths_by(gallery, source)
-    standout = min_standout(gallery, options)
+    standout, sure = min_standout(gallery, options), sureness(gallery, options)
     n_queries = len(source)
     known = (
         KnownSamples.of(recipe.kind, gallery.hashes, gallery.samples.vectors) if options.find_copies else None
@@ -107,7 +117,7 @@ def answer(
         vectors = recipe.applied(raw, gallery.dtype)
         residuals = Batch(vectors.names, vectors.errors, gallery.residuals(vectors.values), vectors.end)
         copies = known.in_batch(raw, vectors) if known else []
-        return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies)
+        return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies, sure)
 
     def read(batch: Batch) -> Batch:
         """A network runs here and not in the threads that answer, as it uses all cores itself."""
@@ -159,6 +169,14 @@ def min_standout(gallery: Gallery, options: QueryOptions) -> float:
     if options.reject is None or gallery.calibration is None:
         return 0.0
     return gallery.calibration.min_standout(options.reject)
+
+
+def sureness(gallery: Gallery, options: QueryOptions) -> Sureness | None:
+    certainty = gallery.calibration.certainty if gallery.calibration else None
+    if certainty is None:
+        return None
+    least = None if options.sets is None else certainty.least_probability(options.sets)
+    return Sureness(certainty, options.min_probability or 0.0, least)
 
 
 def queries_per_batch(gallery: Gallery, options: QueryOptions) -> int:

@@ -1,8 +1,9 @@
-"""When to reject a query: a threshold learnt from samples that are held out of the gallery.
+"""When to reject a query, and how sure an answer is: learnt from samples that are held out of the gallery.
 
-The criterion is 1 minus the ratio of the best class's residual to the mean of the others: how far the best
-class stands out. A query of no class is represented about equally badly by all of them. (The margin compares
-the best class with the second best only: it separates two similar classes, but does not detect such a query.)
+The criterion for rejecting is 1 minus the ratio of the best class's residual to the mean of the others: how
+far the best class stands out. A query of no class is represented about equally badly by all of them. (The
+margin compares the best class with the second best only: it separates two similar classes, but does not
+detect such a query.) How sure an answer is, is a probability: see `results.probability`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from crnr_cli.methods.fitting import fit_bytes, residuals_in_batches
 from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import standout
+from crnr_cli.results.probability import Certainty, fitted_certainty
 from crnr_cli.results.table import number_format
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once, side_by_side
@@ -35,6 +37,7 @@ class Calibration:
 
     standouts: Array  # ascending
     origin: str  # how they were obtained, as text
+    certainty: Certainty | None = None  # None in a gallery of an earlier crnr
 
     def min_standout(self, rate: float) -> float:
         """A threshold: queries of the gallery's classes are below it with a probability of at most `rate`.
@@ -75,29 +78,28 @@ def calibrate(
     if not asked.any():
         raise DataError(
             "every class has only one sample, apart from copies: "
-            "rejecting queries needs at least two in some class"
+            "rejecting queries and probabilities need at least two in some class"
         )
     enough = 1 + int(np.searchsorted(np.cumsum(asked), min(_ENOUGH, asked.sum())))
 
-    def standouts_of(number: int) -> list[Array]:
+    def residuals_of(number: int) -> tuple[Array, Array]:
         fold = Fold.of(samples, fold_of == number, is_asked)
         state = fitted(method, fold.samples)
-        batches = residuals_in_batches(method, fold, state)
-        return [standout(residuals, method.signed) for residuals in batches]
+        return np.concatenate(list(residuals_in_batches(method, fold, state))), fold.truth
 
     needed = fit_bytes(method, samples) + 2 * samples.vectors.nbytes
     memory.require(needed, "holding samples out of the gallery", "use --pca or fewer samples")
     threads = min(pieces_at_once(jobs), memory.room_for(needed))
     total = int(asked[:enough].sum())
     progress("calibrating", 0, total)
-    found: list[Array] = []
+    found: list[tuple[Array, Array]] = []
     folds = np.flatnonzero(asked[:enough]).tolist()
-    for part in side_by_side(standouts_of, folds, threads, wait=False):
-        found += part
-        progress("calibrating", sum(map(len, found)), total)
-    standouts = np.sort(np.concatenate(found))
+    for part in side_by_side(residuals_of, folds, threads, wait=False):
+        found.append(part)
+        progress("calibrating", sum(len(truth) for _, truth in found), total)
+    standouts = np.sort(np.concatenate([standout(residuals, method.signed) for residuals, _ in found]))
     origin = (
         f"{counted(len(standouts), 'gallery sample')}, "
         f"classified with 1/{count} of the gallery left out at a time"
     )
-    return Calibration(standouts, origin)
+    return Calibration(standouts, origin, fitted_certainty(found, method.signed))

@@ -29,6 +29,7 @@ from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import NEWEST_VERSION, restored_extractor
 from crnr_cli.results.decision import UNKNOWN
+from crnr_cli.results.probability import Certainty
 from crnr_cli.sources.extracted import FORMAT as FEATURES
 from crnr_cli.sources.hdf5 import plain, scalar_attribute
 from crnr_cli.system import memory
@@ -132,6 +133,9 @@ def _to_content(gallery: Gallery) -> _Content:
     if gallery.calibration:
         arrays["calibration/standouts"] = gallery.calibration.standouts
         attributes["calibration"] = {"origin": gallery.calibration.origin}
+        if certainty := gallery.calibration.certainty:
+            arrays["calibration/probabilities"] = certainty.of_truth
+            attributes["calibration"]["sharpness"] = certainty.sharpness
     return _Content(arrays, {group: to_attributes(values) for group, values in attributes.items()})
 
 
@@ -188,9 +192,23 @@ def _calibration(content: _Content) -> Calibration | None:
     values = content.arrays.get("calibration/standouts")
     if values is None:
         return None
-    if values.ndim != 1 or values.dtype.kind != "f" or not len(values) or not np.all(np.diff(values) >= 0):
+    if not _is_ascending(values):
         raise ValueError("its calibration is not an ascending list of numbers")
-    return Calibration(values, content.attributes["calibration"]["origin"].decode())
+    attributes = content.attributes["calibration"]
+    probabilities = content.arrays.get("calibration/probabilities")
+    certainty = None
+    if probabilities is not None:
+        certainty = Certainty(float(attributes["sharpness"]), probabilities)
+        if not _is_ascending(probabilities) or probabilities[0] < 0 or probabilities[-1] > 1:
+            raise ValueError("its calibration has probabilities that are not ascending from 0 to 1")
+        if not 0 < certainty.sharpness < math.inf:
+            raise ValueError(f"its calibration has a sharpness of {certainty.sharpness:g}")
+    return Calibration(values, attributes["origin"].decode(), certainty)
+
+
+def _is_ascending(values: Array) -> bool:
+    is_list = values.ndim == 1 and values.dtype.kind == "f" and len(values) > 0
+    return is_list and bool(np.all(np.diff(values) >= 0))
 
 
 def _stamps(arrays: dict[str, Array]) -> list[Stamp]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from crnr_cli.methods import Method, Samples, State
 from crnr_cli.methods.fitting import residuals
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.results.probability import Certainty
 
 _TRIED_ITERATIONS = 20
 
@@ -71,6 +73,15 @@ class Gallery:
     def calibrated(self, jobs: int, progress: Progress = silent) -> Gallery:
         """The gallery with a calibration, for which up to `jobs` parts of it are classified at once."""
         return replace(self, calibration=calibrate(self.samples, self.method, self.hashes, jobs, progress))
+
+    @cached_property
+    def certainty(self) -> Certainty:
+        """How probable answers are: as stored, or computed once, when it is first asked for."""
+        stored = self.calibration or calibrate(self.samples, self.method, self.hashes)
+        if stored.certainty is None:
+            stored = calibrate(self.samples, self.method, self.hashes)
+        assert stored.certainty is not None
+        return stored.certainty
 
 
 def describe(gallery: Gallery) -> dict[str, Any]:

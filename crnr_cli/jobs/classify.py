@@ -17,6 +17,7 @@ from crnr_cli.gallery.answer import (
     load_for,
     open_queries,
     queries_per_batch,
+    sureness,
 )
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.pictures.pool import DecoderPool
@@ -45,6 +46,7 @@ class ClassifyReport:
     ignored: int  # system files that were ignored
     failures: list[tuple[str, str]]  # the first queries of this run without an answer, and the reasons
     rejection: str | None = None  # the rule for labelling queries as unknown
+    sets_note: str | None = None  # why the sets of labels are useless, if they are
     accelerator: str | None = None  # what the network ran on, if that was chosen automatically
 
 
@@ -104,11 +106,15 @@ def _write(
     resumed_after = done.statuses.total()
     failures: list[tuple[str, str]] = []
     _refuse_too_many(file, len(source), options)
+    sure = sureness(gallery, options)
+    more = sure.columns if sure else ()
     writer: CsvWriter | JsonLinesWriter
     if options.json_lines:
-        writer = JsonLinesWriter(file, gallery.classes, options.top)
+        writer = JsonLinesWriter(file, gallery.classes, options.top, more)
     else:
-        writer = CsvWriter(file, gallery.classes, gallery.dtype, options.top, header=not done.batches)
+        writer = CsvWriter(
+            file, gallery.classes, gallery.dtype, options.top, header=not done.batches, more=more
+        )
     for answers in answered_by(gallery, source, options, progress, done.batches):
         rows = writer.write(answers)
         missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
@@ -125,6 +131,7 @@ def _write(
         ignored=source.ignored,
         failures=failures[:_MAX_FAILURES],
         rejection=_rejection_rule(gallery, options),
+        sets_note=_sets_note(gallery, options),
         accelerator=_accelerator(gallery, source, options),
     )
 
@@ -137,9 +144,26 @@ def _accelerator(gallery: Gallery, source: Source, options: QueryOptions) -> str
 
 
 def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
-    if options.reject is None or gallery.calibration is None:
+    calibration = gallery.calibration
+    if calibration is None:
         return None
-    return gallery.calibration.rule(options.reject, gallery.dtype)
+    rules = []
+    if options.reject is not None:
+        rules.append(calibration.rule(options.reject, gallery.dtype))
+    if options.min_probability is not None:
+        rules.append(f"probability below {options.min_probability:g} (calibrated on {calibration.origin})")
+    return "; or ".join(rules) or None
+
+
+def _sets_note(gallery: Gallery, options: QueryOptions) -> str | None:
+    sure = sureness(gallery, options)
+    if options.sets is None or sure is None or sure.certainty.can_exclude(options.sets):
+        return None
+    held_out = counted(len(sure.certainty.of_truth), "sample")
+    return (
+        f"--sets {options.sets:g} excludes no label: too few samples could be held out of the gallery "
+        f"({held_out}) for so high a level; choose a lower one, or add samples"
+    )
 
 
 def _refuse_too_many(
@@ -170,6 +194,8 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "--labels-key": options.keys.labels,
         "--samples": options.keys.samples,
         "--reject": options.reject,
+        "--min-probability": options.min_probability,
+        "--sets": options.sets,
         "--top": options.top,
         "--provider": options.provider if gallery.recipe.is_slow_to_read else None,
         "--json": options.json_lines or None,

@@ -15,6 +15,7 @@ from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
+from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
 from crnr_cli.results.scores import Scores, score
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.folders import is_unrelated
@@ -33,6 +34,8 @@ class EvaluateReport:
     without_truth: int
     failed: Counter[str]  # rows without a label, by status
     passed_over: int  # rows of unrelated files, which are ignored
+    reliability: Reliability | None = None  # None if no row has a probability
+    sets: SetScores | None = None  # None if no row has a set of labels
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
     copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
 
@@ -148,6 +151,8 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
     """Options for classifying would have no effect on a CSV, and the scores would be misleading."""
     given = {
         "--reject": options.reject,
+        "--min-probability": options.min_probability,
+        "--sets": options.sets,
         "--extractor": options.model,
         "--provider": None if options.provider == AUTO else options.provider,
         "--features-key": options.keys.features,
@@ -178,6 +183,8 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
         without_truth=sum(1 for row in rows if not row.truth),
         failed=Counter("no_label" if row.status == OK else row.status for row in rows if not row.label),
         passed_over=n_inputs - len(rows),
+        reliability=reliability(rows),
+        sets=set_scores(rows),
     )
 
 

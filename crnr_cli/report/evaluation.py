@@ -58,9 +58,7 @@ def write_report(
     uris = {name: data_uri(picture) for name, picture in found.pictures.items()}
     folder = common_folder(row.path for row in mistakes)
     records = mistake_records(mistakes, classes, uris, folder)
-    shown = [as_text(name) for name in classes]
-    cells = matrix_cells(scores)
-    k = len(classes)
+    shown, cells = [as_text(name) for name in classes], matrix_cells(scores)
     over_all = report.over_all
     accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f} %"
     write_page(
@@ -76,7 +74,7 @@ def write_report(
             "names": shown,
             "short_names": max(map(len, shown), default=0) <= 3,
             "cells": cells,
-            **_layout(k),
+            **_layout(len(classes)),
             "pairs": [
                 {**pair, "truth": as_text(pair["truth"]), "label": as_text(pair["label"])}
                 for pair in pairs(scores)
@@ -90,6 +88,7 @@ def write_report(
                 key=lambda score: score["f1"],
             ),
             "histogram": histogram(report.rows),
+            "reliability": report.reliability,
             "unanswered": [(as_text(status), count) for status, count in report.failed.most_common()],
             "facts": _facts(report.gallery, gallery_path, classes),
             "data": {
@@ -122,6 +121,9 @@ def _cards(report: EvaluateReport) -> list[Card]:
         note = f"{len(report.rejected)}; {report.rejection_note}"
         interval = wilson(len(report.rejected), n)
         cards.append(Card("Rejected as unknown", len(report.rejected) / n, interval, note))
+    if sets := report.sets:
+        note = f"{sets.mean_size:.2f} labels on average, {sets.empty} empty"
+        cards.append(Card("Sets with the truth", sets.coverage, sets.interval, note))
     intervals = macro_intervals(scores)
     cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
     cards.append(Card("Macro F1", scores.macro.f1, intervals.f1, "the mean over classes"))

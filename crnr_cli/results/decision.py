@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch
+from crnr_cli.results.probability import DECIMALS, Sureness
 
 OK = "ok"
 _REJECTED = "rejected"
@@ -24,11 +26,19 @@ class Answers:
     min_standout: float = 0.0  # a query whose best class stands out less is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
     copies: list[str] = field(default_factory=list)  # queries that are in the gallery too, if looked for
+    sureness: Sureness | None = None  # None if the gallery does not know how probable its answers are
 
     @property
     def residuals(self) -> Array:
         """(m, K), for the queries without an error."""
         return self.batch.values
+
+    @cached_property
+    def probabilities(self) -> Array | None:
+        """(m, K), for the queries without an error."""
+        if self.sureness is None:
+            return None
+        return self.sureness.certainty.probabilities(self.residuals, self.signed)
 
 
 class Prediction(NamedTuple):
@@ -42,6 +52,8 @@ class Prediction(NamedTuple):
     margin: float | None
     status: str
     separation: float | None = None  # --reject compares this with its threshold
+    probability: float | None = None  # that the best class is right
+    set: tuple[str, ...] | None = None  # the labels that cannot be excluded, the best first
 
 
 def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
@@ -51,21 +63,23 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     order = best_classes(answers.residuals, 2)
     best, second = np.take_along_axis(answers.residuals, order, axis=1).T
     separations = separation(answers.residuals, answers.signed)
+    unsure, sureness = _sureness(answers, order[:, 0], classes)
     decided = zip(
         batch.rows.tolist(),
         order.tolist(),
         best.tolist(),
         margins(best, second, answers.signed).tolist(),
         separations.tolist(),
-        _rejected(separations, answers.min_standout),
+        (unsure | _too_close(separations, answers.min_standout)).tolist(),
+        sureness,
         strict=True,
     )
-    for query, (first, next_best), residual, margin, separated, rejected in decided:
+    for query, (first, next_best), residual, margin, separated, rejected, sure in decided:
         # For a rejected query, runner_up is the best class.
         label, runner_up = (UNKNOWN, classes[first]) if rejected else (classes[first], classes[next_best])
         status = _REJECTED if rejected else OK
         found[query] = Prediction(
-            batch.names[query], truths[query], label, residual, runner_up, margin, status, separated
+            batch.names[query], truths[query], label, residual, runner_up, margin, status, separated, *sure
         )
     for query, error in batch.failed():
         found[query] = Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
@@ -98,9 +112,25 @@ def margins(best: Array, second: Array, signed: bool = False) -> Array:
     return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
 
 
-def _rejected(separations: Array, limit: float) -> list[bool]:
+def _too_close(separations: Array, limit: float) -> Array:
     # In the precision of the CSV, so that the decision can be repeated from the figures that are printed.
-    return (separations < separations.dtype.type(limit)).tolist()  # type: ignore[no-any-return]
+    return np.asarray(separations < separations.dtype.type(limit))
+
+
+def _sureness(answers: Answers, best: Array, classes: Sequence[str]) -> tuple[Array, list[tuple[Any, ...]]]:
+    """(m,): which queries are too unsure to be answered; and the probability and the set of every query."""
+    sureness, found = answers.sureness, answers.probabilities
+    if sureness is None or found is None:
+        return np.zeros(len(best), dtype=bool), [(None, None)] * len(best)
+    # As they are written, so that the decision can be repeated from the figures that are printed.
+    of_best = np.take_along_axis(found, best[:, np.newaxis], axis=1)[:, 0].round(DECIMALS)
+    sets: list[tuple[str, ...] | None] = [None] * len(best)
+    if sureness.least_in_set is not None:
+        for i, (kept, residuals) in enumerate(zip(sureness.in_sets(found), answers.residuals, strict=True)):
+            members = np.flatnonzero(kept)
+            order = members[np.argsort(residuals[members], kind="stable")]
+            sets[i] = tuple(classes[k] for k in order.tolist())
+    return of_best < sureness.min_probability, list(zip(of_best.tolist(), sets, strict=True))
 
 
 def separation(residuals: Array, signed: bool = False) -> Array:

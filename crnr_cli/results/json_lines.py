@@ -8,35 +8,49 @@ from typing import Any
 
 import numpy as np
 
+from crnr_cli.arrays import Array
 from crnr_cli.results.decision import Answers, Prediction, best_classes, predictions
-from crnr_cli.results.table import Writable
+from crnr_cli.results.probability import DECIMALS
+from crnr_cli.results.table import COLUMNS, Writable
 
 
 class JsonLinesWriter:
     """Writes the columns of the CSV by name, and `residuals` as an object; what is empty there is null."""
 
-    def __init__(self, file: Writable, classes: Sequence[str], top: int | None = None) -> None:
-        """With `top`, `residuals` has only the best classes of each query, the best first."""
+    def __init__(
+        self, file: Writable, classes: Sequence[str], top: int | None = None, more: Sequence[str] = ()
+    ) -> None:
+        """With `top`, `residuals` has only the best classes of each query, the best first.
+
+        `more` names the columns of MORE_COLUMNS that the answers have; then there are `probabilities` too.
+        """
         self._file, self._classes = file, classes
+        self._columns = (*COLUMNS, *more)
+        self._objects = ("residuals", "probabilities") if more else ("residuals",)
         self._top = None if top is None else min(top, len(classes))
 
     def write(self, answers: Answers) -> list[Prediction]:
         """Append a batch, and return its rows."""
         rows = predictions(answers, self._classes)
-        records: list[dict[str, Any]] = [{**row._asdict(), "residuals": None} for row in rows]
-        for query, found in zip(answers.batch.rows.tolist(), self._residuals(answers), strict=True):
-            records[query]["residuals"] = found
+        empty = dict.fromkeys(self._objects)
+        records: list[dict[str, Any]] = [
+            {**{name: getattr(row, name) for name in self._columns}, **empty} for row in rows
+        ]
+        rounded = None if answers.probabilities is None else answers.probabilities.round(DECIMALS)
+        for name, values in zip(self._objects, (answers.residuals, rounded), strict=False):
+            found = [] if values is None else self._by_class(values, answers.residuals)
+            for query, of_query in zip(answers.batch.rows.tolist(), found, strict=True):
+                records[query][name] = of_query
         # ASCII, so that names which are not UTF-8 can be written too, as lone surrogates.
         self._file.write("".join(f"{json.dumps(record)}\n" for record in records).encode("ascii"))
         return rows
 
-    def _residuals(self, answers: Answers) -> list[dict[str, float]]:
-        residuals = answers.residuals
+    def _by_class(self, values: Array, residuals: Array) -> list[dict[str, float]]:
         if self._top is None:
-            return [dict(zip(self._classes, values, strict=True)) for values in residuals.tolist()]
+            return [dict(zip(self._classes, row, strict=True)) for row in values.tolist()]
         order = best_classes(residuals, self._top)
-        best = np.take_along_axis(residuals, order, axis=1)
+        best = np.take_along_axis(values, order, axis=1)
         return [
-            {self._classes[i]: residual for i, residual in zip(row, values, strict=True)}
-            for row, values in zip(order.tolist(), best.tolist(), strict=True)
+            {self._classes[i]: value for i, value in zip(row, of_query, strict=True)}
+            for row, of_query in zip(order.tolist(), best.tolist(), strict=True)
         ]

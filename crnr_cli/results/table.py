@@ -11,12 +11,16 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
-from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
+from crnr_cli.results.probability import DECIMALS
 from crnr_cli.wording import counted
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
+MORE_COLUMNS = ("probability", "set")  # if the gallery knows how probable its answers are
+_PROBABILITY = f"%.{DECIMALS}f"
+_MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s"}
+_LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash makes the next character ordinary
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
 
 
@@ -35,8 +39,12 @@ class CsvWriter:
         top: int | None = None,
         *,
         header: bool = True,
+        more: Sequence[str] = (),
     ) -> None:
-        """With `top`, write only the best classes of each query instead of the residuals of all."""
+        """With `top`, write only the best classes of each query instead of the residuals of all.
+
+        `more` names the columns of MORE_COLUMNS that the answers have.
+        """
         self._file, self._classes = file, classes
         self._top = None if top is None else min(top, len(classes))
         self._names = {name: _field(name) for name in classes}
@@ -45,22 +53,28 @@ class CsvWriter:
             self._extra = [f"residual:{name}" for name in classes]
             extras = f",{number}" * len(classes)
         else:
-            self._extra = [f"{what}_{i + 1}" for i in range(self._top) for what in ("label", "residual")]
-            extras = f",%s,{number}" * self._top
-        self._answered = f"%s,%s,%s,{number},%s,{number},%s,{number}{extras}"
-        self._unanswered = "%s,%s,,,,,%s," + "," * len(self._extra)
+            of_best = ("label", "residual", "probability") if more else ("label", "residual")
+            self._extra = [f"{what}_{i + 1}" for i in range(self._top) for what in of_best]
+            extras = (f",%s,{number}" + (f",{_PROBABILITY}" if more else "")) * self._top
+        self._more = more
+        always = f"%s,%s,%s,{number},%s,{number},%s,{number}"
+        self._answered = always + "".join(f",{_MORE_FORMATS[name]}" for name in more) + extras
+        self._unanswered = "%s,%s,,,,,%s," + "," * (len(more) + len(self._extra))
         if header:
-            self._write([",".join([*COLUMNS, *map(_field, self._extra)])])
+            self._write([",".join([*COLUMNS, *more, *map(_field, self._extra)])])
 
     def write(self, answers: Answers) -> list[Prediction]:
         """Append a batch, and return its rows."""
         rows = predictions(answers, self._classes)
         lines = [""] * len(rows)
-        extras = self._extra_values(answers.residuals)
+        extras = self._extra_values(answers)
         for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
-            path, truth, label, residual, runner_up, margin, status, separation = rows[query]
+            path, truth, label, residual, runner_up, margin, status, separation, probability, labels = rows[
+                query
+            ]
+            more = (probability, _field(joined(labels or ())))[: len(self._more)]
             start = (_field(path), self._name(truth), self._name(label), residual, self._name(runner_up))
-            lines[query] = self._answered % (*start, margin, status, separation, *extra)
+            lines[query] = self._answered % (*start, margin, status, separation, *more, *extra)
         for query, error in answers.batch.failed():
             row = rows[query]
             lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status)
@@ -70,22 +84,37 @@ class CsvWriter:
     def _name(self, name: str | None) -> str:
         return self._names.get(name) or _field(name) if name else ""
 
-    def _extra_values(self, residuals: Array) -> list[list[Any]]:
+    def _extra_values(self, answers: Answers) -> list[list[Any]]:
         """The values after the fixed columns, for every query with an answer."""
+        residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
             return residuals.tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
-        best = np.take_along_axis(residuals, order, axis=1)
         names = [self._names[name] for name in self._classes]
+        columns = [[[names[i] for i in row] for row in order.tolist()]]
+        for values in (residuals, probabilities):
+            if values is not None:
+                columns.append(np.take_along_axis(values, order, axis=1).tolist())
         return [
-            [value for i, residual in zip(row, values, strict=True) for value in (names[i], residual)]
-            for row, values in zip(order.tolist(), best.tolist(), strict=True)
+            [value for of_class in zip(*of_query, strict=True) for value in of_class]
+            for of_query in zip(*columns, strict=True)
         ]
 
     def _write(self, lines: list[str]) -> None:
         if lines:
             # Names that are not UTF-8 are written as the bytes that were read.
             self._file.write(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
+
+
+def joined(labels: Sequence[str]) -> str:
+    """A set of labels as one text, of which `separated` makes the labels again."""
+    return "|".join(re.sub(r"[|\\]", r"\\\g<0>", label) for label in labels)
+
+
+def separated(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in _LABEL.findall(text))
 
 
 def number_format(dtype: str) -> str:
@@ -116,6 +145,8 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
         if missing:
             raise DataError(f"{name}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
         where = {column: header.index(column) for column in COLUMNS if column in header}
+        if "probability" in header:  # without it, a set is not one of labels
+            where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
         return [_prediction(row, where, name, reader.line_num, len(header)) for row in reader if row]
     except (csv.Error, UnicodeError) as e:
         raise DataError(f"{name}, line {reader.line_num}: not readable as CSV ({e})") from e
@@ -144,5 +175,16 @@ def _prediction(row: list[str], where: dict[str, int], name: str, line: int, wid
         label=values["label"],
         runner_up=values.get("runner_up"),
         status=values.get("status") or (OK if values["label"] else "no_label"),
+        probability=_probability(values.get("probability")),
+        set=separated(values["set"] or "") if values["label"] and "set" in values else None,
         **numbers,
     )
+
+
+def _probability(text: str | None) -> float | None:
+    """None for what is no probability: a column of this name may be of another program."""
+    try:
+        value = _finite(text)
+    except ValueError:
+        return None
+    return value if value is not None and 0 <= value <= 1 else None

@@ -209,6 +209,8 @@ def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
     "option",
     [
         ["--reject", "0.1"],
+        ["--min-probability", "0.9"],
+        ["--sets", "0.9"],
         ["--extractor", "m.onnx"],
         ["--features-key", "x"],
         ["--labels-key", "y"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, GalleryError
 from crnr_cli.gallery.calibration import Calibration, calibrate
-from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.results.decision import standout
+from crnr_cli.results.probability import Certainty
 from helpers.runner import Runner, rows
 
 N_CLASSES, DIMENSION = 4, 30
@@ -151,6 +153,7 @@ def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(
     crnr: Runner, files: dict[str, Path]
 ) -> None:
     stored = classified(crnr, files, "queries", "--reject", "0.05", gallery="calibrated")
+    assert all(row.pop("probability") for row in stored)  # which only a stored calibration brings by itself
     assert stored == classified(crnr, files, "queries", "--reject", "0.05")
     about = json.loads(crnr("info", files["calibrated"], "--json").out)
     assert about["calibration"] == (
@@ -219,3 +222,76 @@ def test_the_name_is_kept_for_the_rejected(crnr: Runner, tmp_path: Path, name: s
     words = f"class '{name}': this name is reserved for rejected queries; rename the class"
     assert result.err == f"error: {words}\n"
     assert not (tmp_path / "g.h5").exists()
+
+
+def test_probabilities_are_stored_and_the_same_with_any_number_of_jobs(files: dict[str, Path]) -> None:
+    gallery = load_gallery(files["calibrated"])
+    assert gallery.calibration is not None
+    stored = gallery.calibration.certainty
+    assert stored is not None
+    for jobs in (1, 3):
+        again = calibrate(gallery.samples, gallery.method, gallery.hashes, jobs).certainty
+        assert again is not None
+        assert again.sharpness == stored.sharpness
+        np.testing.assert_array_equal(again.of_truth, stored.of_truth)
+
+
+def test_a_calibration_of_an_earlier_version_is_read(crnr: Runner, files: dict[str, Path]) -> None:
+    """It has no probabilities."""
+    gallery = load_gallery(files["calibrated"])
+    assert gallery.calibration is not None
+    old = replace(gallery, calibration=replace(gallery.calibration, certainty=None))
+    save_gallery(old, crnr.here / "old.h5")
+    loaded = load_gallery(crnr.here / "old.h5").calibration
+    assert loaded is not None
+    assert loaded.certainty is None
+    np.testing.assert_array_equal(loaded.standouts, gallery.calibration.standouts)
+
+
+@pytest.mark.parametrize(
+    ("sharpness", "of_truth", "message"),
+    [
+        (0.0, [0.5], "its calibration has a sharpness of 0"),
+        (np.inf, [0.5], "its calibration has a sharpness of inf"),
+        (np.nan, [0.5], "its calibration has a sharpness of nan"),
+        (1.0, [0.5, 0.4], "probabilities that are not ascending from 0 to 1"),
+        (1.0, [0.5, 1.1], "probabilities that are not ascending from 0 to 1"),
+        (1.0, [-0.1, 0.5], "probabilities that are not ascending from 0 to 1"),
+        (1.0, [0.5, np.nan], "probabilities that are not ascending from 0 to 1"),
+        (1.0, [], "probabilities that are not ascending from 0 to 1"),
+    ],
+)
+def test_impossible_probabilities_are_refused(
+    crnr: Runner, files: dict[str, Path], sharpness: float, of_truth: list[float], message: str
+) -> None:
+    gallery = load_gallery(files["calibrated"])
+    assert gallery.calibration is not None
+    wrong = replace(gallery.calibration, certainty=Certainty(sharpness, np.array(of_truth)))
+    save_gallery(replace(gallery, calibration=wrong), crnr.here / "wrong.h5")
+    with pytest.raises(GalleryError, match=message):
+        load_gallery(crnr.here / "wrong.h5")
+
+
+def test_copies_do_not_make_the_probabilities_too_high() -> None:
+    """Every sample twice: if a copy stayed in the gallery, all held-out samples would be recognized."""
+    rng = np.random.default_rng(1)
+    vectors = np.abs(rng.normal(size=(60, 20)))  # the classes are noise
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    once = calibrate(Samples.of(vectors, np.repeat(np.arange(3), 20)), Crnr(), []).certainty
+    twice = calibrate(
+        Samples.of(np.repeat(vectors, 2, axis=0), np.repeat(np.arange(3), 40)), Crnr(), []
+    ).certainty
+    assert once is not None
+    assert twice is not None
+    assert len(twice.of_truth) == 60
+    assert twice.of_truth.mean() == pytest.approx(once.of_truth.mean(), abs=0.05)
+    assert twice.of_truth.mean() < 0.5
+
+
+def test_a_class_of_one_sample_is_never_held_out() -> None:
+    rng = np.random.default_rng(2)
+    vectors = np.abs(rng.normal(size=(21, 20)))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    found = calibrate(Samples.of(vectors, np.repeat([0, 1, 2], [10, 10, 1])), Crnr(), []).certainty
+    assert found is not None
+    assert len(found.of_truth) == 20

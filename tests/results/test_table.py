@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crnr_cli.arrays import Batch
@@ -23,7 +23,14 @@ from crnr_cli.results.decision import (
     separation,
     standout,
 )
-from crnr_cli.results.table import CsvWriter, number_format, parse_predictions, read_predictions
+from crnr_cli.results.table import (
+    CsvWriter,
+    joined,
+    number_format,
+    parse_predictions,
+    read_predictions,
+    separated,
+)
 
 # File names are bytes but for NUL and /; Python shows what is not UTF-8 as lone surrogates.
 file_names = st.binary(min_size=1, max_size=12).map(
@@ -272,3 +279,14 @@ def test_separation_is_of_residuals_unless_they_are_of_scores() -> None:
     residuals = np.array([[0.4, 0.6, 1.0]], np.float32)
     np.testing.assert_allclose(separation(residuals), [0.5], rtol=1e-6)
     np.testing.assert_allclose(separation(residuals, signed=True), [1 - np.exp(0.4 - 0.8)], rtol=1e-6)
+
+
+@given(st.lists(st.text(min_size=1, max_size=6), max_size=5))
+@example(["|", "\\", "\\|", "a|b\\", "\n"])
+def test_a_set_of_labels_round_trips(labels: list[str]) -> None:
+    assert separated(joined(labels)) == tuple(labels)
+
+
+def test_a_set_of_labels_is_readable() -> None:
+    assert joined(["cat", "dog"]) == "cat|dog"
+    assert joined(["a|b", "c\\d"]) == "a\\|b|c\\\\d"

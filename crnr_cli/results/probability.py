@@ -1,0 +1,125 @@
+"""How sure an answer is: calibrated probabilities of the classes, and the labels that cannot be excluded.
+
+The probability of a class is proportional to its residual to the power of -s: a softmax of the negated
+logarithms of the residuals, with a temperature of 1/s. For methods whose residuals are negated scores, it is
+a softmax of the scores. The sharpness s is the one at which the true classes of samples that were held out of
+the gallery are most probable. Logarithms suit all methods: on training data, a softmax of the residuals or of
+their squares was about as good for crnr, but far worse for methods whose residuals have a wide range, such as
+crc.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+
+DECIMALS = 4  # of the probabilities that are written: more than a calibration by 1000 samples can tell
+
+_SHARPNESS = (1e-3, 1e5)  # least and most; between them, the order of the classes never changes
+_PRECISION = 1e-7  # relative, to which the sharpness is found
+_DIGITS = 6  # of the sharpness, so that the last bits of the residuals do not matter
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """What turns residuals into probabilities."""
+
+    sharpness: float
+    of_truth: Array  # (n,): the probabilities that held-out samples gave their true classes, ascending
+
+    def can_exclude(self, level: float) -> bool:
+        """Whether there were enough held-out samples to exclude any label at this level."""
+        return math.floor((1 - level) * (len(self.of_truth) + 1) + 1e-9) > 0
+
+    def probabilities(self, residuals: Array, signed: bool = False) -> Array:
+        """(m, K): each row sums to 1, and a smaller residual is a greater probability."""
+        return _softmax(_distances(residuals, signed), self.sharpness)
+
+    def least_probability(self, level: float) -> float:
+        """Labels that are less probable can be excluded: the true one is, with a probability of 1 - level.
+
+        That is split conformal prediction: a new value is below the k-th smallest of n with a probability of
+        at most k / (n + 1), whatever the distribution. The result is 0, which excludes no label, if even
+        k = 1 is too many, and infinite, which excludes all, if not even k = n is enough.
+        """
+        n = len(self.of_truth)
+        k = math.floor((1 - level) * (n + 1) + 1e-9)
+        if k > n:
+            return math.inf
+        return float(self.of_truth[k - 1]) if k else 0.0
+
+
+@dataclass(frozen=True)
+class Sureness:
+    """What to say about how sure an answer is, and when it is too unsure to be given."""
+
+    certainty: Certainty
+    min_probability: float = 0.0  # a query whose best class is less probable is rejected
+    least_in_set: float | None = None  # labels that are less probable are excluded; None: no sets are wanted
+
+    def in_sets(self, probabilities: Array) -> Array:
+        """(m, K): the labels that cannot be excluded; a row may have none."""
+        return np.asarray(probabilities >= (self.least_in_set or 0.0))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the CSV, after those that are always there."""
+        return ("probability",) if self.least_in_set is None else ("probability", "set")
+
+
+def fitted_certainty(held_out: Sequence[tuple[Array, Array]], signed: bool = False) -> Certainty:
+    """From batches of the residuals of held-out samples, (m, K), and of their true classes, (m,).
+
+    The negative log-likelihood of the true classes is minimised. As in Platt scaling, each target is
+    1 / (n + 2) short of 1: a gallery that gets all of n samples right may still be wrong about the next.
+    """
+    batches = [(_distances(residuals, signed), truth) for residuals, truth in held_out]
+    n = sum(len(truth) for _, truth in batches)
+    n_others = max(1, batches[0][0].shape[1] - 1)
+    doubt = 1 / (n + 2)
+    wanted = 0.0
+    for distances, truth in batches:
+        of_truth = _at(distances, truth)
+        others = (distances.sum(axis=1) - of_truth) / n_others
+        wanted += float(((1 - doubt) * of_truth + doubt * others).sum())
+
+    def is_too_sharp(sharpness: float) -> bool:
+        """The derivative is positive: the likelihood is convex in the sharpness."""
+        expected = sum(float((_softmax(d, sharpness) * d).sum()) for d, _ in batches)
+        return wanted >= expected
+
+    low, high = _SHARPNESS
+    while high > low * (1 + _PRECISION):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if is_too_sharp(middle) else (middle, high)
+    sharpness = float(f"{high:.{_DIGITS}g}")
+    found = [_at(_softmax(distances, sharpness), truth) for distances, truth in batches]
+    return Certainty(sharpness, np.sort(np.concatenate(found)))
+
+
+def logarithms(residuals: Array) -> Array:
+    """A residual of 0, for a query that is a sample, has the logarithm of the smallest number above."""
+    return np.asarray(np.log(np.maximum(residuals.astype(np.float64), np.finfo(np.float64).tiny)))
+
+
+def _distances(residuals: Array, signed: bool) -> Array:
+    """(m, K): how much worse every class is than the best one."""
+    values = residuals.astype(np.float64) if signed else logarithms(residuals)
+    distances: Array = values - values.min(axis=1, keepdims=True)
+    return distances
+
+
+def _softmax(distances: Array, sharpness: float) -> Array:
+    weights = np.exp(-sharpness * distances)
+    shares: Array = weights / weights.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _at(values: Array, columns: Array) -> Array:
+    found: Array = np.take_along_axis(values, columns[:, np.newaxis], axis=1)[:, 0]
+    return found

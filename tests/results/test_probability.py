@@ -1,0 +1,143 @@
+"""Probabilities, fitted as SciPy fits them, and sets of labels as plain conformal prediction makes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+
+from crnr_cli.results.probability import Certainty, Sureness, fitted_certainty
+
+RESIDUALS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(2, 5)), elements=st.floats(0, 2))
+
+
+def held_out(
+    seed: int, n: int = 200, n_classes: int = 5, shift: float = 0.3
+) -> tuple[np.ndarray, np.ndarray]:
+    """Residuals around 1, of which those of the true class are smaller."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(n_classes, size=n)
+    residuals = 1 + 0.2 * rng.normal(size=(n, n_classes)).clip(-3, 3)
+    residuals[np.arange(n), truth] -= shift * rng.random(n)
+    return np.maximum(residuals, 0.05), truth
+
+
+def loss(logits: np.ndarray, truth: np.ndarray) -> float:
+    """The negative log-likelihood with Platt's targets, written out."""
+    n, n_classes = logits.shape
+    targets = np.full((n, n_classes), 1 / (n + 2) / (n_classes - 1))
+    targets[np.arange(n), truth] = (n + 1) / (n + 2)
+    return float(-(targets * log_softmax(logits, axis=1)).sum())
+
+
+@pytest.mark.parametrize("signed", [False, True], ids=["residuals", "scores"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sharpness_is_the_one_that_scipy_finds(seed: int, signed: bool) -> None:
+    residuals, truth = held_out(seed)
+    values = residuals if signed else np.log(residuals)
+    best = minimize_scalar(
+        lambda power: loss(-np.exp(power) * values, truth),
+        bounds=(-6, 8),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    found = fitted_certainty([(residuals, truth)], signed)
+    assert found.sharpness == pytest.approx(np.exp(best.x), rel=1e-4)
+    expected = softmax(-found.sharpness * values, axis=1)
+    np.testing.assert_allclose(found.probabilities(residuals, signed), expected, rtol=1e-12)
+    np.testing.assert_allclose(found.of_truth, np.sort(expected[np.arange(len(truth)), truth]), rtol=1e-12)
+
+
+def test_batches_make_no_difference() -> None:
+    residuals, truth = held_out(4)
+    whole = fitted_certainty([(residuals, truth)])
+    parts = fitted_certainty(list(zip(np.split(residuals, 8), np.split(truth, 8), strict=True)))
+    assert parts.sharpness == whole.sharpness
+    np.testing.assert_array_equal(parts.of_truth, whole.of_truth)
+
+
+def test_probabilities_mean_what_they_say() -> None:
+    """Truths are drawn from a softmax of known temperature: its sharpness is found again."""
+    rng = np.random.default_rng(5)
+    residuals = np.exp(0.3 * rng.normal(size=(20_000, 4)))
+    weights = residuals**-7.0
+    edges = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
+    truth = (rng.random((len(edges), 1)) > edges[:, :-1]).sum(axis=1)
+    assert fitted_certainty([(residuals, truth)]).sharpness == pytest.approx(7, rel=0.03)
+
+
+def test_a_gallery_that_is_always_right_is_not_certain() -> None:
+    residuals = np.tile([0.5, 1.0, 1.0], (8, 1))
+    certainty = fitted_certainty([(residuals, np.zeros(8, dtype=int))])
+    assert certainty.probabilities(residuals)[0, 0] == pytest.approx(9 / 10, abs=1e-4)  # Laplace's rule
+
+
+@pytest.mark.parametrize("n_classes", [1, 4])
+def test_residuals_that_say_nothing(n_classes: int) -> None:
+    residuals = np.ones((6, n_classes))
+    certainty = fitted_certainty([(residuals, np.arange(6) % n_classes)])
+    np.testing.assert_allclose(certainty.probabilities(residuals), 1 / n_classes)
+
+
+def test_the_worst_class_being_right_leaves_the_order_of_the_classes() -> None:
+    """The classes cannot be less than equally probable, as the label would then be the least probable."""
+    residuals = np.tile([0.5, 1.0], (8, 1))
+    best, other = fitted_certainty([(residuals, np.ones(8, dtype=int))]).probabilities(residuals)[0]
+    assert other < best < other + 0.01
+
+
+@given(RESIDUALS, st.floats(1e-3, 1e5), st.booleans())
+def test_probabilities_sum_to_1_and_fall_with_the_residuals(
+    residuals: np.ndarray, sharpness: float, signed: bool
+) -> None:
+    found = Certainty(sharpness, np.array([0.5])).probabilities(residuals, signed)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    assert np.all((found >= 0) & (found <= 1))
+    order = np.argsort(residuals, axis=1)
+    assert np.all(np.diff(np.take_along_axis(found, order, axis=1), axis=1) <= 0)
+
+
+def plainly_in_set(scores: list[float], probability: float, percent: int) -> bool:
+    """Whether a label is kept: its p-value among the held-out samples, counted, is above 1 - level."""
+    lower = sum(1 for score in scores if score <= probability)
+    return 100 * (lower + 1) > (100 - percent) * (len(scores) + 1)
+
+
+@given(
+    st.lists(st.integers(0, 20), min_size=1, max_size=30),
+    arrays(
+        np.float64,
+        st.tuples(st.integers(1, 4), st.integers(2, 4)),
+        elements=st.sampled_from([0, 0.2, 0.5, 1]),
+    ),
+    st.integers(0, 100),
+    st.integers(0, 100),
+)
+def test_sets_are_those_of_plain_conformal_prediction_and_nested(
+    counts: list[int], probabilities: np.ndarray, one: int, other: int
+) -> None:
+    scores = [count / 20 for count in counts]
+    certainty = Certainty(1.0, np.sort(scores))
+    found = {}
+    for percent in (one, other):
+        sureness = Sureness(certainty, least_in_set=certainty.least_probability(percent / 100))
+        found[percent] = sureness.in_sets(probabilities)
+        expected = [
+            [plainly_in_set(scores, value, percent) for value in row] for row in probabilities.tolist()
+        ]
+        np.testing.assert_array_equal(found[percent], expected)
+    assert np.all(found[min(one, other)] <= found[max(one, other)])
+
+
+@pytest.mark.parametrize("level", [0.8, 0.9, 0.95])
+def test_sets_contain_the_truth_as_often_as_they_say(level: float) -> None:
+    held, truth = held_out(6, n=1000)
+    certainty = fitted_certainty([(held, truth)])
+    residuals, truth = held_out(7, n=5000)
+    sureness = Sureness(certainty, least_in_set=certainty.least_probability(level))
+    kept = sureness.in_sets(certainty.probabilities(residuals))
+    assert kept[np.arange(len(truth)), truth].mean() == pytest.approx(level, abs=0.03)
