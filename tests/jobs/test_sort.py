@@ -226,7 +226,7 @@ def fail_at(number: int, error: type[BaseException], patch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("error", [Killed, OSError])
-@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("across", [False, pytest.param(True, marks=pytest.mark.slow)])
 @each_how
 def test_any_operation_may_fail_and_the_next_run_ends_it(
     how: str, across: bool, error: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
