@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import shutil
 import statistics
 import subprocess
@@ -60,11 +61,15 @@ def by_crnr(how: str, folder: Path) -> None:
     subprocess.run(command, cwd=folder, check=True)
 
 
-def seconds(work: Callable[[], None], how: str, folder: Path, files: dict[str, list[str]]) -> float:
-    """Of the work, which is undone afterwards."""
-    start = time.perf_counter()
+def seconds(
+    work: Callable[[], None], how: str, folder: Path, files: dict[str, list[str]]
+) -> tuple[float, float]:
+    """Of the work, which is undone afterwards: by the clock, and of the processors."""
+    start, before = time.perf_counter(), os.times()
     work()
-    took = time.perf_counter() - start
+    after = os.times()
+    processors = after.children_user + after.children_system - before.children_user - before.children_system
+    took = time.perf_counter() - start, processors
     if how == "move":
         for label, paths in files.items():
             for path in paths:
@@ -75,6 +80,7 @@ def seconds(work: Callable[[], None], how: str, folder: Path, files: dict[str, l
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("how", nargs="*", choices=[*COMMANDS, []], default=[], help="all if none is named")
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=8192, help="bytes of a file")
     parser.add_argument("--rounds", type=int, default=3)
@@ -84,14 +90,17 @@ def main() -> None:
         folder = Path(name)
         files = make(folder, options.files, options.size)
         print(f"{options.files} files of {options.size} bytes; medians of {options.rounds} rounds")
-        for how, tool in COMMANDS.items():
+        for how in options.how or COMMANDS:
+            tool = COMMANDS[how]
             tools, ours = [], []
             for _ in range(options.rounds):
                 tools.append(seconds(lambda how=how: by_tools(how, files, folder), how, folder, files))  # type: ignore[misc]
                 ours.append(seconds(lambda how=how: by_crnr(how, folder), how, folder, files))  # type: ignore[misc]
-            theirs, own = statistics.median(tools), statistics.median(ours)
             named = " ".join(tool[:-1])
-            print(f"{how:9} {named:6} {theirs:6.2f} s   crnr {own:6.2f} s   ratio {own / theirs:.2f}")
+            for i, what in enumerate(("clock", "processors")):
+                theirs, own = (statistics.median(took[i] for took in all_took) for all_took in (tools, ours))
+                ratio = own / theirs
+                print(f"{how:9} {what:10} {named:6} {theirs:6.2f} s   crnr {own:6.2f} s   ratio {ratio:.2f}")
 
 
 if __name__ == "__main__":

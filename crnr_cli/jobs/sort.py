@@ -31,6 +31,7 @@ from crnr_cli.system.placing import (
     Place,
     Tree,
     copy_new,
+    folder_errors,
     is_same_file,
     link_new,
     longest_name,
@@ -270,15 +271,10 @@ def _put(entry: Entry, how: str, target: Place, part: Place) -> None:
 def _made(folder: Path, is_missing: bool) -> Iterator[None]:
     """Make the folder; if the block fails before anything is in it, remove it again."""
     try:
-        if is_missing:
-            folder.mkdir()
-        yield
-    except OSError as e:
-        if e.errno not in (*_STOPPING, errno.EACCES, errno.EPERM, errno.EIO):
-            raise
-        raise OutputError(
-            f"{folder}: cannot write ({os.strerror(e.errno)}); the same command continues"
-        ) from e
+        with folder_errors(folder):
+            if is_missing:
+                folder.mkdir()
+            yield
     except BaseException:
         if is_missing:
             with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.results.sort_list import LOCK, Entry, SortList, is_in_place, read_list
 from crnr_cli.sources.named_files import NamedFiles
 from crnr_cli.system.files import locked
-from crnr_cli.system.placing import PART, Place, Tree, is_same_file, move_new, opened_tree
+from crnr_cli.system.placing import PART, Place, Tree, folder_errors, is_same_file, move_new, opened_tree
 
 _REPORTED_EVERY = 200  # files
 
@@ -32,7 +32,7 @@ def unsort(path: Path, below: Sequence[Path] = (), progress: Progress = silent) 
     """
     folder = path.parent
     report, made = UnsortReport(read_list(path).how), False
-    with locked(folder / LOCK, folder), opened_tree(folder) as tree:
+    with folder_errors(folder), locked(folder / LOCK, folder), opened_tree(folder) as tree:
         done = read_list(path)  # another run may have changed it before we had the lock
         named = NamedFiles([Path(), folder, *below], str(path), follow_links=False)
         if done.how == "move":  # a list may come from a stranger, too

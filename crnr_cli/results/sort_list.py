@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +57,7 @@ class SortList:
     def write(self) -> None:
         """Before any file is touched: it is on the disk, whole, when this returns."""
         header = {"crnr_sort": _VERSION, "how": self.how, "made": self.made}
-        lines = [json.dumps(header), *map(json.dumps, self.entries), ""]
+        lines = [json.dumps(header), *map(_line, self.entries), ""]
         with planned([Output(self.path)]), replacing(self.path) as file:
             file.write("\n".join(lines).encode("ascii"))
 
@@ -64,6 +65,12 @@ class SortList:
         """Record that all files are in their places, except for these targets."""
         with disk_errors(self.path, "all files are in their places"), self.path.open("ab") as file:
             file.write(json.dumps({"finished": True, "failed": failed}).encode("ascii") + b"\n")
+
+
+def _line(entry: Entry) -> str:
+    """JSON; `json.dumps` of the whole would take a tenth of the time of linking the file."""
+    source, target, wish = map(encode_basestring_ascii, entry[:3])
+    return f"[{source}, {target}, {wish}, {entry.size}, {entry.mtime}]"
 
 
 def is_in_place(entry: Entry, how: str, target: Place) -> bool:

@@ -99,6 +99,19 @@ class Tree:
             os.rmdir(name, dir_fd=self.folder(above))
 
 
+@contextmanager
+def folder_errors(folder: Path) -> Iterator[None]:
+    """Turn what a file system refuses into an error. Limits of the machine are reported elsewhere."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno is None or e.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        raise OutputError(
+            f"{folder}: stopped ({os.strerror(e.errno)}); nothing is lost, and the same command continues"
+        ) from e
+
+
 def longest_name(folder: Path) -> int:
     """In bytes."""
     try:

@@ -18,6 +18,8 @@ from pathlib import Path
 import crnr_cli.cli
 import crnr_cli.jobs.build
 import crnr_cli.jobs.evaluate
+import crnr_cli.jobs.sort
+import crnr_cli.jobs.unsort
 import crnr_cli.jobs.update
 from helpers.runner import Runner
 
