@@ -109,7 +109,25 @@ class Template:
 
     def target(self, row: Prediction, special: str | None = None) -> str:
         """The name below the folder; `special` is a folder that replaces the label."""
-        return "/".join([self._component(part, row, special) for part in self._parts])
+        *folders, name = self._parts
+        key = (row.label, row.truth, row.runner_up, row.status, special)
+        above = self._above.get(key) if self._is_shared else None
+        if above is None:
+            above = "".join([self._component(part, row, special) + "/" for part in folders])
+            if self._is_shared:
+                self._above[key] = above
+        return above + self._component(name, row, special)
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether all files with the same answer go to the same folder."""
+        own = [FIELDS[name] for name in ("name", "stem", "suffix")]
+        return not any(get in own for part in self._parts[:-1] for _, get in part)
+
+    @cached_property
+    def _above(self) -> dict[tuple[str | None, ...], str]:
+        """The folders that are known already, by answer."""
+        return {}
 
     def _component(
         self,

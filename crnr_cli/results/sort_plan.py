@@ -28,6 +28,8 @@ class Names:
 
     def done(self, source: str, wish: str, status: os.stat_result | None) -> str | None:
         """The place of a file that an earlier run has put there."""
+        if not self._earlier:
+            return None
         entry, is_finished = self._earlier.get(source, (None, False))
         if entry is None or not self._exists(entry.target):
             return None
