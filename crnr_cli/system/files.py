@@ -138,6 +138,20 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def locked(place: Path, path: Path) -> Iterator[None]:
+    """Hold the lock of `path`, a file of this place, until the block ends; a second process is refused."""
+    handle = _locked(place, path)
+    try:
+        yield
+    finally:
+        try:
+            if _is_still(place, handle):
+                place.unlink()
+        finally:
+            os.close(handle)
+
+
+@contextmanager
 def disk_errors(path: Path, consequence: str) -> Iterator[None]:
     """Turn the exceptions of a full or failing disk into an error, and name the consequence for the files."""
     try:

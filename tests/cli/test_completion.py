@@ -48,6 +48,7 @@ def completed(line: str) -> list[str]:
         ("crnr build x --dtype ", ["float32", "float64"]),
         ("crnr classify x --samples ", ["rows", "columns"]),
         ("crnr compare x --set crc.", ["crc.lam="]),
+        ("crnr sort x y --how ", ["copy", "hardlink", "link", "move"]),
         ("crnr build x --lam ", []),
     ],
 )

@@ -72,7 +72,8 @@ def test_every_other_path_is_an_input() -> None:
         for name, kind in parameters(command).items()
         if is_path(kind) and not is_written(kind)
     }
-    assert found == {"gallery", "option", "extractor", "given", "model", "picture", "labels", "root"}
+    inputs = {"gallery", "option", "extractor", "given", "model", "picture", "labels", "root", "table", "undo"}
+    assert found == inputs
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,8 @@ INPUTS = {
     ("evaluate", "sources"): "evaluate {}",
     ("evaluate", "gallery"): "evaluate queries -g {}",
     ("evaluate", "extractor"): "evaluate queries --extractor {}",
+    ("sort", "table"): "sort {} sorted",
+    ("sort", "undo"): "sort --undo {}",
     ("compare", "sources"): "compare {} --methods nn",
     ("compare", "test"): "compare gallery --methods nn --test {}",
     ("compare", "extractor"): "compare gallery --methods nn --extractor {}",
@@ -58,6 +60,8 @@ INPUTS |= {
     if parameter in ("sources", "query")
 }
 INPUTS["verify", "labels"] = "verify gallery.h5 --against gallery --labels {}"
+# Parameters that Typer makes paths of.
+PATHS = ("gallery", "option", "extractor", "given", "model", "picture", "labels", "table", "undo")
 LONG = "x" * 300
 # What is given, and a word that the message must have.
 GIVEN = {
@@ -132,15 +136,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("argument", INPUTS, ids=" ".join)
 def test_a_path_that_cannot_be_used(here: Path, argument: tuple[str, str], given: str) -> None:
     value, reason = GIVEN[given]
-    if "\0" in value and argument[1] in (
-        "gallery",
-        "option",
-        "extractor",
-        "given",
-        "model",
-        "picture",
-        "labels",
-    ):
+    if "\0" in value and argument[1] in PATHS:
         pytest.skip("Typer does not take it, and no program can be given it")
     arguments = shlex.split(INPUTS[argument].format("@"))
     arguments[arguments.index("@")] = value

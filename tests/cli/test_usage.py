@@ -22,7 +22,7 @@ OPTIONS = [
 ARGUMENTS = {
     **{command: ["gallery.npz"] for command in COMMANDS},
     **{"info": ["gallery.h5"], "verify": ["gallery.h5"], "add": ["gallery.h5", "gallery.npz"]},
-    **{"extract": ["gallery.npz", "-o", "new.h5"]},
+    **{"extract": ["gallery.npz", "-o", "new.h5"], "sort": ["gallery.npz", "sorted"]},
     **{"explain": ["gallery.npz#0"], "remove": ["gallery.h5", "--class", "ant"]},
     **{"model list": [], "model get": ["efficientnet-lite0"], "model check": ["model.onnx"]},
 }
@@ -81,6 +81,9 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("add", "missing argument: GALLERY SOURCE... (see `crnr add --help`)"),
         ("add gallery.h5", "missing argument: SOURCE... (see `crnr add --help`)"),
         ("remove --class x", "missing argument: GALLERY (see `crnr remove --help`)"),
+        ("sort", "missing argument: CSV FOLDER (see `crnr sort --help`)"),
+        ("sort out.csv", "missing argument: FOLDER (see `crnr sort --help`)"),
+        ("sort out.csv x --undo y", "--undo takes nothing but the list; leave out CSV, FOLDER"),
         ("info a b", "unexpected argument: b (see `crnr info --help`)"),
         ("info a -g b", "two galleries are named, a and b; name one (see `crnr info --help`)"),
         ("build x --lam", "--lam needs a value (see `crnr build --help`)"),
@@ -170,7 +173,7 @@ def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:
     assert {option for _, option, _ in CHOICES} == {
         *("--method", "--methods", "--against", "--factor", "--dtype", "--samples"),
         *("--extractor-preset", "--filter", "--channels", "--layout", "--pool", "--block-norm"),
-        "--provider",
+        *("--provider", "--how"),
     }
 
 

@@ -1,4 +1,4 @@
-"""Every open, write, truncate, fsync and rename of a run is made to fail, and the process to be killed there.
+"""Every call of a run that changes a file is made to fail, and the process to be killed there.
 
 Whatever happens, the old file or the new one is there, whole; and the same command then gives the bytes of a
 run to which nothing happened.
@@ -173,3 +173,70 @@ def test_every_call_may_fail(
         assert again.exit == (1 if done_before else 0), f"{where}, then {again}"
         assert contents(folder) == new, where
     assert server.run(fresh(start, tmp_path / "run"), scenario.command, whole.calls + 1, fail_with).exit == 0
+
+
+SORT = {
+    "copy": ["sort", "out.csv", "sorted", "--quiet"],
+    "hardlink": ["sort", "out.csv", "sorted", "--quiet", "--how", "hardlink"],
+    "link": ["sort", "out.csv", "sorted", "--quiet", "--how", "link"],
+    "move": ["sort", "out.csv", "sorted", "--quiet", "--how", "move"],
+}
+LIST = "sorted/.crnr-sort-1.jsonl"
+
+
+def below(folder: Path) -> dict[str, bytes]:
+    """Everything in a folder that is not crnr's own, links followed."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".crnr-sort")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("how", SORT)
+def test_every_call_of_sort_and_of_its_undoing_may_fail(
+    server: Server, how: str, fail_with: int, full: bool, tmp_path: Path
+) -> None:
+    """Every file is there exactly once after the same command has been run again."""
+    start = tmp_path / "start"
+    lines = ["path,truth,label"]
+    for folder, label in (("a", "cat"), ("b", "cat"), ("b", "dog")):
+        path = start / folder / f"{len(lines) // 3}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{folder} {label}")
+        lines.append(f"{path.relative_to(start)},,{label}")
+    (start / "out.csv").write_text("\n".join(lines) + "\n")
+    old = below(start)
+    done = fresh(start, tmp_path / "done")
+    whole = server.run(done, SORT[how])
+    assert (whole.exit, whole.err) == (0, "")
+    new = below(done)
+    assert new.keys() >= {"sorted/cat/0.png", "sorted/cat/0 (2).png", "sorted/dog/1.png"}
+    undo = ["sort", "--undo", LIST, "--quiet"]
+
+    def prepared(command: list[str]) -> Path:
+        """In the same place, as lists and links have whole paths."""
+        folder = fresh(start, tmp_path / "run")
+        if command is undo:
+            assert server.run(folder, SORT[how]).exit == 0
+        return folder
+
+    for command, after in ((SORT[how], new), (undo, old)):
+        calls = server.run(prepared(command), command).calls
+        assert calls > 8
+        for fail_at in range(1, calls + 1, 1 if full else 2):
+            folder = prepared(command)
+            ended = server.run(folder, command, fail_at, fail_with)
+            where = f"call {fail_at} of {calls}: {ended}"
+            assert ended.exit in ((-9,) if fail_with == KILLED else (0, 1, 3)), where
+            assert "Traceback" not in ended.err, where
+            left = list(below(folder).values())
+            assert all(content in left for content in old.values()), where  # nothing is lost
+            again = server.run(folder, command)
+            if command is undo and again.exit == 1:
+                assert "there is no such list" in again.err, f"{where}, then {again}"
+            else:
+                assert (again.exit, again.err) == (0, ""), f"{where}, then {again}"
+            assert below(folder) == after, where

@@ -1,4 +1,4 @@
-/* Makes the N-th open, write, truncate, fsync or rename below a folder fail, or kills the process there.
+/* Makes the N-th call that opens, writes, truncates, syncs, renames, links, removes or makes something below a folder fail, or kills the process there.
 
    Loaded by LD_PRELOAD, so that it reaches the C libraries too. See server.py for its use. */
 #define _GNU_SOURCE
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -43,6 +44,12 @@ static int path_fails(const char *path) {
     if (path[0] == '/' && strncmp(path, folder, strlen(folder)) != 0) return 0;
     return fails();
 }
+
+static int names; /* whether calls that link, remove and make names count too */
+
+void failing_io_names(int count) { names = count; }
+
+static int name_fails(const char *path) { return names && path_fails(path); }
 
 static int file_fails(int file) {
     char link[64], path[4096];
@@ -94,4 +101,24 @@ int ftruncate(int file, off_t size) { return file_fails(file) ? -1 : REAL(ftrunc
 int ftruncate64(int file, off64_t size) { return file_fails(file) ? -1 : REAL(ftruncate64)(file, size); }
 int fsync(int file) { return file_fails(file) ? -1 : REAL(fsync)(file); }
 int fdatasync(int file) { return file_fails(file) ? -1 : REAL(fdatasync)(file); }
+int renameat2(int old, const char *from, int new, const char *to, unsigned flags) {
+    return name_fails(from) ? -1 : REAL(renameat2)(old, from, new, to, flags);
+}
+int linkat(int old, const char *from, int new, const char *to, int flags) {
+    return name_fails(from) ? -1 : REAL(linkat)(old, from, new, to, flags);
+}
+int symlinkat(const char *text, int where, const char *path) {
+    return name_fails(path) ? -1 : REAL(symlinkat)(text, where, path);
+}
+int unlink(const char *path) { return name_fails(path) ? -1 : REAL(unlink)(path); }
+int unlinkat(int where, const char *path, int flags) {
+    return name_fails(path) ? -1 : REAL(unlinkat)(where, path, flags);
+}
+int mkdir(const char *path, mode_t mode) { return name_fails(path) ? -1 : REAL(mkdir)(path, mode); }
+int mkdirat(int where, const char *path, mode_t mode) {
+    return name_fails(path) ? -1 : REAL(mkdirat)(where, path, mode);
+}
+ssize_t copy_file_range(int from, off64_t *at, int to, off64_t *there, size_t size, unsigned flags) {
+    return names && file_fails(to) ? -1 : REAL(copy_file_range)(from, at, to, there, size, flags);
+}
 int rename(const char *from, const char *to) { return path_fails(from) ? -1 : REAL(rename)(from, to); }

@@ -18,6 +18,8 @@ from pathlib import Path
 import crnr_cli.cli
 import crnr_cli.jobs.build
 import crnr_cli.jobs.evaluate
+import crnr_cli.jobs.sort
+import crnr_cli.jobs.unsort
 import crnr_cli.jobs.update
 from helpers.runner import Runner
 
@@ -32,6 +34,7 @@ def run(folder: str, args: list[str], fail_at: int, fail_with: int, errors: int)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     few = ["--batch-size", "2"] if args[0] == "classify" else []
     sys.argv = ["crnr", *args, *few]
+    shim.failing_io_names(args[0] == "sort")  # whose results are names
     shim.failing_io_arm(os.fsencode(folder), fail_at, fail_with)
     code = 70
     try:

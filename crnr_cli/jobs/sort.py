@@ -1,0 +1,302 @@
+"""Sort: every classified file is copied, linked or moved to the folder of its label."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import DataError, OutputError
+from crnr_cli.progress import Progress, silent
+from crnr_cli.results.decision import Prediction
+from crnr_cli.results.number_column import read_numbers
+from crnr_cli.results.sort_list import LOCK, Entry, SortList, lists_in, new_list
+from crnr_cli.results.sort_names import DEFAULT_TEMPLATE, DOUBTFUL, FAILED, REJECTED, Template, folder_of
+from crnr_cli.results.sort_plan import Names
+from crnr_cli.results.table import read_predictions
+from crnr_cli.sources.folders import is_unrelated
+from crnr_cli.sources.named_files import GONE, NamedFile, NamedFiles
+from crnr_cli.sources.readers import is_table
+from crnr_cli.system.files import locked
+from crnr_cli.system.names import existing
+from crnr_cli.system.placing import (
+    PART,
+    Place,
+    Tree,
+    copy_new,
+    folder_errors,
+    is_same_file,
+    link_new,
+    longest_name,
+    move_new,
+    opened_tree,
+    symlink_new,
+)
+from crnr_cli.wording import counted, have
+
+THERE, LEFT_OUT = "there", "left out"
+_REPORTED_EVERY = 200  # files
+_STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
+_SPECIAL = (REJECTED, FAILED)
+
+
+@dataclass(frozen=True)
+class SortOptions:
+    how: str = "copy"
+    template: str = DEFAULT_TEMPLATE
+    min_probability: float | None = None
+    below: Sequence[Path] = ()  # folders whose files may be sorted, besides those of the run and of the CSV
+    max_failure_rate: float = 1.0
+    dry_run: bool = False
+
+
+class Sorted(NamedTuple):
+    """What becomes of one row."""
+
+    path: str
+    target: str  # with the folder; empty if the file is left out
+    result: str  # how, or THERE, or LEFT_OUT
+    reason: str = ""  # why it is left out
+
+
+@dataclass
+class SortReport:
+    how: str
+    rows: list[Sorted] = field(default_factory=list)
+    passed_over: int = 0  # rows of unrelated files, which stay where they are
+    folders: Counter[str] = field(default_factory=Counter)  # files by folder, of those put in place
+    list: Path | None = None  # None if nothing had to be done
+
+    @property
+    def left_out(self) -> Sequence[Sorted]:
+        return [row for row in self.rows if row.result == LEFT_OUT]
+
+    def count(self, result: str) -> int:
+        return sum(1 for row in self.rows if row.result == result)
+
+
+class _File(NamedTuple):
+    """A row, the name that its file should get, and the file."""
+
+    row: Prediction
+    wish: str
+    found: NamedFile
+
+
+def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = silent) -> SortReport:
+    """Put the files that a predictions CSV names into folders named after their labels."""
+    if (found := existing(folder)) is not None and not stat.S_ISDIR(found.st_mode):
+        raise OutputError(f"{folder}: is not a folder; choose another place")
+    if found is None and not folder.absolute().parent.is_dir():
+        raise OutputError(f"{folder}: there is no directory {folder.parent}; create it first")
+    template = Template(options.template, longest_name(folder if found else folder.absolute().parent))
+    rows, passed_over = _rows(table, options)
+    files = _looked_at(rows, table, options, template, progress)
+    if found is None and all(file.found.reason for file in files):
+        raise _nothing_found(table, files)
+    report = SortReport(options.how, passed_over=passed_over)
+    if options.dry_run:
+        with opened_tree(folder) if found else nullcontext() as tree:
+            _planned(table, files, folder, tree, options, report)
+        return report
+    with _made(folder, found is None), locked(folder / LOCK, folder), opened_tree(folder) as tree:
+        entries, continued = _planned(table, files, folder, tree, options, report)
+        if found is None:
+            continued.made.append("")
+        if entries or continued.entries:
+            _perform(entries, continued, tree, report, progress)
+    return report
+
+
+def _rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str | None]], int]:
+    """The rows of inputs, each with a folder that replaces its label, and the number of other rows."""
+    found = existing(table)
+    if found is None:
+        raise DataError(f"{table}: there is no such file; give a CSV written by `crnr classify`")
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{table}: is not a regular file; give a CSV written by `crnr classify`")
+    rows = read_predictions(table)
+    if not rows:
+        raise DataError(f"{table}: has no rows")
+    for number, row in enumerate(rows, 1):
+        if not row.path:
+            raise DataError(f"{table}: row {number} has no path; was it written by `crnr classify`?")
+        name, hash, _ = row.path.rpartition("#")
+        if hash and is_table(name):
+            raise DataError(
+                f"{table}: {row.path} is a row of a feature file; only files can be sorted, so classify "
+                "pictures instead"
+            )
+    special: list[str | None] = [None] * len(rows)
+    if options.min_probability is not None:
+        numbers = read_numbers(table, "probability", "leave out --min-probability, or give a CSV with it")
+        for i, (row, sure) in enumerate(zip(rows, numbers, strict=True)):
+            if folder_of(row) not in _SPECIAL and (sure is None or sure < options.min_probability):
+                special[i] = DOUBTFUL
+    # An unrelated file among the pictures is not an input.
+    kept = [
+        (row, folder)
+        for row, folder in zip(rows, special, strict=True)
+        if row.label or not is_unrelated(row.path, row.status)
+    ]
+    return kept, len(rows) - len(kept)
+
+
+def _looked_at(
+    rows: Sequence[tuple[Prediction, str | None]],
+    table: Path,
+    options: SortOptions,
+    template: Template,
+    progress: Progress,
+) -> list[_File]:
+    """The files of the rows. One that the user did not mean is refused: a CSV may name any file."""
+    roots = [Path(), table.absolute().parent, *options.below]
+    named = NamedFiles(roots, str(table), follow_links=options.how != "move")
+    seen: set[str] = set()
+    files = []
+    for number, (row, special) in enumerate(rows, 1):
+        found = named.find(row.path)
+        if found.source in seen:
+            found = found._replace(reason="the CSV names it twice")
+        elif found.source:
+            seen.add(found.source)
+        files.append(_File(row, template.target(row, special), found))
+        if number % _REPORTED_EVERY == 0 or number == len(rows):
+            progress("looking for files", number, len(rows))
+    return files
+
+
+def _planned(
+    table: Path,
+    files: Sequence[_File],
+    folder: Path,
+    tree: Tree | None,
+    options: SortOptions,
+    report: SortReport,
+) -> tuple[list[tuple[int, Entry]], SortList]:
+    """What is to be done, by row, and the list that it belongs to. The report has every row."""
+    earlier = list(lists_in(folder)) if tree else []
+    names = Names(earlier, options.how, tree)
+    here = os.path.join(os.path.realpath(folder), "")  # noqa: PTH118
+    device = os.stat(folder if tree else folder.absolute().parent).st_dev  # noqa: PTH116
+    entries: list[tuple[int, Entry]] = []
+    for file in files:
+        path, (source, status, reason) = file.row.path, file.found
+        target = None if reason not in ("", GONE) else names.done(source, file.wish, status)
+        if target is None and status is not None and source == here + file.wish:
+            target = file.wish
+        if target is not None:
+            report.rows.append(Sorted(path, f"{folder}/{target}", THERE))
+        elif reason or status is None:
+            report.rows.append(Sorted(path, "", LEFT_OUT, reason))
+        else:
+            if options.how == "hardlink" and status.st_dev != device:
+                raise OutputError(
+                    f"{path}: is on another file system than {folder}, and hard links cannot lead there; "
+                    "use --how copy or --how link"
+                )
+            target = names.new(source, file.wish)
+            entry = Entry(source, target, file.wish, status.st_size, status.st_mtime_ns)
+            entries.append((len(report.rows), entry))
+            report.rows.append(Sorted(path, f"{folder}/{target}", options.how))
+    _refuse_too_many(table, report, options)
+    if all(row.result == LEFT_OUT for row in report.rows):
+        raise _nothing_found(table, files)
+    continued = new_list(folder, earlier, options.how)
+    return entries, continued.extended([entry for _, entry in entries], names.missing_folders(entries))
+
+
+def _perform(
+    entries: Sequence[tuple[int, Entry]],
+    continued: SortList,
+    tree: Tree,
+    report: SortReport,
+    progress: Progress,
+) -> None:
+    if entries:
+        continued.write()
+        report.list = continued.path
+    part = Place(PART, tree.root)
+    with contextlib.suppress(FileNotFoundError):
+        part.remove()
+    failed: list[str] = []
+    for number, (i, entry) in enumerate(entries, 1):
+        try:
+            _put(entry, continued.how, tree.place(entry.target, make=True), part)
+        except OSError as e:
+            if e.errno in _STOPPING:
+                raise OutputError(
+                    f"{tree.path / entry.target}: cannot write ({os.strerror(e.errno)}); the same command "
+                    "continues from here"
+                ) from e
+            reason = (
+                "there is another file of this name now" if isinstance(e, FileExistsError) else e.strerror
+            )
+            report.rows[i] = Sorted(report.rows[i].path, "", LEFT_OUT, str(reason))
+            failed.append(entry.target)
+        else:
+            report.folders[entry.target.rpartition("/")[0]] += 1
+        if number % _REPORTED_EVERY == 0 or number == len(entries):
+            progress("sorting", number, len(entries))
+    if not continued.is_finished:
+        continued.finish(failed)
+
+
+def _put(entry: Entry, how: str, target: Place, part: Place) -> None:
+    source = Place(entry.source)
+    if how == "copy":
+        copy_new(source, target, part)
+    elif how == "hardlink":
+        link_new(source, target)
+    elif how == "link":
+        symlink_new(entry.source, target)
+    else:
+        try:
+            move_new(source, target, part)
+        except FileExistsError:
+            # Perhaps we were stopped when the file had both names, or was copied and not yet removed.
+            if not is_same_file(source, target):
+                raise
+            source.remove()
+
+
+@contextmanager
+def _made(folder: Path, is_missing: bool) -> Iterator[None]:
+    """Make the folder; if the block fails before anything is in it, remove it again."""
+    try:
+        with folder_errors(folder):
+            if is_missing:
+                folder.mkdir()
+            yield
+    except BaseException:
+        if is_missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _refuse_too_many(table: Path, report: SortReport, options: SortOptions) -> None:
+    left_out, total = report.left_out, len(report.rows)
+    if len(left_out) > options.max_failure_rate * total:
+        first = left_out[int(options.max_failure_rate * total)]
+        raise DataError(
+            f"{first.path}: {first.reason}; stopped: {len(left_out)} of {counted(total, 'file')} in {table} "
+            f"{have(len(left_out))} to be left out, and at most {options.max_failure_rate:.2%} is allowed"
+        )
+
+
+def _nothing_found(table: Path, files: Sequence[_File]) -> DataError:
+    if not files:
+        return DataError(f"{table}: names no pictures")
+    first = files[0]
+    return DataError(
+        f"{table}: none of its files can be sorted; {first.row.path}: {first.found.reason}; paths are "
+        "relative to the current folder, so run it where `crnr classify` ran"
+    )

@@ -1,0 +1,155 @@
+"""The list of a sort: what goes where, written before the first file is touched. It continues and undoes it.
+
+It is a file of JSON lines in the folder that is sorted into. The first line is about the run; each further
+line is about one file; the last one says that all of them were done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from json.encoder import encode_basestring_ascii
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import DataError
+from crnr_cli.system.files import disk_errors, replacing
+from crnr_cli.system.names import existing
+from crnr_cli.system.outputs import Output, planned
+from crnr_cli.system.placing import Place
+
+HOWS = ("copy", "hardlink", "link", "move")
+LOCK = ".crnr-sort.lock"
+_VERSION = 1
+_NAME = re.compile(r"\.crnr-sort-(\d{1,9})\.jsonl")
+
+
+class Entry(NamedTuple):
+    """One file."""
+
+    source: str  # the whole path, without links
+    target: str  # below the folder
+    wish: str  # the target without a number
+    size: int
+    mtime: int  # in ns
+
+
+@dataclass(frozen=True)
+class SortList:
+    path: Path
+    how: str
+    made: list[str] = field(default_factory=list)  # folders that were missing; the folder itself is ""
+    entries: list[Entry] = field(default_factory=list)
+    is_finished: bool = False
+
+    def extended(self, entries: list[Entry], made: list[str]) -> SortList:
+        known = set(self.entries)
+        return replace(
+            self,
+            made=list(dict.fromkeys([*self.made, *made])),
+            entries=[*self.entries, *(entry for entry in entries if entry not in known)],
+        )
+
+    def write(self) -> None:
+        """Before any file is touched: it is on the disk, whole, when this returns."""
+        header = {"crnr_sort": _VERSION, "how": self.how, "made": self.made}
+        lines = [json.dumps(header), *map(_line, self.entries), ""]
+        with planned([Output(self.path)]), replacing(self.path) as file:
+            file.write("\n".join(lines).encode("ascii"))
+
+    def finish(self, failed: Sequence[str]) -> None:
+        """Record that all files are in their places, except for these targets."""
+        with disk_errors(self.path, "all files are in their places"), self.path.open("ab") as file:
+            file.write(json.dumps({"finished": True, "failed": failed}).encode("ascii") + b"\n")
+
+
+def _line(entry: Entry) -> str:
+    """JSON; `json.dumps` of the whole would take a tenth of the time of linking the file."""
+    source, target, wish = map(encode_basestring_ascii, entry[:3])
+    return f"[{source}, {target}, {wish}, {entry.size}, {entry.mtime}]"
+
+
+def is_in_place(entry: Entry, how: str, target: Place) -> bool:
+    """Whether the target is what a copy or a link makes of the source, unchanged."""
+    status = target.status()
+    if status is None:
+        return False
+    if how == "link":
+        return stat.S_ISLNK(status.st_mode) and os.readlink(target.name, dir_fd=target.folder) == entry.source
+    if how == "hardlink":
+        source = Place(entry.source).status()
+        return source is not None and os.path.samestat(source, status)
+    return stat.S_ISREG(status.st_mode) and (status.st_size, status.st_mtime_ns) == (entry.size, entry.mtime)
+
+
+def read_list(path: Path) -> SortList:
+    """A list as it was written; anything else is refused."""
+    if existing(path) is None:
+        raise DataError(f"{path}: there is no such list")
+    if not os.path.isfile(path) or _NAME.fullmatch(path.name) is None:  # noqa: PTH113, access was checked
+        raise _not_a_list(path)
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+    try:
+        # What follows the last line end is of a finish that was interrupted.
+        values = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+        return _parsed(path, values)
+    except (ValueError, RecursionError) as e:
+        raise _not_a_list(path) from e
+
+
+def _parsed(path: Path, values: list[object]) -> SortList:
+    is_finished, failed = False, set()
+    match values:
+        case [*values, {"finished": True, "failed": list(targets)}]:
+            is_finished, failed = True, {target for target in targets if isinstance(target, str)}
+    match values:
+        case [{"crnr_sort": 1, "how": str(how), "made": list(made)}, *lines] if how in HOWS:
+            entries = [entry for entry in map(_entry, lines) if entry.target not in failed]
+            folders = [one for one in made if one == "" or (isinstance(one, str) and _is_below(one))]
+            return SortList(path, how, folders, entries, is_finished)
+    raise ValueError("not a list")
+
+
+def _not_a_list(path: Path) -> DataError:
+    return DataError(f"{path}: not a list that `crnr sort` wrote; if it is in the way, remove it")
+
+
+def _entry(value: object) -> Entry:
+    match value:
+        case [str(source), str(target), str(wish), int(size), int(mtime)] if (
+            _is_below(target) and os.path.isabs(source) and "\0" not in source  # noqa: PTH117
+        ):
+            return Entry(source, target, wish, size, mtime)
+    raise ValueError("not an entry")
+
+
+def _is_below(name: str) -> bool:
+    """Whether this is a name below a folder, whatever is there: a list may come from a stranger."""
+    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def lists_in(folder: Path) -> Iterator[SortList]:
+    """The lists of earlier runs, the first one first."""
+    for path in sorted(filter(_number, folder.iterdir()), key=_number):
+        yield read_list(path)
+
+
+def new_list(folder: Path, earlier: list[SortList], how: str) -> SortList:
+    """The list of the run to be continued, or a new one."""
+    if earlier and not earlier[-1].is_finished and earlier[-1].how == how:
+        return earlier[-1]
+    number = 1 + (_number(earlier[-1].path) if earlier else 0)
+    return SortList(folder / f".crnr-sort-{number}.jsonl", how)
+
+
+def _number(path: Path) -> int:
+    """Of a list; 0 if it is none."""
+    found = _NAME.fullmatch(path.name)
+    return int(found[1]) if found else 0

@@ -1,0 +1,140 @@
+"""crnr sort: exit codes, and what goes to stdout and stderr."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from helpers.runner import Outcome, Runner, ended, rows
+
+UNDO = "to undo it: crnr sort --undo sorted/.crnr-sort-1.jsonl\n"
+
+
+def make(count: int = 3) -> None:
+    """Files and their CSV."""
+    lines = ["path,truth,label,status"]
+    for number in range(count):
+        path = Path(f"q/{number % 2}/{number // 2}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(number))
+        lines.append(f"{path},,cat,ok")
+    Path("out.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("how", "done"),
+    [("copy", "copied"), ("hardlink", "hard-linked"), ("link", "linked"), ("move", "moved")],
+)
+def test_sorting_and_undoing(crnr: Runner, how: str, done: str) -> None:
+    make()
+    words = f"sorted: 3 files {done} into 1 folder\n{UNDO}"
+    assert crnr("sort", "out.csv", "sorted", "--how", how) == Outcome(0, "", words)
+    again = Outcome(0, "", "sorted: nothing to do, 3 are already there\n")
+    assert crnr("sort", "out.csv", "sorted", "--how", how) == again
+    assert {path.name for path in Path("sorted/cat").iterdir()} == {"0.png", "0 (2).png", "1.png"}
+    undone = "3 files moved back\n" if how == "move" else "3 files removed\n"
+    assert crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl") == Outcome(0, "", undone)
+    assert crnr.files() == {"q", "out.csv"}
+    missing = crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl")
+    assert missing == Outcome(1, "", "error: sorted/.crnr-sort-1.jsonl: there is no such list\n")
+
+
+def test_a_dry_run_prints_a_csv(crnr: Runner) -> None:
+    make()
+    Path("q/1/0.png").unlink()
+    outcome = crnr("sort", "out.csv", "sorted", "--dry-run", "--template", "{label}-{name}")
+    assert outcome.exit == 3
+    assert rows(outcome.out) == [
+        {"path": "q/0/0.png", "target": "sorted/cat-0.png", "result": "copy", "reason": ""},
+        {"path": "q/1/0.png", "target": "", "result": "left out", "reason": "there is no such file"},
+        {"path": "q/0/1.png", "target": "sorted/cat-1.png", "result": "copy", "reason": ""},
+    ]
+    assert outcome.err == ("left out: q/1/0.png: there is no such file\nsorted: 2 files would be copied\n")
+    assert crnr.files() == {"q", "out.csv"}
+
+
+def test_files_that_are_gone_are_reported(crnr: Runner) -> None:
+    make()
+    Path("q/1/0.png").unlink()
+    outcome = crnr("sort", "out.csv", "sorted")
+    left_out = "left out: q/1/0.png: there is no such file\n"
+    assert outcome == Outcome(3, "", f"{left_out}sorted: 2 files copied into 1 folder\n{UNDO}")
+    assert crnr("sort", "out.csv", "sorted", "--allow-skipped", "-q") == Outcome(0, "", "")
+    strict = crnr("sort", "out.csv", "sorted", "--strict")
+    assert (strict.exit, strict.out) == (1, "")
+    assert strict.err == (
+        "error: q/1/0.png: there is no such file; stopped: 1 of 3 files in out.csv has to be left out, "
+        "and at most 0.00% is allowed\n"
+    )
+
+
+def test_json(crnr: Runner) -> None:
+    make()
+    outcome = crnr("sort", "out.csv", "sorted", "--json", "-q")
+    assert (outcome.exit, outcome.err) == (0, "")
+    assert json.loads(outcome.out) == {
+        **{"folder": "sorted", "how": "copy", "done": 3, "there": 0, "passed_over": 0, "left_out": []},
+        "undo_list": "sorted/.crnr-sort-1.jsonl",
+    }
+    undone = crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl", "--json", "-q")
+    assert (undone.exit, undone.err) == (0, "")
+    assert json.loads(undone.out) == {"how": "copy", "undone": 3, "left_out": []}
+
+
+def test_what_cannot_be_undone_is_reported(crnr: Runner) -> None:
+    make()
+    assert crnr("sort", "out.csv", "sorted", "-q").exit == 0
+    Path("sorted/cat/1.png").write_text("edited")
+    outcome = crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl")
+    assert outcome == Outcome(
+        3,
+        "",
+        "left out: sorted/cat/1.png: has changed since it was sorted\n2 files removed\n"
+        "sorted/.crnr-sort-1.jsonl is kept for what is left\n",
+    )
+
+
+def test_a_name_with_control_characters_is_shown_escaped(crnr: Runner) -> None:
+    Path("out.csv").write_text('path,truth,label\n"gone\x1b[31m.png",,cat\n')
+    outcome = crnr("sort", "out.csv", "sorted")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert "gone\\x1b[31m.png: there is no such file" in outcome.err
+
+
+@pytest.mark.parametrize("folder", ["file", "missing/sorted"])
+def test_a_folder_that_cannot_be_made(crnr: Runner, folder: str) -> None:
+    make()
+    Path("file").write_text("")
+    outcome = crnr("sort", "out.csv", folder)
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err in (
+        "error: file: is not a folder; choose another place\n",
+        "error: missing/sorted: there is no directory missing; create it first\n",
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_move_that_is_stopped_loses_nothing(crnr: Runner, number: int) -> None:
+    """At whatever file it is; the same command ends it."""
+    make(3000)
+    contents = sorted(path.read_text() for path in Path("q").rglob("*.png"))
+    process = crnr.start("sort", "out.csv", "sorted", "--how", "move")
+    deadline = time.monotonic() + 60
+    while not Path("sorted/cat").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(number)
+    stopped = ended(process)
+    assert stopped.exit in (0, -signal.SIGKILL, 128 + signal.SIGTERM)
+    if stopped.exit == 128 + signal.SIGTERM:
+        assert stopped == Outcome(stopped.exit, "", "terminated; the same command continues from there\n")
+    found = [path.read_text() for folder in ("q", "sorted") for path in Path(folder).rglob("*.png")]
+    assert sorted(found) == contents
+    assert crnr("sort", "out.csv", "sorted", "--how", "move", "-q") == Outcome(0, "", "")
+    assert sorted(path.read_text() for path in Path("sorted").rglob("*.png")) == contents
+    assert not list(Path("q").rglob("*.png"))
+    assert crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl", "-q") == Outcome(0, "", "")
+    assert crnr.files() == {"q", "out.csv"}

@@ -1,0 +1,608 @@
+"""Sorting: every file exactly once, nothing overwritten, and the way back."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import tempfile
+from collections import Counter
+from contextlib import chdir, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crnr_cli.errors import DataError, OutputError, UsageError
+from crnr_cli.jobs.sort import LEFT_OUT, THERE, SortOptions, SortReport, sort
+from crnr_cli.jobs.unsort import unsort
+from crnr_cli.results.sort_list import HOWS
+from crnr_cli.results.table import _field
+from crnr_cli.system import placing
+from crnr_cli.system.files import locked
+
+LIST = Path("sorted/.crnr-sort-1.jsonl")
+each_how = pytest.mark.parametrize("how", HOWS)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_csv(rows: list[tuple[str, str, str]], probabilities: list[float] | None = None) -> Path:
+    """out.csv with path, truth and label, and the files it names, each with other bytes."""
+    lines = ["path,truth,label,status" + (",probability" if probabilities else "")]
+    for i, (path, truth, label) in enumerate(rows):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(f"{i} {path}".encode("utf-8", "surrogateescape"))
+        os.utime(path, ns=(10**18 + i, 10**18 + 1000 * i))
+        fields = [path, truth, label, "ok" if label else "truncated"]
+        fields += [str(probabilities[i])] if probabilities else []
+        lines.append(",".join(map(_field, fields)))
+    Path("out.csv").write_bytes(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
+    return Path("out.csv")
+
+
+ROWS = [
+    ("q/a/1.png", "cat", "cat"),
+    ("q/b/1.png", "cat", "cat"),
+    ("q/c/1.png", "dog", "cat"),
+    ("q/c/2.png", "dog", "dog"),
+    ("q/c/3.png", "dog", "unknown"),
+    ("q/c/4.png", "", ""),
+]
+FEW = ROWS[1:4]
+TARGETS = {
+    "q/a/1.png": "cat/1.png",
+    "q/b/1.png": "cat/1 (2).png",
+    "q/c/1.png": "cat/1 (3).png",
+    "q/c/2.png": "dog/2.png",
+    "q/c/3.png": "_unknown/3.png",
+    "q/c/4.png": "_failed/4.png",
+}
+
+
+def tree(folder: str | Path) -> dict[str, bytes]:
+    """All files below a folder, links followed, without those of crnr; folders too."""
+    found = {}
+    for path in sorted(Path(folder).rglob("*")):
+        if not path.name.startswith(".crnr-sort"):
+            found[str(path.relative_to(folder))] = path.read_bytes() if path.is_file() else b"folder"
+    return found
+
+
+def only_files(folder: str | Path) -> dict[str, bytes]:
+    return {name: content for name, content in tree(folder).items() if content != b"folder"}
+
+
+def files(folder: str | Path) -> Counter[bytes]:
+    """How often each content is there."""
+    return Counter(only_files(folder).values())
+
+
+def run(how: str = "copy", folder: str = "sorted", **options: Any) -> SortReport:
+    return sort(Path("out.csv"), Path(folder), SortOptions(how, **options))
+
+
+@each_how
+def test_every_file_goes_to_the_folder_of_its_label(how: str) -> None:
+    write_csv(ROWS)
+    before = tree("q")
+    status = Path("q/c/2.png").stat()
+    report = run(how)
+    after = tree("sorted")
+    assert {target: after[target] for target in TARGETS.values()} == {
+        target: before[path.removeprefix("q/")] for path, target in TARGETS.items()
+    }
+    assert len(files("sorted")) == len(TARGETS)
+    assert {row.path: row.target for row in report.rows} == {
+        path: f"sorted/{target}" for path, target in TARGETS.items()
+    }
+    assert files("q") == (Counter() if how == "move" else files("sorted"))
+    new = Path("sorted/dog/2.png")
+    assert new.is_symlink() == (how == "link")
+    assert (new.stat().st_ino == status.st_ino) == (how != "copy")
+    assert new.stat().st_mtime_ns == status.st_mtime_ns
+    assert report.list == LIST
+
+
+@each_how
+def test_a_second_run_has_nothing_to_do_and_undo_gives_the_tree_of_before(how: str) -> None:
+    write_csv(ROWS)
+    before = tree(".")
+    run(how)
+    between = tree(".")
+    again = run(how)
+    assert {row.result for row in again.rows} == {THERE}
+    assert again.list is None
+    assert tree(".") == between
+    report = unsort(LIST)
+    assert (report.undone, report.left_out) == (len(ROWS), [])
+    assert tree(".") == before
+    assert not Path("sorted").exists()
+
+
+def test_permissions_times_and_attributes_are_copied() -> None:
+    write_csv([("a.png", "", "cat")])
+    Path("a.png").chmod(0o640)
+    os.utime("a.png", ns=(123456789, 987654321))
+    try:
+        os.setxattr("a.png", "user.note", b"mine")
+        has_attributes = True
+    except OSError:
+        has_attributes = False
+    old = Path("a.png").stat()
+    run()
+    new = Path("sorted/cat/a.png").stat()
+    assert stat.S_IMODE(new.st_mode) == 0o640
+    assert (new.st_mtime_ns, new.st_uid, new.st_gid) == (old.st_mtime_ns, old.st_uid, old.st_gid)
+    if has_attributes:
+        assert os.getxattr("sorted/cat/a.png", "user.note") == b"mine"
+
+
+@each_how
+def test_what_is_in_the_folder_is_never_overwritten(how: str) -> None:
+    write_csv(ROWS)
+    for name in ("cat/1.png", "dog/2.png", "cat/1 (3).png"):
+        Path("sorted", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("sorted", name).write_text("mine")
+    before = tree("sorted")
+    run(how)
+    after = tree("sorted")
+    assert {name: after[name] for name in before} == before
+    assert {"cat/1 (2).png", "cat/1 (4).png", "cat/1 (5).png", "dog/2 (2).png"} < after.keys()
+    unsort(LIST)
+    assert tree("sorted") == before
+
+
+@each_how
+def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_csv(ROWS)
+    place = placing.Tree.place
+
+    def occupied(self: placing.Tree, target: str, *, make: bool = False) -> placing.Place:
+        found = place(self, target, make=make)
+        if target == "dog/2.png" and make:
+            Path("sorted/dog/2.png").write_text("mine")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(placing.Tree, "place", occupied)
+        report = run(how)
+    assert [(row.path, row.reason) for row in report.left_out] == [
+        ("q/c/2.png", "there is another file of this name now")
+    ]
+    assert Path("sorted/dog/2.png").read_text() == "mine"
+    assert Path("q/c/2.png").exists()
+    again = run(how)
+    assert {row.path: row.target for row in again.rows if row.result == how} == {
+        "q/c/2.png": "sorted/dog/2 (2).png"
+    }
+    assert unsort(LIST).left_out == unsort(Path("sorted/.crnr-sort-2.jsonl")).left_out == []
+    assert tree("sorted") == {"dog": b"folder", "dog/2.png": b"mine"}
+
+
+class Killed(BaseException):
+    """Nothing after it is done, not even what cleans up."""
+
+
+PRIMITIVES = ("rename_new", "link_new", "symlink_new", "_new_part", "_copy_bytes", "_copy_status")
+OPERATIONS = ("unlink", "mkdir", "link", "symlink", "fsync", "rmdir", "makedirs")
+
+
+def fail_at(number: int, error: type[BaseException], patch: pytest.MonkeyPatch) -> list[int]:
+    """Let operation number / 2 fail; one that is killed is done before if the number is odd."""
+    calls = [0]
+
+    def failing(function: Any) -> Any:
+        def wrapper(*arguments: Any, **named: Any) -> Any:
+            if error is Killed and 0 < number <= 2 * calls[0]:
+                raise error  # the process is gone
+            calls[0] += 1
+            if number == 2 * calls[0]:
+                raise error(errno.EIO, "broken") if error is OSError else error
+            result = function(*arguments, **named)
+            if number == 2 * calls[0] + 1 and error is Killed:
+                calls[0] += 1
+                raise error
+            return result
+
+        return wrapper
+
+    for name in PRIMITIVES:
+        patch.setattr(placing, name, failing(getattr(placing, name)))
+    for name in OPERATIONS:
+        patch.setattr(placing.os, name, failing(getattr(os, name)))
+    return calls
+
+
+@pytest.mark.parametrize("error", [Killed, OSError])
+@pytest.mark.parametrize("across", [False, pytest.param(True, marks=pytest.mark.slow)])
+@each_how
+def test_any_operation_may_fail_and_the_next_run_ends_it(
+    how: str, across: bool, error: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the sort and of its undoing; afterwards every file is there exactly once."""
+    if across and how != "move":
+        pytest.skip("only a move takes another way")
+    number = 0
+    is_over = {"sort": False, "undo": False}
+    while not all(is_over.values()):
+        number += 1
+        here = tmp_path / str(number)
+        here.mkdir()
+        with chdir(here), monkeypatch.context() as patch:
+            if across:
+                rename = placing.rename_new
+
+                def refused(one: placing.Place, other: placing.Place, rename: Any = rename) -> None:
+                    if (one.folder is None) != (other.folder is None):
+                        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+                    rename(one, other)
+
+                patch.setattr(placing, "rename_new", refused)
+            write_csv(FEW)
+            before, all_files = only_files("."), files("q")
+            for step, work in (("sort", lambda: run(how)), ("undo", lambda: unsort(LIST))):
+                with monkeypatch.context() as broken:
+                    calls = fail_at(number, error, broken)
+                    with suppress(Killed, OSError, OutputError, DataError):
+                        work()
+                    is_over[step] |= number > 2 * calls[0] + 1
+                found = files(".")
+                del found[Path("out.csv").read_bytes()]
+                assert found >= all_files, (step, number)  # nothing is lost
+                if step == "sort":
+                    run(how)
+                    assert files("sorted") == all_files, number
+                    assert only_files("sorted").keys() == {"cat/1.png", "cat/1 (2).png", "dog/2.png"}, number
+                    assert files("q") == (Counter() if how == "move" else all_files)
+                else:
+                    for path in sorted(Path().glob("sorted/.crnr-sort-*.jsonl"), reverse=True):
+                        assert unsort(path).left_out == []
+            assert only_files(".") == before, number  # an empty folder may be left
+        assert number < 500
+
+
+def test_a_move_that_was_killed_between_copying_and_removing_is_finished() -> None:
+    write_csv(ROWS[:2])
+    run("move")
+    lines = LIST.read_bytes().splitlines(keepends=True)
+    LIST.write_bytes(b"".join(lines[:-1]))  # as it was before the run was finished
+    Path("q/a/1.png").write_bytes(Path("sorted/cat/1.png").read_bytes())
+    Path("q/b/1.png").write_text("something else")
+    report = run("move")
+    assert [row.result for row in report.rows] == ["move", LEFT_OUT]
+    assert not Path("q/a/1.png").exists()
+    assert Path("q/b/1.png").read_text() == "something else"
+
+
+def test_undo_leaves_what_was_changed() -> None:
+    write_csv(ROWS[:3])
+    run("copy")
+    Path("sorted/cat/1.png").write_text("edited")
+    Path("q/b/1.png").unlink()
+    report = unsort(LIST)
+    assert report.undone == 1
+    assert dict(report.left_out) == {
+        "sorted/cat/1.png": "has changed since it was sorted",
+        "sorted/cat/1 (2).png": f"there is no {Path('q/b/1.png').absolute()} any more, so that this may be "
+        "the last copy",
+    }
+    assert LIST.exists()
+
+
+def test_undo_of_a_move_overwrites_nothing_and_makes_folders_again() -> None:
+    write_csv(ROWS)
+    run("move")
+    Path("q/a/1.png").write_text("a new one")
+    Path("q/b").rmdir()
+    report = unsort(LIST)
+    assert report.left_out == [
+        (
+            "sorted/cat/1.png",
+            f"there is another file at {Path('q/a/1.png').absolute()}, and nothing is overwritten",
+        )
+    ]
+    assert Path("q/a/1.png").read_text() == "a new one"
+    assert Path("q/b/1.png").read_text() == "1 q/b/1.png"
+    Path("q/a/1.png").unlink()
+    assert unsort(LIST).undone == 1
+    assert not Path("sorted").exists()
+
+
+def test_a_longer_csv_adds_to_the_folder() -> None:
+    write_csv(ROWS[:3])
+    run("move")
+    write_csv(ROWS)
+    for path, _, _ in ROWS[:3]:
+        Path(path).unlink()
+    report = run("move")
+    assert [row.result for row in report.rows] == [THERE] * 3 + ["move"] * 3
+    assert files("sorted").total() == 6
+    assert report.list == Path("sorted/.crnr-sort-2.jsonl")
+
+
+def test_files_may_be_sorted_within_their_own_folder() -> None:
+    """Two of them change places, and one is where it belongs."""
+    write_csv([("q/cat/1.png", "", "dog"), ("q/dog/1.png", "", "cat"), ("q/cat/2.png", "", "cat")])
+    contents = {path: Path(path).read_bytes() for path in ("q/cat/1.png", "q/dog/1.png", "q/cat/2.png")}
+    assert [row.result for row in run("move", "q").rows] == ["move", "move", THERE]
+    assert Path("q/dog/1 (2).png").read_bytes() == contents["q/cat/1.png"]
+    assert Path("q/cat/1 (2).png").read_bytes() == contents["q/dog/1.png"]
+    assert {row.result for row in run("move", "q").rows} == {THERE}
+    unsort(Path("q/.crnr-sort-1.jsonl"))
+    assert {path: Path(path).read_bytes() for path in contents} == contents
+
+
+def test_two_runs_at_once_are_refused() -> None:
+    write_csv(ROWS)
+    Path("sorted").mkdir()
+    message = "sorted: another crnr is writing it"
+    with locked(Path("sorted/.crnr-sort.lock"), Path("sorted")), pytest.raises(OutputError, match=message):
+        run()
+    run()
+    with locked(Path("sorted/.crnr-sort.lock"), Path("sorted")), pytest.raises(OutputError, match=message):
+        unsort(LIST)
+
+
+def test_doubtful_answers_have_a_folder_of_their_own() -> None:
+    write_csv(ROWS, [0.9, 0.5, 0.49999, 1.0, 0.1, 0.0])
+    run(min_probability=0.5)
+    assert list(only_files("sorted")) == [
+        *("_doubtful/1.png", "_failed/4.png", "_unknown/3.png"),
+        *("cat/1 (2).png", "cat/1.png", "dog/2.png"),
+    ]
+
+
+def test_a_csv_without_probabilities() -> None:
+    write_csv(ROWS)
+    with pytest.raises(
+        DataError, match=re.escape("out.csv: no column probability; leave out --min-probability")
+    ):
+        run(min_probability=0.5)
+    assert not Path("sorted").exists()
+
+
+HOSTILE = [
+    "../../etc",
+    "..",
+    ".",
+    "/etc/passwd",
+    "a\nb",
+    "\x1b[31m",
+    "_failed",
+    ".hidden",
+    "x" * 3000,
+    "é" * 200,
+]
+
+
+def test_no_label_leaves_the_folder() -> None:
+    rows = [(f"q/{i}.png", label, label) for i, label in enumerate(HOSTILE)]
+    write_csv(rows)
+    before = tree(".")
+    run(template="{truth}/{label}/{name}")
+    after = tree(".")
+    assert {name for name in after if not name.startswith("sorted/")} == {*before, "sorted"}
+    assert files("sorted").total() == len(HOSTILE)
+    found = {path.name for path in Path("sorted").iterdir() if not path.name.startswith(".crnr")}
+    assert {unquote(name, errors="surrogateescape") for name in found} >= set(HOSTILE[:8])
+    assert all(name.isprintable() and not name.startswith((".", "_")) for name in found)
+    unsort(LIST)
+    assert tree(".") == before
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+def test_links_in_the_folder_are_not_followed(how: str) -> None:
+    write_csv(ROWS)
+    Path("elsewhere").mkdir()
+    Path("sorted").mkdir()
+    Path("sorted/cat").symlink_to("../elsewhere")
+    with pytest.raises(OutputError, match="sorted/cat: is a link or a file, and a folder is needed there"):
+        run(how)
+    assert tree("elsewhere") == {}
+    assert len(files("q")) == len(ROWS)
+    assert sorted(path.name for path in Path("sorted").iterdir()) == ["cat"]
+
+
+def test_a_file_elsewhere_has_to_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("private").mkdir()
+    Path("private/key").write_text("secret")
+    Path("work").mkdir()
+    monkeypatch.chdir("work")
+    Path("link.png").symlink_to("../private/key")
+    for name in ("../private/key", str(tmp_path / "private" / "key"), "link.png"):
+        Path("out.csv").write_text(f"path,truth,label\n{name},,cat\n")
+        with pytest.raises(
+            DataError, match=re.escape("is neither below the current folder nor below that of out.csv")
+        ):
+            run("copy")
+        assert not Path("sorted").exists()
+    run("copy", below=[Path("../private")])
+    assert Path("sorted/cat/link.png").read_text() == "secret"
+
+
+def test_undo_puts_nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_csv(ROWS[:1])
+    Path("w").mkdir()
+    monkeypatch.chdir("w")
+    Path("out.csv").write_text(f"path,truth,label\n{tmp_path}/q/a/1.png,,cat\n")
+    run("move", below=[tmp_path])
+    with pytest.raises(DataError, match=f"add --below {tmp_path}/q/a"):
+        unsort(LIST)
+    assert unsort(LIST, [tmp_path]).undone == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            "queries.npz#3,,cat\n",
+            "out.csv: queries.npz#3 is a row of a feature file; only files can be sorted",
+        ),
+        (",,cat\n", "out.csv: row 1 has no path"),
+        ("", "out.csv: has no rows"),
+        ("gone.png,,cat\n", "none of its files can be sorted; gone.png: there is no such file; paths are"),
+    ],
+)
+def test_a_csv_that_cannot_be_sorted(rows: str, message: str) -> None:
+    Path("out.csv").write_text("path,truth,label\n" + rows)
+    with pytest.raises(DataError, match=re.escape(message)):
+        run()
+    assert not Path("sorted").exists()
+
+
+def test_files_that_cannot_be_sorted_are_left_out() -> None:
+    write_csv(ROWS[:1])
+    Path("folder.png").mkdir()
+    os.mkfifo("pipe.png")
+    Path("lost.png").symlink_to("nowhere")
+    Path("second.png").symlink_to("q/a/1.png")
+    names = ["q/a/1.png", "gone.png", "folder.png", "pipe.png", "lost.png", "q/a/1.png", "second.png", "q/.."]
+    Path("out.csv").write_text("path,truth,label\n" + "".join(f"{name},,cat\n" for name in names))
+    reasons = {row.path: row.reason for row in run("copy").left_out}
+    assert reasons == {
+        "gone.png": "there is no such file",
+        "folder.png": "is not a regular file",
+        "pipe.png": "is not a regular file",
+        "lost.png": "there is no such file",
+        "q/a/1.png": "the CSV names it twice",
+        "second.png": "the CSV names it twice",
+        "q/..": "is not the name of a file",
+    }
+    with pytest.raises(
+        DataError, match=re.escape("gone.png: there is no such file; stopped: 7 of 8 files in out.csv have")
+    ):
+        run("copy", "strict", max_failure_rate=0.0)
+    assert not Path("strict").exists()
+    moved = {row.path: row.reason for row in run("move", "moved").left_out}
+    assert moved["second.png"] == moved["lost.png"] == "is a link, and only files are moved"
+
+
+def test_a_dry_run_says_what_the_run_does() -> None:
+    write_csv(ROWS)
+    before = tree(".")
+    dry = run("move", dry_run=True)
+    assert tree(".") == before
+    assert run("move").rows == dry.rows
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"[1]\n", b'{"crnr_sort": 1}\n', b"[" * 100_000 + b"\n"])
+def test_a_list_that_is_none(content: bytes) -> None:
+    LIST.parent.mkdir()
+    LIST.write_bytes(content)
+    with pytest.raises(DataError, match=re.escape("not a list that `crnr sort` wrote")):
+        unsort(LIST)
+
+
+@pytest.mark.parametrize("target", ["../victim", "/etc/passwd", "a/../../victim", "", "a//b", "a\0b"])
+def test_a_list_cannot_lead_out_of_its_folder(target: str) -> None:
+    LIST.parent.mkdir()
+    header = {"crnr_sort": 1, "how": "move", "made": []}
+    entry = [str(Path("new").absolute()), target, target, 1, 1]
+    LIST.write_text(f"{json.dumps(header)}\n{json.dumps(entry)}\n")
+    Path("victim").write_text("mine")
+    with pytest.raises(DataError, match=re.escape("not a list that `crnr sort` wrote")):
+        unsort(LIST)
+    assert Path("victim").read_text() == "mine"
+
+
+NAMES = st.text(
+    st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20
+).filter(lambda name: name not in (".", "..") and len(name.encode()) < 80)
+LABELS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+TEMPLATES = st.sampled_from(
+    [
+        "{label}/{name}",
+        "{label}/{truth}-{name}",
+        "{name}",
+        "{label}{suffix}",
+        "{truth}/{status}/{stem}",
+        "x-{runner_up}",
+    ]
+)
+
+
+@settings(max_examples=40)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("pqr"), NAMES, LABELS, LABELS), min_size=1, max_size=8),
+    template=TEMPLATES,
+    how=st.sampled_from(HOWS),
+)
+def test_sorting_and_undoing_any_names(
+    rows: list[tuple[str, str, str, str]], template: str, how: str
+) -> None:
+    with tempfile.TemporaryDirectory() as name, chdir(name):
+        wanted = {f"{folder}/{file}": (truth, label) for folder, file, truth, label in rows}
+        write_csv([(path, truth, label) for path, (truth, label) in wanted.items()])
+        before = tree(".")
+        given_files = sum((files(folder) for folder in "pqr"), Counter())
+        report = run(how, template=template)
+        if report.passed_over == 0:
+            assert files("sorted") == given_files
+        assert report.left_out == []
+        assert {row.result for row in run(how, template=template).rows} == {THERE}
+        assert unsort(LIST).left_out == []
+        assert tree(".") == before
+
+
+@given(name=st.text(st.characters(exclude_categories=["Cs"])) | st.binary().map(os.fsdecode))
+def test_escaped_names_are_names_and_can_be_read_back(name: str) -> None:
+    from crnr_cli.results.sort_names import escaped
+
+    safe = escaped(name)
+    assert safe not in ("", ".", "..")
+    assert not {"/", "\0", "\n"} & set(safe)
+    assert safe.startswith("_") == (name == "")
+    safe.encode()
+    if name:
+        assert os.fsencode(unquote(safe, errors="surrogateescape")) == os.fsencode(name)
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("", "give names separated by single slashes"),
+        ("/{name}", "give names separated"),
+        ("{label}/", "give names separated"),
+        ("../{name}", "give names separated"),
+        ("a/./{name}", "give names separated"),
+        (
+            "{label}/{nam}",
+            "'nam' is not one of label, truth, runner_up, status, name, stem, suffix; did you mean name",
+        ),
+        ("{label!r}", "a field is just a name"),
+        ("{label:>9}", "a field is just a name"),
+        ("{label.__class__}", "is not one of"),
+        ("{}", "'' is not one of"),
+        ("{label", "expected '}'"),
+        ("x", "has no field"),
+        ("a\n{name}", "a control character cannot be part of a name"),
+    ],
+)
+def test_a_wrong_template_is_refused_before_any_work(template: str, reason: str) -> None:
+    write_csv(ROWS)
+    with pytest.raises(UsageError) as refused:
+        run(template=template)
+    assert reason in str(refused.value)
+    assert not Path("sorted").exists()
+
+
+def test_without_a_system_call_that_renames_safely_files_are_linked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "_renameat2", lambda: None)
+    write_csv(ROWS)
+    before = tree(".")
+    run("move")
+    assert files("sorted").total() == len(ROWS)
+    unsort(LIST)
+    assert tree(".") == before
