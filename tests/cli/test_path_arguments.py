@@ -44,6 +44,10 @@ INPUTS = {
     ("add", "sources"): "add gallery.h5 {}",
     ("add", "extractor"): "add gallery.h5 queries --extractor {}",
     ("remove", "gallery"): "remove {} --class ant",
+    ("remove", "marked"): "remove gallery.h5 --from {}",
+    ("audit", "sources"): "audit {}",
+    ("audit", "against"): "audit gallery.h5 --against {}",
+    ("audit", "extractor"): "audit gallery --extractor {}",
     ("model get", "given"): "model get efficientnet-lite0 --from {}",
     ("model check", "model"): "model check {}",
     ("model check", "picture"): "model check efficientnet-lite.onnx --picture {}",
@@ -124,7 +128,15 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("argument", INPUTS, ids=" ".join)
 def test_a_path_that_cannot_be_used(here: Path, argument: tuple[str, str], given: str) -> None:
     value, reason = GIVEN[given]
-    if "\0" in value and argument[1] in ("gallery", "option", "extractor", "given", "model", "picture"):
+    if "\0" in value and argument[1] in (
+        "gallery",
+        "option",
+        "extractor",
+        "given",
+        "marked",
+        "model",
+        "picture",
+    ):
         pytest.skip("Typer does not take it, and no program can be given it")
     arguments = shlex.split(INPUTS[argument].format("@"))
     arguments[arguments.index("@")] = value
