@@ -40,13 +40,13 @@ def write_audit(
     found = found_pictures(*_wanted(report, shown, pictures_from), max_pixels)
     shown_by = _Shown(report, {name: data_uri(picture) for name, picture in found.pictures.items()})
     sample, named = shown_by.sample, shown_by.named
-    count = counted(len(report.suspects), "label")
+    count = f"{len(report.suspects)} of {counted(len(report.names), 'label')}"
     write_page(
         path,
         "audit",
         {
             "title": f"{count} may be wrong - crnr audit",
-            "headline": f"{count} of {len(report.names)} may be wrong",
+            "headline": f"{count} may be wrong",
             "sources": as_text(", ".join(sources)),
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "folder": as_text(shown_by.folder),
