@@ -35,6 +35,7 @@ PANELS = {
         "tune": "crnr tune gallery/ -o gallery.h5 --budget 60",
     },
     "Inspect answers and galleries": {
+        "audit": "crnr audit gallery.h5 --csv audit.csv --html audit.html",
         "explain": "crnr explain query.png --against nrc -o why.png",
         "info": "crnr info gallery.h5 --json",
         "verify": "crnr verify gallery.h5 --against gallery/",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,15 +38,26 @@ def remove(
             autocompletion=completion.samples,
         ),
     ] = None,
+    marked: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="CSV written by `crnr audit`: remove the samples that are marked with x in its last column.",
+        ),
+    ] = None,
     *,
     output: Output,
 ) -> None:
     """Remove classes or samples from a gallery."""
     from crnr_cli.jobs.update import remove as run
+    from crnr_cli.results.marks import marked_samples
 
-    if not classes and not samples:
-        raise UsageError("choose what to remove with --class NAME or --sample NAME")
+    if not classes and not samples and not marked:
+        raise UsageError("choose what to remove with --class NAME, --sample NAME or --from FILE")
     gallery = one_gallery(context, gallery, option)
+    if marked:
+        samples = [*(samples or []), *marked_samples(marked)]
     with shown_progress(output.quiet) as progress:
         report = run(gallery, classes or [], samples or [], progress)
     show_report(gallery, report, output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import stat
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
@@ -79,6 +80,17 @@ def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
             file.create_dataset(name, data=array)
         for group, values in content.attributes.items():
             file.require_group(group).attrs.update(values)
+
+
+def is_gallery(path: Path) -> bool:
+    """Whether a file says that it is a gallery; it may still be damaged."""
+    if not os.path.isfile(path):  # noqa: PTH113 - it never raises, and a pipe would keep us waiting
+        return False
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            return bool(scalar_attribute(file, "format") == _FORMAT.encode())
+    except Exception:  # HDF5 may raise anything on a damaged or malicious file
+        return False
 
 
 def load_gallery(path: Path) -> Gallery:

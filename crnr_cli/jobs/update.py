@@ -103,7 +103,8 @@ def remove(
     def change(gallery: Gallery, old: list[Entry]) -> _New:
         _require_known(path, "class", classes, gallery.classes)
         _require_known(path, "sample", samples, gallery.names)
-        kept = [sample for sample in old if sample.label not in classes and sample.name not in samples]
+        unwanted = set(samples)
+        kept = [sample for sample in old if sample.label not in classes and sample.name not in unwanted]
         if not kept:
             raise DataError(f"{path}: no samples would remain; delete the file instead")
         return _New(kept)
@@ -282,8 +283,9 @@ def _may_have_changed(
 
 
 def _require_known(path: Path, what: str, wanted: Sequence[str], known: Sequence[str]) -> None:
+    names = set(known)
     for name in wanted:
-        if name not in known:
+        if name not in names:
             raise DataError(f"{path}: has no {what} {name}; {_hint(name, known)}")
 
 

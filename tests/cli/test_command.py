@@ -32,11 +32,11 @@ def options_of(command: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["build", "classify", "evaluate", "compare", "explain", "tune", "add", "verify"]
+    "command", ["build", "classify", "evaluate", "compare", "explain", "tune", "add", "audit", "verify"]
 )
 def test_every_command_that_reads_samples_has_the_same_options(command: str) -> None:
     assert options_of(command) >= SHARED
-    if command in ("build", "compare", "tune"):
+    if command in ("audit", "build", "compare", "tune"):
         assert options_of(command) >= VECTORS | NETWORK
     if command not in ("explain", "verify"):
         assert options_of(command) >= STRICTNESS
@@ -47,7 +47,8 @@ def test_an_option_means_the_same_in_every_command() -> None:
     different = {
         *("--output", "--methods", "--power", "--pca", "--parts", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
-        *("--class", "--json"),
+        *("--class", "--json", "--csv"),
+        "--from",  # a model, or marked samples
         "--update",  # which removes samples from a gallery, but never from a file of features
     }
     declared: dict[str, set[object]] = {}

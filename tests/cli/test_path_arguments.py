@@ -46,6 +46,10 @@ INPUTS = {
     ("add", "sources"): "add gallery.h5 {}",
     ("add", "extractor"): "add gallery.h5 queries --extractor {}",
     ("remove", "gallery"): "remove {} --class ant",
+    ("remove", "marked"): "remove gallery.h5 --from {}",
+    ("audit", "sources"): "audit {}",
+    ("audit", "against"): "audit gallery.h5 --against {}",
+    ("audit", "extractor"): "audit gallery --extractor {}",
     ("model get", "given"): "model get efficientnet-lite0 --from {}",
     ("model check", "model"): "model check {}",
     ("model check", "picture"): "model check efficientnet-lite.onnx --picture {}",
@@ -61,7 +65,7 @@ INPUTS |= {
 }
 INPUTS["verify", "labels"] = "verify gallery.h5 --against gallery --labels {}"
 # Parameters that Typer makes paths of.
-PATHS = ("gallery", "option", "extractor", "given", "model", "picture", "labels", "table", "undo")
+PATHS = ("gallery", "option", "extractor", "given", "marked", "model", "picture", "labels", "table", "undo")
 LONG = "x" * 300
 # What is given, and a word that the message must have.
 GIVEN = {

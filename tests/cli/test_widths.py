@@ -36,6 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
         "explain queries/9/5.png --against svm",
         "explain queries/9/5.png --against nn",
         "info",
+        "audit gallery --against gallery",
     ],
 )
 def test_no_line_is_longer_than_the_terminal(
@@ -48,6 +49,7 @@ def test_no_line_is_longer_than_the_terminal(
     assert max(map(cell_len, lines)) <= columns
     assert "\u2026" not in result.out  # nothing is cut off
     whole = {"evaluate": "precision recall support", "compare": "accuracy method", "info": "samples"}
+    whole["audit"] = "samples outliers"
     for word in whole.get(command.split()[0], "residual").split():
         assert word in result.out
 

@@ -239,7 +239,7 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        ([], 2, "choose what to remove with --class NAME or --sample NAME"),
+        ([], 2, "choose what to remove with --class NAME, --sample NAME or --from FILE"),
         (["--class", "dog"], 1, "gallery.h5: has no class dog; there are ant, bee, cow"),
         (
             ["--sample", "x"],

@@ -1,0 +1,193 @@
+"""Near duplicates among samples: the same picture recompressed, resized, cut by a few percent, or brightened.
+
+Candidates are the nearest samples by the cosine of their vectors, and by the perceptual hashes of the
+pictures. The pictures confirm or refute them: they must be much more alike than each of them is to others, as
+all pictures of a plain shape look alike. Without the pictures, only a cosine close to 1 counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.pictures.likeness import (
+    SIDE,
+    correlation,
+    likeness,
+    perceptual_hashes,
+    small_pictures,
+    standardized,
+)
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress, silent
+
+_CANDIDATES = 5  # per sample, by the vectors and by the hashes
+_BLOCK = 2**24  # numbers in the products of one block
+_PAIRS = 2048  # pictures compared at a time
+_MIN_COSINE = 0.95  # of a candidate
+_MIN_HASH_COSINE = 1 - 2 * 8 / 64  # of a candidate by its hash: at most 8 of 64 bits differ
+_MIN_ROUGH = 0.7  # correlation without any cut
+_SAME = 0.995  # likeness: the same whatever others look like
+_MIN_LIKENESS = 0.965
+_NEIGHBOURS = 10  # the number of the neighbour that tells how alike other pictures are
+_MAX_RATIO = 0.12  # of 1 - likeness to 1 - the correlation with that neighbour
+MIN_COSINE_ALONE = 0.995  # where there are no pictures
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The unit vectors of samples and, of those whose pictures are there, small versions of these."""
+
+    vectors: Array  # (n, d), rows of unit length
+    pictures: Array  # (m, SIDE, SIDE)
+    picture_of: Array  # (n,): the place of a sample's picture, or -1
+
+    @classmethod
+    def of(cls, vectors: Array, pictures: Array | None = None, places: Array | None = None) -> Looks:
+        picture_of = np.full(len(vectors), -1, dtype=np.int64)
+        if pictures is None or places is None:
+            return cls(_unit(vectors), np.empty((0, SIDE, SIDE), np.uint8), picture_of)
+        picture_of[places] = np.arange(len(places))
+        return cls(_unit(vectors), pictures, picture_of)
+
+    @property
+    def pictured(self) -> Array:
+        """The samples that have a picture, in the order of the pictures."""
+        return np.flatnonzero(self.picture_of >= 0)
+
+    def rows(self, chosen: Array) -> Looks:
+        """Only some samples, by their places in ascending order."""
+        here = self.picture_of[chosen]
+        return Looks.of(self.vectors[chosen], self.pictures[here[here >= 0]], np.flatnonzero(here >= 0))
+
+
+def looks_of(
+    vectors: Array,
+    names: Sequence[str],
+    hashes: Sequence[str],
+    decoders: DecoderPool,
+    max_pixels: int = MAX_PIXELS,
+) -> Looks:
+    """With the pictures of these names that still have the same content."""
+    return Looks.of(vectors, *small_pictures(names, hashes, decoders, max_pixels))
+
+
+def near_pairs(looks: Looks, others: Looks | None = None, progress: Progress = silent) -> Array:
+    """(p, 2): pairs of samples that show the same, the first below the second.
+
+    With `others`, the second of each pair is one of those.
+    """
+    within = others is None
+    right = looks if others is None else others
+    found = [_nearest(looks.vectors, right.vectors, _MIN_COSINE, within, progress)]
+    if len(looks.pictures) and len(right.pictures):
+        hashes = perceptual_hashes(looks.pictures) / 8, perceptual_hashes(right.pictures) / 8
+        by_hash = _nearest(*hashes, _MIN_HASH_COSINE, within, silent)
+        found.append(np.stack([looks.pictured[by_hash[:, 0]], right.pictured[by_hash[:, 1]]], axis=1))
+    pairs = np.concatenate(found)
+    if within:
+        pairs = np.sort(pairs, axis=1)
+    pairs = np.unique(pairs, axis=0)
+    one, other = looks.picture_of[pairs[:, 0]], right.picture_of[pairs[:, 1]]
+    seen = (one >= 0) & (other >= 0)
+    is_near = np.zeros(len(pairs), dtype=bool)
+    if seen.any():
+        far = np.minimum(
+            _to_neighbour(looks.pictures, right.pictures, within)[one[seen]],
+            _to_neighbour(right.pictures, right.pictures, True)[other[seen]],
+        )
+        is_near[seen] = _look_the_same(looks.pictures[one[seen]], right.pictures[other[seen]], far)
+    left, opposite = looks.vectors[pairs[~seen, 0]], right.vectors[pairs[~seen, 1]]
+    is_near[~seen] = np.einsum("pd,pd->p", left, opposite) >= MIN_COSINE_ALONE
+    return pairs[is_near]
+
+
+def groups_of(pairs: Array) -> list[list[int]]:
+    """Samples that are connected by pairs, directly or by others; those without any are left out."""
+    parents = {sample: sample for sample in np.unique(pairs).tolist()}
+
+    def root(sample: int) -> int:
+        while parents[sample] != sample:
+            parents[sample] = parents[parents[sample]]  # the way is shorter the next time
+            sample = parents[sample]
+        return sample
+
+    for one, other in pairs.tolist():
+        first, second = sorted((root(one), root(other)))
+        parents[second] = first
+    groups: dict[int, list[int]] = {}
+    for sample in parents:
+        groups.setdefault(root(sample), []).append(sample)
+    return sorted(groups.values())
+
+
+def exact_copies(hashes: Sequence[str]) -> list[list[int]]:
+    """Samples of the same content."""
+    by_hash: dict[str, list[int]] = {}
+    for sample, digest in enumerate(hashes):
+        by_hash.setdefault(digest, []).append(sample)
+    return [group for group in by_hash.values() if len(group) > 1]
+
+
+def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: Progress) -> Array:
+    """(p, 2): for every row of the first, the nearest rows of the other, if their product is large enough.
+
+    The products are computed block by block, so that memory does not grow with the number of pairs.
+    """
+    found = [np.empty((0, 2), dtype=np.int64)]
+    step = max(1, _BLOCK // max(1, len(other)))
+    for start in range(0, len(one), step):
+        products = one[start : start + step] @ other.T
+        rows = np.arange(len(products))
+        if within:
+            products[rows, start + rows] = -np.inf
+        count = min(_CANDIDATES, products.shape[1])
+        columns = np.argpartition(-products, count - 1, axis=1)[:, :count]
+        near = np.take_along_axis(products, columns, axis=1) >= at_least
+        found.append(np.stack([start + np.nonzero(near)[0], columns[near]], axis=1))
+        progress("looking for duplicates", min(start + step, len(one)), len(one))
+    return np.concatenate(found)
+
+
+def _to_neighbour(pictures: Array, others: Array, within: bool) -> Array:
+    """(m,): 1 - the correlation of each picture with its tenth nearest; 1 if there are fewer."""
+    one, other = (standardized(some).reshape(len(some), SIDE * SIDE) for some in (pictures, others))
+    found = np.ones(len(one), dtype=np.float32)
+    rank = _NEIGHBOURS + within  # each is its own nearest
+    if len(other) < rank:
+        return found
+    step = max(1, _BLOCK // len(other))
+    for start in range(0, len(one), step):
+        products = one[start : start + step] @ other.T
+        found[start : start + step] = 1 - np.partition(products, -rank, axis=1)[:, -rank]
+    return found
+
+
+def _look_the_same(left: Array, right: Array, far: Array) -> Array:
+    """(p,): whether pairs of pictures do; `far` is how far each pair is from the neighbours of either."""
+    same = np.zeros(len(left), dtype=bool)
+    for start in range(0, len(left), _PAIRS):
+        these = slice(start, start + _PAIRS)
+        one, other, least = left[these], right[these], _needed(far[these])
+        rough = correlation(one, other)
+        is_same = rough >= least
+        is_open = (rough >= _MIN_ROUGH) & ~is_same
+        is_same[is_open] = likeness(one[is_open], other[is_open]) >= least[is_open]
+        same[these] = is_same
+    return same
+
+
+def _needed(far: Array) -> Array:
+    """(p,): the likeness that a pair needs."""
+    return np.clip(1 - _MAX_RATIO * far, _MIN_LIKENESS, _SAME)
+
+
+def _unit(vectors: Array) -> Array:
+    """Vectors of parts have the length of their number; cosines need 1."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Array = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit

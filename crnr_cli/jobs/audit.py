@@ -1,0 +1,218 @@
+"""Audit: what looks wrong among the samples of a gallery or a source, each answered by the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import UsageError
+from crnr_cli.gallery.answer import with_model_at
+from crnr_cli.gallery.copies import KnownSamples
+from crnr_cli.gallery.crossed import FOLDS, Folds
+from crnr_cli.gallery.duplicates import Looks, exact_copies, groups_of, looks_of, near_pairs
+from crnr_cli.gallery.file import is_gallery, load_gallery
+from crnr_cli.gallery.fit import sort_by_class
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.raw_values import refuse_mismatch
+from crnr_cli.gallery.samples import (
+    LeftOut,
+    Reading,
+    count_skipped,
+    read_by_recipe,
+    read_samples,
+    require_samples,
+)
+from crnr_cli.gallery.suspects import (
+    AlikeClasses,
+    Outlier,
+    Suspect,
+    alike_classes,
+    answers_of,
+    outliers,
+    small_classes,
+    suspects,
+)
+from crnr_cli.methods import Samples, make_method
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress, silent
+from crnr_cli.sources.listing import open_source
+from crnr_cli.system.outputs import refuse_mentioned
+from crnr_cli.wording import are, counted
+
+
+@dataclass(frozen=True)
+class Known:
+    """A query that is in the gallery too."""
+
+    query: str
+    sample: int
+    is_copy: bool  # or a near duplicate
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    names: list[str]
+    labels: list[str]  # of the samples
+    classes: list[str]
+    suspects: list[Suspect]
+    copies: list[list[int]]  # groups of samples of the same content
+    near: list[list[int]]  # groups of near duplicates; of copies, only the first is among them
+    outliers: list[Outlier]
+    small: list[tuple[int, int]]  # classes, and how many different samples they have
+    alike: list[AlikeClasses]
+    known: list[Known]  # queries, in their order
+    n_queries: int
+    n_answered: int  # samples that were compared with the others
+    n_wins: int  # of these, samples whose own class is the best
+    folds: int
+    hashes: list[str]
+    seconds: float
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def skipped(self) -> int:
+        return count_skipped(self.left_out)
+
+    def label_of(self, suspect: Suspect) -> str:
+        return self.classes[suspect.suggested]
+
+    def is_across(self, group: Iterable[int]) -> bool:
+        """Whether a group has samples of several classes."""
+        return len({self.labels[i] for i in group}) > 1
+
+
+def audit(
+    names: Sequence[str],
+    reading: Reading,
+    against: Sequence[str] = (),
+    model: Path | None = None,
+    progress: Progress = silent,
+) -> AuditReport:
+    """Look through a gallery, if one is named, or through the samples of a source."""
+    started = time.perf_counter()
+    gallery, left_out, notes = _opened(names, reading, model, progress)
+    queries = open_source(against, reading) if against else None
+    if queries is not None:
+        refuse_mismatch(queries, gallery.recipe)
+    samples, method = gallery.samples, gallery.method
+    folds = Folds.of(samples, gallery.hashes)
+    residuals = answers_of(samples, method, folds, reading.n_jobs, progress)
+    looks, of_looks = _looks(gallery, reading)
+    copies = exact_copies(gallery.hashes)
+    again = {i for group in copies for i in group[1:]}
+    firsts = np.array([i for i in range(len(gallery.names)) if i not in again])
+    pairs = firsts[near_pairs(looks.rows(firsts), progress=progress)]
+    known: list[Known] = []
+    n_queries = 0
+    if queries is not None:
+        read = read_by_recipe(
+            gallery.recipe, queries, replace(reading, dtype=gallery.dtype, label="?"), progress
+        )
+        require_samples(read.names, read.left_out)
+        n_queries, left_out = len(read.names), left_out + read.left_out
+        known = _known(gallery, looks, read.names, read.hashes, read.vectors, reading)
+    labels = np.array(gallery.classes, dtype=object)[samples.class_index].tolist()
+    held = folds.is_held
+    return AuditReport(
+        names=gallery.names,
+        labels=labels,
+        classes=gallery.classes,
+        suspects=suspects(residuals, samples, method.signed),
+        copies=copies,
+        near=groups_of(pairs),
+        outliers=outliers(residuals, method.signed),
+        small=small_classes(samples, folds.copies),
+        alike=alike_classes(residuals, samples.class_index),
+        known=known,
+        n_queries=n_queries,
+        n_answered=int(held.sum()),
+        n_wins=int((residuals[held].argmin(axis=1) == samples.class_index[held]).sum()),
+        folds=FOLDS,
+        hashes=gallery.hashes,
+        seconds=time.perf_counter() - started,
+        left_out=left_out,
+        notes=notes + _too_few(folds) + of_looks,
+    )
+
+
+def _opened(
+    names: Sequence[str], reading: Reading, model: Path | None, progress: Progress
+) -> tuple[Gallery, list[LeftOut], list[Note]]:
+    """The gallery, or one made of the source with the default method, which is not fitted."""
+    galleries = [name for name in names if is_gallery(Path(name))]
+    if galleries and len(names) > 1:
+        raise UsageError(f"{galleries[0]}: is a gallery; audit it by itself")
+    if galleries:
+        gallery = load_gallery(Path(names[0]))
+        refuse_mentioned(gallery.names)
+        return (with_model_at(model, gallery, Path(names[0])) if model else gallery), [], []
+    labelled = read_samples(open_source(names, reading), reading, progress)
+    classes, order, class_index = sort_by_class(labelled.labels, labelled.recipe.kind)
+    gallery = Gallery(
+        samples=Samples.of(labelled.vectors[order], class_index, labelled.recipe.part_edges),
+        names=[labelled.names[i] for i in order],
+        hashes=[labelled.hashes[i] for i in order],
+        classes=classes,
+        recipe=labelled.recipe,
+        method=make_method("crnr", {}),
+        state={},
+    )
+    return gallery, labelled.left_out, labelled.notes
+
+
+def _looks(gallery: Gallery, reading: Reading) -> tuple[Looks, list[Note]]:
+    """The samples with their pictures, as far as these are there, and a note on those that are not."""
+    vectors, names = gallery.samples.vectors, gallery.names
+    if gallery.recipe.kind == "features":
+        text = "near duplicates: found by the cosine of the features alone, as there are no pictures"
+        return Looks.of(vectors), [Note("looks", text)]
+    looks = looks_of(vectors, names, gallery.hashes, DecoderPool(reading.jobs), reading.max_pixels)
+    missing = np.flatnonzero(looks.picture_of < 0).tolist()
+    if not missing:
+        return looks, []
+    text = (
+        f"{len(missing)} of {counted(len(names), 'picture')} {are(len(missing))} gone or changed, such as "
+        f"{names[missing[0]]}: near duplicates of them are found by the cosine of the vectors alone; "
+        "run the command in the folder where the gallery was built to find more"
+    )
+    return looks, [Note("looks", text)]
+
+
+def _known(
+    gallery: Gallery,
+    looks: Looks,
+    names: Sequence[str],
+    hashes: Sequence[str],
+    vectors: Array,
+    reading: Reading,
+) -> list[Known]:
+    """The queries that are samples too, each with the first sample that it is like."""
+    kind = gallery.recipe.kind
+    is_copy = KnownSamples.of(kind, gallery.hashes, gallery.samples.vectors).among(hashes, vectors)
+    queries = Looks.of(vectors)
+    if kind == "pictures":
+        queries = looks_of(vectors, names, hashes, DecoderPool(reading.jobs), reading.max_pixels)
+    alike = {int(query): int(sample) for query, sample in near_pairs(queries, looks)[::-1]}
+    of_hash = {digest: i for i, digest in reversed(list(enumerate(gallery.hashes)))}
+    for query in np.flatnonzero(is_copy).tolist():
+        nearest = int(np.argmax(looks.vectors @ queries.vectors[query]))
+        alike[query] = of_hash.get(hashes[query], nearest)
+    return [Known(names[query], sample, bool(is_copy[query])) for query, sample in sorted(alike.items())]
+
+
+def _too_few(folds: Folds) -> list[Note]:
+    alone = int((~folds.is_held).sum())
+    if not alone:
+        return []
+    text = (
+        f"{counted(alone, 'sample')} not compared with the others of the class: "
+        "apart from copies, there is none that could be held out"
+    )
+    return [Note("alone", text)]

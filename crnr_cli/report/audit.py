@@ -1,0 +1,145 @@
+"""The report of an audit: one page with the pictures of what looks wrong side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from crnr_cli.gallery.suspects import Suspect
+from crnr_cli.jobs.audit import AuditReport
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.pictures.thumbnails import data_uri
+from crnr_cli.report.found_pictures import PictureSearch, found_pictures
+from crnr_cli.report.names import as_text, common_folder
+from crnr_cli.report.pages import write_page
+from crnr_cli.wording import counted
+
+_SUSPECTS = 60  # shown with their pictures
+_GROUPS = 40
+_MEMBERS = 6  # of a group
+_OTHERS = 24  # outliers, and queries
+
+
+def write_audit(
+    report: AuditReport,
+    path: Path,
+    sources: Sequence[str],
+    max_pixels: int = MAX_PIXELS,
+    pictures_from: Sequence[Path] = (),
+) -> list[str]:
+    """Write the page; returns what to say about missing pictures."""
+    groups = sorted(report.near + report.copies, key=lambda group: not report.is_across(group))[:_GROUPS]
+    shown = [i for suspect in report.suspects[:_SUSPECTS] for i in (suspect.sample, *suspect.supporters)]
+    shown += [i for group in groups for i in group[:_MEMBERS]]
+    shown += [outlier.sample for outlier in report.outliers[:_OTHERS]]
+    shown += [known.sample for known in report.known[:_OTHERS]]
+    found = found_pictures(*_wanted(report, shown, pictures_from), max_pixels)
+    shown_by = _Shown(report, {name: data_uri(picture) for name, picture in found.pictures.items()})
+    sample, named = shown_by.sample, shown_by.named
+    count = f"{len(report.suspects)} of {counted(len(report.names), 'label')}"
+    write_page(
+        path,
+        "audit",
+        {
+            "title": f"{count} may be wrong - crnr audit",
+            "headline": f"{count} may be wrong",
+            "sources": as_text(", ".join(sources)),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
+            "folder": as_text(shown_by.folder),
+            "cards": _cards(report),
+            "folds": report.folds,
+            "suspects": [shown_by.suspect(suspect) for suspect in report.suspects[:_SUSPECTS]],
+            "n_suspects": len(report.suspects),
+            "groups": [shown_by.group(group) for group in groups],
+            "n_groups": len(report.near) + len(report.copies),
+            "outliers": [
+                {**sample(outlier.sample), "separation": f"{outlier.separation:.3f}"}
+                for outlier in report.outliers[:_OTHERS]
+            ],
+            "n_outliers": len(report.outliers),
+            **_classes(report),
+            "known": [
+                {"query": named(known.query), "sample": sample(known.sample), "is_copy": known.is_copy}
+                for known in report.known[:_OTHERS]
+            ],
+            "n_known": len(report.known),
+            "n_queries": report.n_queries,
+        },
+    )
+    return found.notes("pictures", elsewhere="the folder where the gallery was built")
+
+
+def _wanted(
+    report: AuditReport, shown: Sequence[int], pictures_from: Sequence[Path]
+) -> tuple[list[str], PictureSearch]:
+    """The names of the pictures to show, and where they are.
+
+    Only files that are still what the samples were made of; the queries were named on the command line.
+    """
+    hashes = {report.names[i]: report.hashes[i] for i in shown}
+    names = [*hashes, *(known.query for known in report.known[:_OTHERS])]
+    return names, PictureSearch(moved_to=pictures_from, hashes=hashes)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """How the page shows samples."""
+
+    report: AuditReport
+    uris: dict[str, str]  # of the pictures, by name
+
+    @cached_property
+    def folder(self) -> str:
+        return common_folder(self.report.names)
+
+    def named(self, name: str) -> dict[str, str]:
+        return {"path": as_text(name.removeprefix(self.folder)), "picture": self.uris.get(name, "")}
+
+    def sample(self, i: int) -> dict[str, str]:
+        return {**self.named(self.report.names[i]), "label": as_text(self.report.labels[i])}
+
+    def suspect(self, suspect: Suspect) -> dict[str, Any]:
+        return {
+            **self.sample(suspect.sample),
+            "suggested": as_text(self.report.label_of(suspect)),
+            "score": f"{suspect.score:.3f}",
+            "supporters": [self.sample(i) for i in suspect.supporters],
+        }
+
+    def group(self, group: list[int]) -> dict[str, Any]:
+        return {
+            "samples": [self.sample(i) for i in group[:_MEMBERS]],
+            "more": max(0, len(group) - _MEMBERS),
+            "across": self.report.is_across(group),
+            "are_copies": group in self.report.copies,
+        }
+
+
+def _cards(report: AuditReport) -> list[tuple[str, str, str]]:
+    across = sum(map(report.is_across, report.near + report.copies))
+    of_several = f"{across} of them in several classes"
+    return [
+        ("Labels that look wrong", str(len(report.suspects)), f"of {counted(len(report.names), 'sample')}"),
+        ("Labels confirmed", f"{report.n_wins} of {report.n_answered}", "by the other samples"),
+        ("Groups of duplicates", str(len(report.near) + len(report.copies)), of_several),
+        ("Outliers", str(len(report.outliers)), "which look like no class"),
+    ]
+
+
+def _classes(report: AuditReport) -> dict[str, Any]:
+    names = [as_text(name) for name in report.classes]
+    return {
+        "alike": [
+            {
+                "classes": [names[k] for k in pair.classes],
+                "confused": pair.confused,
+                "share": pair.share,
+            }
+            for pair in report.alike
+        ],
+        "small": [(names[k], count) for k, count in report.small],
+    }

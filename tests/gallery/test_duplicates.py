@@ -1,0 +1,98 @@
+"""Near duplicates are found as groups, and different pictures are left alone."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageEnhance
+from scipy.ndimage import gaussian_filter
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from sklearn.datasets import load_digits
+
+from crnr_cli.gallery import duplicates
+from crnr_cli.gallery.duplicates import Looks, exact_copies, groups_of, near_pairs
+
+
+def photo(seed: int) -> Image.Image:
+    """Something with large and small shapes, as photographs have."""
+    noise = np.random.default_rng(seed).normal(size=(90, 120))
+    shapes = gaussian_filter(noise, 12) / 0.023 + gaussian_filter(noise[::-1], 3) / 0.1
+    return Image.fromarray(np.clip(128 + 40 * shapes, 0, 255).astype(np.uint8))
+
+
+def recompressed(picture: Image.Image) -> Image.Image:
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=60)
+    return Image.open(file)
+
+
+ALTERED = {
+    "recompressed": recompressed,
+    "resized": lambda picture: picture.resize((80, 60)),
+    "cropped": lambda picture: picture.crop((2, 0, 120, 88)),
+    "brighter": lambda picture: ImageEnhance.Brightness(picture).enhance(1.2),
+}
+
+
+def looks(pictures: list[Image.Image]) -> Looks:
+    small = np.array([np.asarray(one.resize((32, 32), Image.Resampling.BILINEAR)) for one in pictures])
+    return Looks.of(small.reshape(len(small), -1).astype(np.float32), small, np.arange(len(small)))
+
+
+@pytest.mark.parametrize("kind", ALTERED)
+def test_an_altered_picture_is_found_among_others(kind: str) -> None:
+    originals = [photo(seed) for seed in range(30)]
+    altered = [ALTERED[kind](picture) for picture in originals[:10]]
+    found = near_pairs(looks(originals + altered))
+    assert found.tolist() == [[i, 30 + i] for i in range(10)]
+    against = near_pairs(looks(altered), looks(originals))
+    assert against.tolist() == [[i, i] for i in range(10)]
+
+
+def test_a_few_pictures_have_duplicates_too() -> None:
+    assert near_pairs(looks([photo(0), recompressed(photo(0))])).tolist() == [[0, 1]]
+    assert near_pairs(looks([photo(0), photo(1)])).tolist() == []
+
+
+def test_plain_shapes_that_are_all_alike_are_not_duplicates() -> None:
+    """Handwritten digits of 8 x 8 pixels: hundreds are as alike as a cropped picture and its original."""
+    pixels = load_digits().images[:900].astype(np.uint8)
+    digits = looks([Image.fromarray(15 * one) for one in pixels])
+    alike = np.corrcoef(digits.pictures.reshape(900, -1)) - np.eye(900)
+    assert (alike.max(axis=1) > 0.965).sum() > 100
+    assert len(near_pairs(digits)) <= 9
+
+
+def test_without_pictures_only_a_cosine_close_to_one_counts() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(50, 40))
+    rows[7] = 3 * rows[3] + 0.01 * rng.normal(size=40)
+    rows[9] = rows[4] + 0.3 * rng.normal(size=40)
+    assert near_pairs(Looks.of(rows)).tolist() == [[3, 7]]
+
+
+def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = looks(
+        [photo(seed // 2) if seed % 2 else recompressed(photo(seed // 2)) for seed in range(40)]
+    )
+    whole = near_pairs(everything)
+    monkeypatch.setattr(duplicates, "_BLOCK", 100)
+    monkeypatch.setattr(duplicates, "_PAIRS", 3)
+    assert near_pairs(everything).tolist() == whole.tolist() == [[i, i + 1] for i in range(0, 40, 2)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)).filter(lambda p: p[0] != p[1])))
+def test_groups_are_the_connected_components_of_scipy(pairs: list[tuple[int, int]]) -> None:
+    array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    _, group_of = connected_components(coo_array((np.ones(len(array)), (array[:, 0], array[:, 1])), (21, 21)))
+    expected = [np.flatnonzero(group_of == k).tolist() for k in np.unique(group_of)]
+    assert groups_of(array) == sorted(group for group in expected if len(group) > 1)
+
+
+def test_exact_copies_have_the_same_hash() -> None:
+    assert exact_copies(["a", "b", "a", "c", "b", "a"]) == [[0, 2, 5], [1, 4]]

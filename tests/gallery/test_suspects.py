@@ -1,0 +1,114 @@
+"""Labels that look wrong come first in the ranking, and what is said about classes is counted right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cleanlab.rank import get_label_quality_scores
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score, confusion_matrix
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from crnr_cli.gallery.crossed import Folds
+from crnr_cli.gallery.suspects import (
+    alike_classes,
+    answers_of,
+    doubts,
+    outliers,
+    small_classes,
+    suspects,
+)
+from crnr_cli.methods import Samples, make_method
+
+
+def digits(wrong: float, seed: int, per_class: int = 60) -> tuple[Samples, np.ndarray, np.ndarray]:
+    """Samples with some wrong labels, which these are, and the true classes."""
+    pixels, truth = load_digits(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([rng.permutation(np.flatnonzero(truth == k))[:per_class] for k in range(10)])
+    pixels, truth = pixels[rows], truth[rows]
+    labels = truth.copy()
+    spoilt = rng.choice(len(labels), round(wrong * len(labels)), replace=False)
+    labels[spoilt] = (labels[spoilt] + rng.integers(1, 10, len(spoilt))) % 10
+    order = np.argsort(labels, kind="stable")
+    unit = pixels[order] / np.linalg.norm(pixels[order], axis=1, keepdims=True)
+    return Samples.of(unit, labels[order]), (labels != truth)[order], truth[order]
+
+
+def answered(samples: Samples) -> np.ndarray:
+    folds = Folds.of(samples, [str(i) for i in range(len(samples.vectors))])
+    return answers_of(samples, make_method("crnr", {}), folds)
+
+
+@pytest.mark.parametrize("wrong", [0.05, 0.1, 0.2])
+def test_the_ranking_is_at_least_as_good_as_that_of_cleanlab(wrong: float) -> None:
+    ours, theirs = [], []
+    for seed in range(2):
+        samples, is_wrong, _ = digits(wrong, seed)
+        labels = samples.class_index
+        ours.append(average_precision_score(is_wrong, doubts(answered(samples), labels, False)[0]))
+        shares = cross_val_predict(
+            LogisticRegression(max_iter=1000),
+            samples.vectors,
+            labels,
+            cv=StratifiedKFold(10, shuffle=True, random_state=0),
+            method="predict_proba",
+        )
+        theirs.append(average_precision_score(is_wrong, -get_label_quality_scores(labels, shares)))
+    assert np.mean(ours) >= np.mean(theirs)
+    assert np.mean(ours) > 0.9
+
+
+def test_those_listed_are_wrong_and_the_suggestion_is_right() -> None:
+    samples, is_wrong, truth = digits(0.1, 0)
+    found = suspects(answered(samples), samples, False)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    listed = [one.sample for one in found]
+    assert is_wrong[listed].mean() > 0.9
+    assert is_wrong[listed].sum() > 0.75 * is_wrong.sum()
+    assert np.mean([truth[one.sample] == one.suggested for one in found]) > 0.9
+    for one in found:
+        of_class = np.flatnonzero(samples.class_index == one.suggested)
+        similar = samples.vectors[of_class] @ samples.vectors[one.sample]
+        assert one.supporters == of_class[np.argsort(-similar)[:3]].tolist()
+
+
+def test_the_score_compares_the_own_class_with_the_best_other() -> None:
+    residuals = np.array([[0.5, 0.2, 0.4], [0.1, 0.4, 0.8], [np.nan] * 3])
+    score, best = doubts(residuals, np.array([0, 0, 1]), False)
+    np.testing.assert_allclose(score, [1 - 0.2 / 0.5, 1 - 0.4 / 0.1, np.nan])
+    assert best[:2].tolist() == [1, 1]
+    signed, _ = doubts(residuals[:2], np.array([0, 0]), True)
+    np.testing.assert_allclose(signed, [1 - np.exp(0.2 - 0.5), 1 - np.exp(0.4 - 0.1)])
+
+
+def test_confusable_classes_are_counted_as_scikit_learn_counts() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 20)
+    label = np.where(rng.random(80) < 0.4, rng.integers(0, 4, 80), truth)
+    residuals = 1 - np.eye(4)[label]
+    matrix = confusion_matrix(truth, label)
+    expected = {
+        (a, b): (matrix[a, b], matrix[b, a])
+        for a in range(4)
+        for b in range(a + 1, 4)
+        if matrix[a, b] + matrix[b, a] >= 4  # a tenth of both
+    }
+    found = alike_classes(residuals, truth)
+    assert {pair.classes: pair.confused for pair in found} == expected
+    assert len(expected) > 1
+    assert [pair.share for pair in found] == sorted((sum(n) / 40 for n in expected.values()), reverse=True)
+
+
+def test_an_outlier_is_below_the_fence_of_a_box_plot() -> None:
+    leads = np.concatenate([np.linspace(0.5, 0.7, 40), [0.05, 0.1, 0.95]])
+    residuals = np.stack([1 - leads, np.ones(43), np.ones(43)], axis=1)
+    found = outliers(np.vstack([residuals, [[np.nan] * 3]]), False)
+    assert [one.sample for one in found] == [40, 41]
+    np.testing.assert_allclose([one.separation for one in found], [0.05, 0.1])
+
+
+def test_copies_do_not_make_a_class_large() -> None:
+    samples = Samples.of(np.eye(12), np.repeat([0, 1], [6, 6]))
+    assert small_classes(samples, np.array([0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11])) == [(0, 3)]

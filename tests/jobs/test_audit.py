@@ -1,0 +1,162 @@
+"""crnr audit finds what was planted, and crnr remove --from removes what was marked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from helpers.runner import Outcome, Runner, rows
+from helpers.samples import noise, picture
+
+CLASSES = ("ant", "bee", "cow")
+PER_CLASS = 12
+SIZE = (32, 32)
+
+
+@pytest.fixture
+def planted(crnr: Runner) -> Runner:
+    """Three easy classes with one wrong label, an exact copy and a recompressed one, and an odd picture."""
+    for number, name in enumerate(CLASSES):
+        (crnr.here / "pictures" / name).mkdir(parents=True)
+        for sample in range(PER_CLASS):
+            picture(number, sample, SIZE).save(crnr.here / "pictures" / name / f"{sample}.png")
+    picture(1, 50, SIZE).save("pictures/ant/wrong.png")
+    shutil.copy("pictures/bee/3.png", "pictures/bee/copy.png")
+    Image.open("pictures/cow/5.png").save("pictures/bee/near.png", compress_level=0)
+    noise(1, SIZE).save("pictures/cow/odd.png")
+    (crnr.here / "queries").mkdir()
+    shutil.copy("pictures/ant/7.png", "queries/leaked.png")
+    picture(2, 60, SIZE).save("queries/new.png")
+    return crnr
+
+
+def found(outcome: Outcome) -> dict[str, list[dict[str, object]]]:
+    assert (outcome.exit, outcome.err) == (0, ""), outcome
+    return json.loads(outcome.out)
+
+
+def paths(group: dict[str, object]) -> list[str]:
+    return [sample["path"] for sample in group["samples"]]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("of", ["gallery.h5", "pictures"])
+def test_everything_planted_is_found(planted: Runner, of: str) -> None:
+    assert planted("build", "pictures", "-q").exit in (0, 3)
+    report = found(planted("audit", of, "--json", "-q", "--against", "queries"))
+    suspects = {one["path"]: one for one in report["suspects"]}
+    wrong = suspects["pictures/ant/wrong.png"]
+    assert (wrong["label"], wrong["suggested"]) == ("ant", "bee")
+    assert all(name.startswith("pictures/bee/") for name in wrong["supporters"])
+    assert [paths(group) for group in report["copies"]] == [["pictures/bee/3.png", "pictures/bee/copy.png"]]
+    assert [group["across_classes"] for group in report["copies"]] == [False]
+    assert ["pictures/bee/near.png", "pictures/cow/5.png"] in map(paths, report["near_duplicates"])
+    assert [group["across_classes"] for group in report["near_duplicates"]] == [True]
+    assert "pictures/cow/odd.png" in [one["path"] for one in report["outliers"]]
+    assert report["queries_in_gallery"] == [
+        {"query": "queries/leaked.png", "path": "pictures/ant/7.png", "label": "ant", "copy": True}
+    ]
+    assert (report["n_samples"], report["queries"]) == (3 * PER_CLASS + 4, 2)
+
+
+def test_what_is_marked_in_the_csv_is_removed(planted: Runner) -> None:
+    assert planted("build", "pictures", "-q").exit == 0
+    outcome = planted("audit", "gallery.h5", "--csv", "audit.csv", "-q")
+    assert (outcome.exit, outcome.err) == (0, "")
+    text = Path("audit.csv").read_text()
+    table = rows(text)
+    assert {row["finding"] for row in table} >= {"wrong_label", "copy", "near_duplicate", "outlier"}
+    assert {row["remove"] for row in table} == {""}
+    before = Path("gallery.h5").read_bytes()
+    outcome = planted("remove", "gallery.h5", "--from", "audit.csv")
+    words = "audit.csv: no row is marked; write x into the column remove of the samples to remove"
+    assert outcome == Outcome(1, "", f"error: {words}\n")
+    assert Path("gallery.h5").read_bytes() == before
+    marked = re.sub(r"(?m)^(pictures/(ant/wrong|bee/copy)\.png,.*),$", r"\1,x", text)
+    Path("audit.csv").write_text(marked)
+    outcome = planted("remove", "gallery.h5", "--from", "audit.csv", "-q")
+    assert outcome == Outcome(0, "", "")
+    report = found(planted("audit", "gallery.h5", "--json", "-q"))
+    assert report["n_samples"] == 3 * PER_CLASS + 2
+    assert report["copies"] == []
+    assert "pictures/ant/wrong.png" not in [one["path"] for one in report["suspects"]]
+
+
+def test_too_many_suspects_miss_the_gate(planted: Runner) -> None:
+    count = len(found(planted("audit", "pictures", "--json", "-q"))["suspects"])
+    assert count >= 1
+    assert planted("audit", "pictures", "-q", "--max-suspects", str(count)).exit == 0
+    outcome = planted("audit", "pictures", "-q", "--max-suspects", "0")
+    what = "1 label looks" if count == 1 else f"{count} labels look"
+    assert (outcome.exit, outcome.err) == (4, f"{what} wrong, and at most 0 may\n")
+    assert "labels that look wrong" in outcome.out
+
+
+def test_features_and_pictures_that_are_gone_are_reported(planted: Runner) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b"], 20)
+    features = np.eye(2)[(labels == "b").astype(int)].repeat(5, axis=1) + 0.2 * rng.random((40, 10))
+    features[3] = 2 * features[2]
+    np.savez("table.npz", features=features, labels=labels)
+    outcome = planted("audit", "table.npz", "--json")
+    assert (outcome.exit, outcome.err) == (
+        0,
+        "note: near duplicates: found by the cosine of the features alone, as there are no pictures\n",
+    )
+    assert any(
+        {"table.npz#2", "table.npz#3"} <= set(paths(g)) for g in json.loads(outcome.out)["near_duplicates"]
+    )
+    assert planted("build", "pictures", "-q").exit == 0
+    Path("pictures/cow/5.png").unlink()
+    outcome = planted("audit", "gallery.h5")
+    assert outcome.exit == 0
+    assert outcome.err.startswith("note: 1 of 40 pictures is gone or changed, such as pictures/cow/5.png: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["gallery.h5", "pictures"], 2, "gallery.h5: is a gallery; audit it by itself"),
+        (
+            ["gallery.h5", "--grey", "--pca", "3"],
+            2,
+            "--grey, --pca: a gallery keeps its settings; leave out what it has",
+        ),
+        (["gallery.h5", "--against", "nowhere"], 1, "nowhere: no such file or folder"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(planted: Runner, arguments: list[str], code: int, words: str) -> None:
+    assert planted("build", "pictures", "-q").exit == 0
+    outcome = planted("audit", *arguments, "-q")
+    assert outcome == Outcome(code, "", f"error: {words}\n")
+
+
+def test_the_tables_fit_a_screen(planted: Runner) -> None:
+    outcome = planted("audit", "pictures", columns=80)
+    assert outcome.exit == 0
+    assert max(map(len, outcome.out.splitlines())) <= 80
+    for words in (
+        "labels confirmed",
+        "pictures/ant/wrong.png",
+        "exact copies",
+        "near duplicates",
+        "outliers",
+    ):
+        assert words in outcome.out
+
+
+def test_the_page_shows_pictures_side_by_side(planted: Runner) -> None:
+    outcome = planted("audit", "pictures", "--html", "audit.html", "--against", "queries", "-q")
+    assert (outcome.exit, outcome.err) == (0, "")
+    page = Path("audit.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "ant/wrong.png" in page
+    assert page.count("data:image/png;base64,") >= 10
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "queries/leaked.png" in page

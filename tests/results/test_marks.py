@@ -1,0 +1,49 @@
+"""Which samples a person marked, and what is said about a CSV that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crnr_cli.errors import DataError
+from crnr_cli.results.marks import marked_samples
+
+
+def test_every_usual_mark_counts(tmp_path: Path) -> None:
+    marks = ["x", "", "X", " yes ", "no", "1", "0", "True", "false", "y", "n"]
+    path = tmp_path / "audit.csv"
+    path.write_text("\ufeffpath,remove\n" + "".join(f"{i}.png,{mark}\n" for i, mark in enumerate(marks)))
+    assert marked_samples(path) == ["0.png", "2.png", "3.png", "5.png", "7.png", "9.png"]
+
+
+def test_a_sample_with_several_findings_is_removed_once(tmp_path: Path) -> None:
+    path = tmp_path / "audit.csv"
+    path.write_bytes(b'remove,note,path\nx,"a,b",caf\xe9.png\n\nx,c,b.png\nx,,caf\xe9.png\n')
+    assert marked_samples(path) == ["caf\udce9.png", "b.png"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "path,remove\na,\n",
+            "{}: no row is marked; write x into the column remove of the samples to remove",
+        ),
+        ("path,remove\n", "{}: no row is marked; write x into the column remove of the samples to remove"),
+        ("path,label\na,b\n", "{}: no column remove; was it written by `crnr audit --csv`?"),
+        ("", "{}: no column path or remove; was it written by `crnr audit --csv`?"),
+        ("path,remove\na\n", "{}, line 2: 1 field, but the header has 2; is the file truncated?"),
+        (
+            "path,remove\na,maybe\n",
+            "{}, line 2: the column remove contains 'maybe'; write x, or leave it empty",
+        ),
+        ('path,remove\n"a,x\n', "{}, line 2: not readable as CSV (unexpected end of data)"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "audit.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as error:
+        marked_samples(path)
+    assert str(error.value) == words.format(path)
