@@ -81,7 +81,7 @@ def audit(
     """Find labels that look wrong, duplicates, outliers and confusable classes in a gallery or a source."""
     early = EarlyNotes(output.quiet)
     reading = reading_of(input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values())
-    from crnr_cli.gallery.file import is_gallery
+    from crnr_cli.gallery.content import is_gallery
     from crnr_cli.jobs.audit import audit as run
     from crnr_cli.system.optional import require
 

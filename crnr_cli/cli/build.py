@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.command import Written, command, given, names_of
+from crnr_cli.cli.command import Written, command, names_of
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
 from crnr_cli.cli.gallery_report import Replaced, show_report
 from crnr_cli.cli.method_options import MethodOptions, ParameterOptions
@@ -22,10 +22,7 @@ from crnr_cli.errors import UsageError
 if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
 
-# Settings that --update cannot change, except the path of a network, which may have moved.
-_FIXED = [
-    name for name in names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions) if name != "provider"
-]
+_FIXED = names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions)  # by --update
 
 
 @command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
@@ -68,7 +65,7 @@ def build(
 ) -> None:
     """Make a gallery file from labelled examples: one folder of pictures per class, or a file of features."""
     if cache and update:
-        raise UsageError("--update reads only what is new by itself; leave out --cache or --update")
+        raise UsageError("--update already reads only what is new; leave out --cache or --update")
     early = EarlyNotes(output.quiet)
     reading = reading_of(input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values())
     from crnr_cli.jobs.build import BuildOptions
@@ -79,11 +76,7 @@ def build(
     replaced = Replaced(path, output.quiet)
     with shown_progress(output.quiet) as progress:
         if update and existing(path):  # the first time, there is nothing to update
-            model = vectors.extractor if isinstance(vectors.extractor, Path) else None
-            if fixed := [name for name in given(context, _FIXED) if not (name == "--extractor" and model)]:
-                raise UsageError(
-                    f"--update keeps the gallery's settings; leave out {', '.join(fixed)} or --update"
-                )
+            model = vectors.moved_model(context, _FIXED, "the gallery")
             report: BuildReport = run_update(sources, path, reading, progress, model)
         else:
             build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate, cache)

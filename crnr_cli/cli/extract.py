@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli.boundary import finishing_batches
-from crnr_cli.cli.command import Written, command, given, names_of
+from crnr_cli.cli.command import Written, command, names_of
 from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import Replaced
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Strictness
 from crnr_cli.cli.vector_options import ExtractedVectors
-from crnr_cli.errors import UsageError
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.extraction import ExtractReport
-
-# Settings that --update cannot change, except the path of a network, which may have moved.
-_FIXED = [name for name in names_of(ExtractedVectors, Network) if name != "provider"]
 
 
 @command
@@ -64,9 +60,7 @@ def extract(
     )
     model = None
     if update and is_there(path):  # the first time, there is nothing to update
-        model = vectors.extractor if isinstance(vectors.extractor, Path) else None
-        if fixed := [name for name in given(context, _FIXED) if not (name == "--extractor" and model)]:
-            raise UsageError(f"--update keeps the file's settings; leave out {', '.join(fixed)} or --update")
+        model = vectors.moved_model(context, names_of(ExtractedVectors, Network), "the file")
     with (
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,

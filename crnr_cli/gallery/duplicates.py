@@ -33,7 +33,7 @@ _MIN_HASH_COSINE = 1 - 2 * 8 / 64  # of a candidate by its hash: at most 8 of 64
 _MIN_ROUGH = 0.7  # correlation without any cut
 _SAME = 0.995  # likeness: the same whatever others look like
 _MIN_LIKENESS = 0.965
-_NEIGHBOURS = 10  # the number of the neighbour that tells how alike other pictures are
+_NEIGHBOURS = 10  # the number of the neighbour that shows how alike other pictures are
 _MAX_RATIO = 0.12  # of 1 - likeness to 1 - the correlation with that neighbour
 MIN_COSINE_ALONE = 0.995  # where there are no pictures
 

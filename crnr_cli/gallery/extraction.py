@@ -275,7 +275,7 @@ def _continued(work: Extraction, journal: Journal, identity: Identity, found: _F
     if different := differences(earlier, identity):
         journal.forget()
         text = (
-            f"{work.path}: starting anew, as the unfinished run was a different one: {', '.join(different)}"
+            f"{work.path}: starting over, as the unfinished run was a different one: {', '.join(different)}"
         )
         return [Note("started anew", text)]
     width = work.recipe.n_inputs * work.dtype.itemsize

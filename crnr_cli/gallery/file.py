@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
 import stat
-from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import h5py
 import numpy as np
 
-from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import (
-    CrnrError,
     DataError,
     GalleryError,
     UsageError,
 )
 from crnr_cli.gallery.calibration import Calibration
+from crnr_cli.gallery.content import FORMAT, Content, read_content, to_texts
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.hdf5_output import to_attributes, to_bytes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import NEWEST_VERSION, restored_extractor
+from crnr_cli.recipe.registry import restored_extractor
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.results.probability import Certainty
-from crnr_cli.sources.extracted import FORMAT as FEATURES
-from crnr_cli.sources.hdf5 import plain, scalar_attribute
-from crnr_cli.system import memory
+from crnr_cli.sources.hdf5 import plain
 from crnr_cli.system.names import existing
-
-_FORMAT = "crnr-gallery"
-
-_MAX_DEPTH = 2
-_MAX_GROUPS = 100
-
-
-@dataclass(frozen=True)
-class _Content:
-    """A file's arrays and attributes by path; the checksum covers all of them."""
-
-    arrays: dict[str, Array]
-    attributes: dict[str, dict[str, Any]]
-
-    def sha256(self) -> str:
-        digest = hashlib.sha256()
-        for path, values in sorted(self.attributes.items()):
-            for key, value in sorted(values.items()):
-                if (path, key) != ("/", "sha256"):
-                    _update(digest.update, f"{path}@{key}", np.asarray(value))
-        for path, array in sorted(self.arrays.items()):
-            _update(digest.update, path, array)
-        return digest.hexdigest()
-
-
-def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
-    update(f"{path}\0{array.dtype.str}\0{array.shape}\0".encode())
-    update(np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b"")
 
 
 def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
@@ -82,17 +47,6 @@ def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
             file.require_group(group).attrs.update(values)
 
 
-def is_gallery(path: Path) -> bool:
-    """Whether a file says that it is a gallery; it may still be damaged."""
-    if not os.path.isfile(path):  # noqa: PTH113 - it never raises, and a pipe would keep us waiting
-        return False
-    try:
-        with h5py.File(path, "r", locking=False) as file:
-            return bool(scalar_attribute(file, "format") == _FORMAT.encode())
-    except Exception:  # HDF5 may raise anything on a damaged or malicious file
-        return False
-
-
 def load_gallery(path: Path) -> Gallery:
     """Read and check a gallery; anything wrong with it is raised as a GalleryError that names the file."""
     try:
@@ -103,7 +57,7 @@ def load_gallery(path: Path) -> Gallery:
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
     if not stat.S_ISREG(found.st_mode):
         raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
-    content = _read(path)
+    content = read_content(path)
     root = content.attributes["/"]
     stored, actual = root.get("sha256"), content.sha256()
     if stored != actual.encode():
@@ -117,7 +71,7 @@ def load_gallery(path: Path) -> Gallery:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
 
-def _to_content(gallery: Gallery) -> _Content:
+def _to_content(gallery: Gallery) -> Content:
     classes = to_bytes(gallery.classes)
     if len(set(classes.tolist())) < len(classes):  # such as 3 and "3", or names that end in NUL
         raise DataError("two classes would have the same name in the gallery; give them different names")
@@ -135,7 +89,7 @@ def _to_content(gallery: Gallery) -> _Content:
         arrays["samples/size"] = np.array([stamp.size for stamp in gallery.stamps], dtype=np.int64)
         arrays["samples/mtime_ns"] = np.array([stamp.mtime_ns for stamp in gallery.stamps], dtype=np.int64)
     root = {
-        "format": _FORMAT,
+        "format": FORMAT,
         "version": gallery.recipe.since_version,
         "crnr_version": gallery.crnr_version,
         "method": gallery.method.name,
@@ -148,15 +102,15 @@ def _to_content(gallery: Gallery) -> _Content:
         if certainty := gallery.calibration.certainty:
             arrays["calibration/probabilities"] = certainty.of_truth
             attributes["calibration"]["sharpness"] = certainty.sharpness
-    return _Content(arrays, {group: to_attributes(values) for group, values in attributes.items()})
+    return Content(arrays, {group: to_attributes(values) for group, values in attributes.items()})
 
 
-def _from_content(content: _Content, folder: Path) -> Gallery:
+def _from_content(content: Content, folder: Path) -> Gallery:
     arrays, root = content.arrays, content.attributes["/"]
     name = root["method"].decode()
     known = METHODS[name].parameter_names() if name in METHODS else ()
     method = make_method(name, {key: plain(root[key]) for key in known})
-    classes = _to_texts(arrays["classes/names"])
+    classes = to_texts(arrays["classes/names"])
     class_index = arrays["samples/class"]
     if len(set(classes)) < len(classes):
         raise ValueError("two classes have the same name")
@@ -173,8 +127,8 @@ def _from_content(content: _Content, folder: Path) -> Gallery:
     )
     gallery = Gallery(
         samples=Samples.of(arrays["samples/vectors"], class_index, recipe.part_edges),
-        names=_to_texts(arrays["samples/names"]),
-        hashes=_to_texts(arrays["samples/sha256"]),
+        names=to_texts(arrays["samples/names"]),
+        hashes=to_texts(arrays["samples/sha256"]),
         classes=classes,
         recipe=recipe,
         method=method,
@@ -200,7 +154,7 @@ def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
     return {path.removeprefix(group): array for path, array in arrays.items() if path.startswith(group)}
 
 
-def _calibration(content: _Content) -> Calibration | None:
+def _calibration(content: Content) -> Calibration | None:
     values = content.arrays.get("calibration/standouts")
     if values is None:
         return None
@@ -241,9 +195,9 @@ class Glance:
     @classmethod
     def at(cls, path: Path) -> Glance:
         """Raises a GalleryError if the file is not a gallery; its checksum is not verified."""
-        content = _read(path, {"classes/names", "samples/names"})
+        content = read_content(path, {"classes/names", "samples/names"})
         try:
-            names = _to_texts(content.arrays["samples/names"])
+            names = to_texts(content.arrays["samples/names"])
             return cls(len(content.arrays["classes/names"]), names, _settings(content))
         except (LookupError, AttributeError, TypeError, ValueError, UsageError) as e:
             raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
@@ -253,7 +207,7 @@ class Glance:
         return cls(len(gallery.classes), gallery.names, _settings(_to_content(gallery)))
 
 
-def _settings(content: _Content) -> dict[str, Any]:
+def _settings(content: Content) -> dict[str, Any]:
     """The attributes, except those that describe the file; the extractor as text."""
     about = ("format", "version", "crnr_version", "sha256")
     recipe = {key: plain(value) for key, value in content.attributes.get("recipe", {}).items()}
@@ -261,93 +215,3 @@ def _settings(content: _Content) -> dict[str, Any]:
     if recipe.get("kind") == "pictures":
         recipe["extractor"] = restored_extractor(Stored(recipe)).describe()
     return root | recipe
-
-
-def _read(path: Path, wanted: Container[str] | None = None) -> _Content:
-    """Everything in the file, or only the wanted arrays.
-
-    All declarations are checked before any data is read or any link followed.
-    """
-    try:
-        with path.open("rb"):  # HDF5 would not say why it cannot read a file
-            pass
-        if not h5py.is_hdf5(path):
-            raise GalleryError(f"{path}: not a crnr gallery")
-        with h5py.File(path, "r", locking=False) as file:
-            kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
-            if kind == FEATURES.encode():
-                raise GalleryError(
-                    f"{path}: contains features, written by `crnr extract`, and is not a gallery; "
-                    f"make one of it with `crnr build {path}`"
-                )
-            if kind != _FORMAT.encode():
-                raise GalleryError(f"{path}: not a crnr gallery")
-            if not isinstance(version, np.integer) or version > NEWEST_VERSION:
-                raise GalleryError(
-                    f"{path}: gallery format {version}, but this crnr ({__version__}) reads up to "
-                    f"{NEWEST_VERSION}; please upgrade crnr"
-                )
-            size = path.stat().st_size
-            memory.require(
-                size, f"{path}: the gallery", "classify on a larger machine, or build it with --pca"
-            )
-            content = _Content({}, {})
-            _collect(file, "/", 0, size, content)
-            arrays = {
-                name: _read_array(dataset)
-                for name, dataset in content.arrays.items()
-                if wanted is None or name in wanted
-            }
-            return replace(content, arrays=arrays)
-    except CrnrError as e:
-        raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
-    except PermissionError as e:
-        raise GalleryError(f"{path}: cannot read it ({e.strerror})") from e
-    except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
-        raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
-
-
-def _collect(group: Any, path: str, depth: int, budget: int, content: _Content) -> int:
-    """Collect attributes and datasets, which are not read yet; returns the rest of the budget of bytes."""
-    values = {key: scalar_attribute(group, key) for key in group.attrs}
-    if None in values.values():
-        raise GalleryError("an attribute is not a single plain value")
-    if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, if it is not UTF-8
-        raise GalleryError("a name in it is not text")
-    content.attributes[path] = values
-    if len(content.attributes) > _MAX_GROUPS:  # hard links can make the same group appear any number of times
-        raise GalleryError("it has more groups than any gallery")
-    for name in group:
-        where = name if path == "/" else f"{path}/{name}"
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise GalleryError(f"{where} is a link")
-        item = group[name]
-        if isinstance(item, h5py.Dataset):
-            budget -= _checked_size(item, where)
-            if budget < 0:
-                raise GalleryError(f"{where} declares more data than the file contains")
-            content.arrays[where] = item
-        elif isinstance(item, h5py.Group) and depth < _MAX_DEPTH:
-            budget = _collect(item, where, depth + 1, budget, content)
-        else:
-            raise GalleryError(f"{where} does not belong in a gallery")
-    return budget
-
-
-def _checked_size(dataset: Any, where: str) -> int:
-    plan = dataset.id.get_create_plist()
-    if plan.get_layout() != h5py.h5d.CONTIGUOUS or plan.get_nfilters() or plan.get_external_count():
-        raise GalleryError(f"{where} is not stored as plain data")
-    if dataset.dtype.kind not in "fiuS" or dataset.dtype.hasobject:
-        raise GalleryError(f"{where} is of type {dataset.dtype}")
-    size: int = math.prod(dataset.shape) * dataset.dtype.itemsize
-    return size
-
-
-def _read_array(dataset: Any) -> Array:
-    array: Array = dataset[()]
-    return array
-
-
-def _to_texts(array: Array) -> list[str]:
-    return [value.decode("utf-8", "surrogateescape") for value in array.tolist()]

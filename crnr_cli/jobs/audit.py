@@ -12,10 +12,11 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.answer import with_model_at
+from crnr_cli.gallery.content import is_gallery
 from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.crossed import FOLDS, Folds
 from crnr_cli.gallery.duplicates import Looks, exact_copies, groups_of, looks_of, near_pairs
-from crnr_cli.gallery.file import is_gallery, load_gallery
+from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.notes import Note

@@ -53,7 +53,7 @@ def extract(
             reading.on_notes(notes)
         report = extract_to(claim, Extraction(path, source, recipe, reading, old), progress)
     if report.gone:
-        text = f"{counted(report.gone, 'sample')} of {path} kept, though not in the source any more"
+        text = f"no longer in the source, but kept in {path}: {counted(report.gone, 'sample')}"
         notes.append(Note("gone", text))
     return replace(report, notes=notes + report.notes)
 

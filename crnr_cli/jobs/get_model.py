@@ -35,7 +35,7 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
         if given is None and is_file(place):
             return GotModel(model, place, was_here=True)
         raise UsageError(
-            f"{name}: crnr opens no network connection and cannot make this model of a package; "
+            f"{name}: crnr opens no network connection and cannot build this model itself; "
             f"get it with: {command_for(model)}"
         )
     if given is None and is_file(place) and _sha256(place) == model.weights.model_sha256:
@@ -52,7 +52,7 @@ def _made(model: Model, weights: Weights, source: Path) -> bytes:
     if (found := _sha256(source)) != weights.sha256:
         raise DataError(
             f"{source}: not the weights of {model.name}: SHA-256 is {found[:12]}..., not "
-            f"{weights.sha256[:12]}...; nothing was read or run; give {Path(weights.member).name}"
+            f"{weights.sha256[:12]}...; it was not used; give {Path(weights.member).name}"
         )
     require("photos", "making a model", "onnx")
     try:

@@ -1,6 +1,6 @@
 """The networks that crnr knows by name: what they are, and where they come from.
 
-crnr opens no network connection. It makes a model itself of weights that are part of a Python package; for
+crnr opens no network connection. It builds a model itself from weights that are part of a Python package; for
 the others, it shows the command of another program that fetches them.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights in a Python package, which crnr makes a model of."""
+    """Weights in a Python package, which crnr builds a model from."""
 
     package: str  # as it is installed and imported
     member: str  # of the package
     sha256: str
-    model_sha256: str  # of the model: whoever makes it, galleries can be exchanged
+    model_sha256: str  # of the model: whoever builds it, galleries can be exchanged
     depth: float  # of an EfficientNet-Lite, compared with lite0
 
 

@@ -66,7 +66,7 @@ def named_model(name: Path) -> Path:
     if model := MODELS.get(name.name):
         if is_file(place_of(model)):
             return place_of(model)
-        raise DataError(f"{model.name}: is not here yet; {how_to_get(model)}")
+        raise DataError(f"{model.name}: not on this machine yet; {how_to_get(model)}")
     for other in other_models():
         if other.stem == name.name:
             return other

@@ -23,7 +23,7 @@ _NAME, _NUMBER, _NUMBERS = 1, 3, 8  # of an attribute
 _NOT_LITE = {"Sigmoid", "HardSigmoid", "HardSwish", "Relu", "Softmax", "Erf", "Gelu"}
 _WIDTHS_OF_LITE = {3, 5}
 
-# The first word of these in a name tells the family. "vit" does not: it is in the names of many families.
+# The first word of these in a name gives the family. "vit" does not: it is in the names of many families.
 _WORDS = {
     **{"dinov2": "dinov2", "dinov3": "dinov3", "clip": "clip", "siglip": "siglip", "siglip2": "siglip"},
     **{"mobileclip": "mobileclip", "mobileclip2": "mobileclip"},

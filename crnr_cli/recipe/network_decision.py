@@ -119,7 +119,7 @@ class Decider:
 
     @cached_property
     def _family(self) -> Preset | None:
-        """The preset that tells about outputs, even if a file tells how pictures are prepared."""
+        """The preset that describes the outputs, even if a file says how pictures are prepared."""
         if name := self.options.preset or (self._guess and self._guess.preset):
             return PRESETS[name]
         with suppress(DataError):  # it matters only where the file is needed

@@ -146,7 +146,7 @@ def test_get(crnr: Runner, weights: Path) -> None:
         (
             ["clip-b32"],
             2,
-            "clip-b32: crnr opens no network connection and cannot make this model of a package",
+            "clip-b32: crnr opens no network connection and cannot build this model itself",
         ),
         ([TINY, "--from", "none.pth"], 1, "none.pth: no such file; give the file of weights with --from"),
         ([TINY, "--from", "text.txt"], 1, f"text.txt: not the weights of {TINY}: SHA-256 is "),
@@ -249,7 +249,9 @@ def test_check_of_what_is_no_model(crnr: Runner) -> None:
     assert refused(crnr, "none.onnx")[1].startswith("none.onnx: no such file")
     assert refused(crnr, "none")[1].startswith("none: no such file, and no known model")
     assert refused(crnr, ".")[1].startswith(".: ")
-    assert refused(crnr, "resnet50")[1].startswith("resnet50: is not here yet; get it with: mkdir -p ")
+    assert refused(crnr, "resnet50")[1].startswith(
+        "resnet50: not on this machine yet; get it with: mkdir -p "
+    )
 
 
 def test_check_of_weights_outside_of_the_folder(crnr: Runner) -> None:
@@ -357,7 +359,9 @@ def test_a_network_of_ones_own_by_its_name(crnr: Runner, tiny: Path) -> None:
 def test_a_network_that_is_not_here(crnr: Runner, weights: Path) -> None:
     make_pictures(crnr.here / "photos", per_class=2)
     outcome = crnr("build", "photos", "--extractor", TINY)
-    assert outcome == Outcome(1, "", f"error: {TINY}: is not here yet; get it with `crnr model get {TINY}`\n")
+    assert outcome == Outcome(
+        1, "", f"error: {TINY}: not on this machine yet; get it with `crnr model get {TINY}`\n"
+    )
 
 
 def test_a_gallery_on_another_machine(crnr: Runner, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("model get", "missing argument: NAME (see `crnr model get --help`)"),
         ("help frobnicate", "no such command: 'frobnicate' (see `crnr --help`)"),
         ("--frobnicate", "no such option: --frobnicate (see `crnr --help`)"),
+        ("extract photos", "missing option: --output (see `crnr extract --help`)"),
         ("build", "missing argument: SOURCE... (see `crnr build --help`)"),
         ("explain", "missing argument: QUERY (see `crnr explain --help`)"),
         ("add", "missing argument: GALLERY SOURCE... (see `crnr add --help`)"),

@@ -108,9 +108,9 @@ def test_stamps_may_be_absent(crnr: Runner) -> None:
 
 def rehash(path: Path) -> None:
     """Give an altered gallery the right checksum, as somebody who means harm would."""
-    from crnr_cli.gallery import file as gallery
+    from crnr_cli.gallery.content import read_content
 
-    content = gallery._read(path)
+    content = read_content(path)
     with h5py.File(path, "r+") as file:
         file.attrs["sha256"] = np.bytes_(content.sha256())
 

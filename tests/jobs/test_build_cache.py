@@ -106,7 +106,7 @@ def test_a_cache_of_another_extractor(here: Runner) -> None:
         (
             "build photos --update --cache c.h5",
             2,
-            "--update reads only what is new by itself; leave out --cache or --update",
+            "--update already reads only what is new; leave out --cache or --update",
         ),
         ("build photos --cache mine.h5", 1, "mine.h5: was not written by `crnr extract`; name another file"),
     ],

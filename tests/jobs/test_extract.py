@@ -330,7 +330,7 @@ def test_info_says_what_it_is(photos: Runner) -> None:
     assert photos("info", "f.h5") == Outcome(
         1,
         "",
-        "error: f.h5: contains features, written by `crnr extract`, and is not a gallery; make one of it "
+        "error: f.h5: contains features, written by `crnr extract`, and is not a gallery; build one from it "
         "with `crnr build f.h5`\n",
     )
 

@@ -151,7 +151,7 @@ def test_another_run_starts_anew(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--extractor", "pixels", "--max-pixels", "1000")
     assert outcome.exit == 3
     assert (
-        "note: f.h5: starting anew, as the unfinished run was a different one: extractor differs, "
+        "note: f.h5: starting over, as the unfinished run was a different one: extractor differs, "
         "--max-pixels was 89478485 and is now 1000\n"
     ) in outcome.err
     clean = ["--extractor", "pixels", "--max-pixels", "1000", "-q"]

@@ -26,7 +26,7 @@ def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> No
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
     assert (outcome.exit, outcome.out) == (0, "")
     note, counts, summary = outcome.err.splitlines()
-    assert note == "note: 1 sample of f.h5 kept, though not in the source any more"
+    assert note == "note: no longer in the source, but kept in f.h5: 1 sample"
     assert counts == "1 added, 1 changed, 5 unchanged"
     assert summary.startswith("f.h5: 7 samples, 3 classes, 8 features of model.onnx, 8x8, rgb, ")
     assert decoded == ["queries/ant/10.png", "queries/bee/new.png"]
@@ -121,8 +121,12 @@ def test_update_keeps_what_cannot_be_read_now(photos: Runner) -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit", "message"),
     [
-        ("--size 5", 2, "--update keeps the file's settings; leave out --size or --update"),
-        ("--extractor pixels", 2, "--update keeps the file's settings; leave out --extractor or --update"),
+        ("--size 5", 2, "--update keeps the settings of the file; leave out --size or --update"),
+        (
+            "--extractor pixels",
+            2,
+            "--update keeps the settings of the file; leave out --extractor or --update",
+        ),
         ("--extractor model.onnx", 2, "--extractor: f.h5 was extracted without a network; leave it out"),
     ],
 )

@@ -329,7 +329,7 @@ def test_update_keeps_the_settings(crnr: Runner) -> None:
     outcome = crnr("build", "gallery", "--update", "--size", "4", "--method", "nrc")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == (
-        "error: --update keeps the gallery's settings; leave out --size, --method or --update\n"
+        "error: --update keeps the settings of the gallery; leave out --size, --method or --update\n"
     )
     assert crnr("build", "gallery", "--update", "-q").exit == 0
     crnr("build", "gallery", "--lam", "0.5", "--size", "6x5", "-o", "fresh.h5")

@@ -126,7 +126,7 @@ def test_a_known_model_that_is_not_here(models: Path) -> None:
         with pytest.raises(DataError) as caught:
             named_model(Path(name))
         command = f"`crnr model get {name}`" if model.weights else f": {command_for(model)}"
-        assert str(caught.value).startswith(f"{name}: is not here yet; get it with")
+        assert str(caught.value).startswith(f"{name}: not on this machine yet; get it with")
         assert command in str(caught.value)
 
 

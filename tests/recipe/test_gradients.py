@@ -216,9 +216,9 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
 
 def rehash(path: Path) -> None:
     """Give an altered gallery the right checksum, as somebody who means harm would."""
-    from crnr_cli.gallery import file as gallery
+    from crnr_cli.gallery.content import read_content
 
-    content = gallery._read(path)
+    content = read_content(path)
     with h5py.File(path, "r+") as file:
         file.attrs["sha256"] = np.bytes_(content.sha256())
 
