@@ -46,7 +46,7 @@ def csv_rows(report: AuditReport) -> Iterator[Sequence[Any]]:
                 yield names[i], labels[i], finding, "", "", number, others, ""
     for outlier in report.outliers:
         i = outlier.sample
-        yield names[i], labels[i], "outlier", "", f"{outlier.separation:.6f}", "", "", ""
+        yield names[i], labels[i], "outlier", "", f"{outlier.similarity:.6f}", "", "", ""
     for known in report.known:
         finding = "query_copy" if known.is_copy else "query_near_duplicate"
         yield names[known.sample], labels[known.sample], finding, "", "", "", known.query, ""
@@ -82,7 +82,7 @@ def record(report: AuditReport) -> dict[str, Any]:
         "copies": groups(report.copies),
         "near_duplicates": groups(report.near),
         "outliers": [
-            {**sample(outlier.sample), "separation": outlier.separation} for outlier in report.outliers
+            {**sample(outlier.sample), "similarity": outlier.similarity} for outlier in report.outliers
         ],
         "small_classes": [{"class": classes[k], "different_samples": count} for k, count in report.small],
         "alike_classes": [
@@ -124,8 +124,8 @@ def show_audit(report: AuditReport) -> None:
     _show(
         console,
         "outliers, which look like no class",
-        ("separation", "label", "sample"),
-        [(f"{found.separation:.3f}", labels[found.sample], names[found.sample]) for found in report.outliers],
+        ("similarity", "label", "sample"),
+        [(f"{found.similarity:.3f}", labels[found.sample], names[found.sample]) for found in report.outliers],
     )
     _show(
         console,

@@ -15,11 +15,10 @@ from crnr_cli.arrays import Array
 from crnr_cli.gallery.crossed import Folds, crossed
 from crnr_cli.methods import Method, Samples
 from crnr_cli.progress import Progress, silent
-from crnr_cli.results.decision import margins, standout
+from crnr_cli.results.decision import margins
 
 _USUAL = 0.5  # of the median margin of a class
 _SUPPORTERS = 3
-_FENCE = 1.5  # times the range between the quartiles: the usual fence of a box plot
 _FEW = 5  # different samples: a class with fewer is small
 _ALIKE = 0.1  # share of the samples of two classes that are taken for the other
 
@@ -32,14 +31,6 @@ class Suspect:
     suggested: int  # class
     score: float  # 0 to 1: how much better the suggested class represents it
     supporters: list[int]  # samples of the suggested class that are most similar to it
-
-
-@dataclass(frozen=True)
-class Outlier:
-    """A sample that looks like no class."""
-
-    sample: int
-    separation: float
 
 
 @dataclass(frozen=True)
@@ -109,19 +100,6 @@ def _nearest(samples: Samples, sample: int, of_class: int) -> list[int]:
     start, stop = int(samples.edges[of_class]), int(samples.edges[of_class + 1])
     similarity = samples.vectors[start:stop] @ samples.vectors[sample]
     return [start + i for i in np.argsort(-similarity, kind="stable")[:_SUPPORTERS].tolist()]
-
-
-def outliers(residuals: Array, signed: bool) -> list[Outlier]:
-    """Samples whose best class stands out less than that of almost all others, the clearest first."""
-    answered = np.flatnonzero(~np.isnan(residuals).any(axis=1))
-    found = standout(residuals[answered], signed)
-    low, high = np.quantile(found, [0.25, 0.75])
-    places = np.flatnonzero(found < low - _FENCE * (high - low))
-    places = places[np.argsort(found[places], kind="stable")]
-    return [
-        Outlier(sample, float(separation))
-        for sample, separation in zip(answered[places].tolist(), found[places].tolist(), strict=True)
-    ]
 
 
 def small_classes(samples: Samples, copies: Array) -> list[tuple[int, int]]:

@@ -20,6 +20,7 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.outliers import Outlier, outliers
 from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
     LeftOut,
@@ -31,11 +32,9 @@ from crnr_cli.gallery.samples import (
 )
 from crnr_cli.gallery.suspects import (
     AlikeClasses,
-    Outlier,
     Suspect,
     alike_classes,
     answers_of,
-    outliers,
     small_classes,
     suspects,
 )
@@ -128,7 +127,7 @@ def audit(
         suspects=suspects(residuals, samples, method.signed),
         copies=copies,
         near=groups_of(pairs),
-        outliers=outliers(residuals, method.signed),
+        outliers=outliers(looks.vectors, samples.edges, folds.copies, progress),
         small=small_classes(samples, folds.copies),
         alike=alike_classes(residuals, samples.class_index),
         known=known,

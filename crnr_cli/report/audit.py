@@ -57,7 +57,7 @@ def write_audit(
             "groups": [shown_by.group(group) for group in groups],
             "n_groups": len(report.near) + len(report.copies),
             "outliers": [
-                {**sample(outlier.sample), "separation": f"{outlier.separation:.3f}"}
+                {**sample(outlier.sample), "similarity": f"{outlier.similarity:.3f}"}
                 for outlier in report.outliers[:_OTHERS]
             ],
             "n_outliers": len(report.outliers),

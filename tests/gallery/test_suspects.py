@@ -15,7 +15,6 @@ from crnr_cli.gallery.suspects import (
     alike_classes,
     answers_of,
     doubts,
-    outliers,
     small_classes,
     suspects,
 )
@@ -99,14 +98,6 @@ def test_confusable_classes_are_counted_as_scikit_learn_counts() -> None:
     assert {pair.classes: pair.confused for pair in found} == expected
     assert len(expected) > 1
     assert [pair.share for pair in found] == sorted((sum(n) / 40 for n in expected.values()), reverse=True)
-
-
-def test_an_outlier_is_below_the_fence_of_a_box_plot() -> None:
-    leads = np.concatenate([np.linspace(0.5, 0.7, 40), [0.05, 0.1, 0.95]])
-    residuals = np.stack([1 - leads, np.ones(43), np.ones(43)], axis=1)
-    found = outliers(np.vstack([residuals, [[np.nan] * 3]]), False)
-    assert [one.sample for one in found] == [40, 41]
-    np.testing.assert_allclose([one.separation for one in found], [0.05, 0.1])
 
 
 def test_copies_do_not_make_a_class_large() -> None:

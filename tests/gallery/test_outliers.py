@@ -1,0 +1,72 @@
+"""Outliers: samples that no class has anything like."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crnr_cli.gallery import outliers as module
+from crnr_cli.gallery.outliers import outliers, similarity_to_classes
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def slowly(vectors: np.ndarray, edges: np.ndarray, copies: np.ndarray) -> list[float]:
+    found = []
+    for i, vector in enumerate(vectors):
+        of_classes = []
+        for start, stop in pairwise(edges.tolist()):
+            cosines = {float(vectors[k] @ vector) for k in range(start, stop) if copies[k] != copies[i]}
+            if cosines:
+                of_classes.append(sorted(cosines, reverse=True)[:3][-1])
+        found.append(max(of_classes))
+    return found
+
+
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.integers(0, 999))
+def test_the_third_nearest_of_the_best_class(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    vectors = unit(rng.normal(size=(edges[-1], 4)))
+    copies = np.arange(edges[-1])
+    if sizes[0] > 1:
+        vectors[1], copies[1] = vectors[0], copies[0]
+    found = similarity_to_classes(vectors, edges, copies)
+    np.testing.assert_allclose(found, slowly(vectors, edges, copies), atol=1e-6)
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, edges = unit(np.random.default_rng(0).normal(size=(60, 5))), np.array([0, 7, 30, 60])
+    whole = similarity_to_classes(vectors, edges, np.arange(60))
+    monkeypatch.setattr(module, "_BLOCK", 60 * 7)
+    np.testing.assert_allclose(similarity_to_classes(vectors, edges, np.arange(60)), whole, rtol=1e-6)
+
+
+@pytest.mark.parametrize("per_class", [1, 2])
+def test_what_looks_like_no_class_comes_first(per_class: int) -> None:
+    """Even if there is one of its kind in every class, or two."""
+    rng = np.random.default_rng(4)
+    centers, stranger = rng.normal(size=(5, 40)), rng.normal(size=40)
+    rows, strange = [], []
+    for center in centers:
+        for i in range(20):
+            strange.append(i < per_class)
+            rows.append((stranger if strange[-1] else center) + 0.3 * rng.normal(size=40))
+    found = outliers(unit(np.array(rows)), np.arange(0, 101, 20), np.arange(100))
+    wanted = set(np.flatnonzero(strange).tolist())
+    assert {one.sample for one in found[: len(wanted)]} == wanted
+    assert len(found) <= len(wanted) + 5
+    similarities = [one.similarity for one in found]
+    assert similarities == sorted(similarities)
+
+
+def test_a_clean_gallery_has_hardly_any() -> None:
+    rng = np.random.default_rng(1)
+    rows = np.repeat(rng.normal(size=(5, 40)), 20, axis=0) + 0.3 * rng.normal(size=(100, 40))
+    assert len(outliers(unit(rows), np.arange(0, 101, 20), np.arange(100))) <= 5
