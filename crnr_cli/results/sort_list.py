@@ -124,7 +124,7 @@ def _not_a_list(path: Path) -> DataError:
 def _entry(value: object) -> Entry:
     match value:
         case [str(source), str(target), str(wish), int(size), int(mtime)] if (
-            _is_below(target) and os.path.isabs(source) and "\0" not in source  # noqa: PTH117
+            _is_below(target) and os.path.isabs(source) and _is_path(source)  # noqa: PTH117
         ):
             return Entry(source, target, wish, size, mtime)
     raise ValueError("not an entry")
@@ -132,7 +132,15 @@ def _entry(value: object) -> Entry:
 
 def _is_below(name: str) -> bool:
     """Whether this is a name below a folder, whatever is there: a list may come from a stranger."""
-    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+    return _is_path(name) and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def _is_path(name: str) -> bool:
+    """Whether the system can be asked about it; JSON can spell what no file name contains."""
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
 
 
 def lists_in(folder: Path) -> Iterator[SortList]:

@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from contextlib import chdir, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import unquote
 
@@ -498,14 +499,36 @@ def test_a_dry_run_says_what_the_run_does() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"[1]\n", b'{"crnr_sort": 1}\n', b"[" * 100_000 + b"\n"])
-def test_a_list_that_is_none(content: bytes) -> None:
+def test_what_is_not_a_list(content: bytes) -> None:
     LIST.parent.mkdir()
     LIST.write_bytes(content)
     with pytest.raises(DataError, match=re.escape("not a list that `crnr sort` wrote")):
         unsort(LIST)
 
 
-@pytest.mark.parametrize("target", ["../victim", "/etc/passwd", "a/../../victim", "", "a//b", "a\0b"])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_list_loses_no_file(here: Path, seed: int) -> None:
+    """It is refused, or undone as far as it can be."""
+    write_csv(ROWS)
+    run("move")
+    before = files(".")
+    random = Random(seed)
+    # Only what lies below the folder of the test is damaged, so that no file leaves it.
+    pieces = LIST.read_bytes().split(os.fsencode(here) + b"/q")
+    for _ in range(3):
+        number = random.randrange(len(pieces))
+        place = random.randrange(len(pieces[number]) + 1)
+        damage = random.choice([b"", b"\x00", b"\\ud800", b'"', b"/", b"9", b"\xff", b"\n"])
+        pieces[number] = pieces[number][:place] + damage + pieces[number][place + random.randrange(3) :]
+    LIST.write_bytes((os.fsencode(here) + b"/q").join(pieces))
+    with suppress(DataError):
+        unsort(LIST)
+    assert files(".") == before
+
+
+@pytest.mark.parametrize(
+    "target", ["../victim", "/etc/passwd", "a/../../victim", "", "a//b", "a\0b", "a/\ud800"]
+)
 def test_a_list_cannot_lead_out_of_its_folder(target: str) -> None:
     LIST.parent.mkdir()
     header = {"crnr_sort": 1, "how": "move", "made": []}
