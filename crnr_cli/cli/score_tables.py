@@ -80,13 +80,13 @@ def _of_outsiders(report: EvaluateReport) -> list[tuple[str, str, str]]:
     found = report.open_set
     if found is None:
         return []
-    remark = f"{found.rejected} of {counted(found.outsiders, 'outsider')}, which belong to no class"
+    remark = f"{found.rejected} of {counted(found.outsiders, 'outsider')}"
     facts = [("outsiders rejected", share(found.share, found.interval), remark)]
-    remark = f"{found.correct} of {counted(found.answers, 'answer')} correct; to an outsider, none is"
+    remark = f"{found.correct} of {found.answers} correct, outsiders included"
     facts.append(("accuracy of answers", share(found.accuracy, found.accuracy_interval), remark))
     for name, value in (("separation", found.auroc), ("probability", found.auroc_of_probability)):
         if value is not None:
-            facts.append((f"AUROC, {name}", number(value), "1 tells all outsiders apart, 0.5 is chance"))
+            facts.append((f"AUROC, {name}", number(value), "0.5 is chance"))
     return facts
 
 

@@ -143,16 +143,10 @@ def test_what_people_see(crnr: Runner) -> None:
     assert (result.exit, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     assert "coverage 0.6667 2 of 3 inputs got an answer" in lines
-    assert (
-        "outsiders rejected 0.6667 (95 % 0.2077 to 0.9385) 2 of 3 outsiders, which belong to no class"
-        in lines
-    )
-    assert (
-        "accuracy of answers 0.6667 (95 % 0.2077 to 0.9385) 2 of 3 answers correct; to an outsider, none is"
-        in lines
-    )
+    assert "outsiders rejected 0.6667 (95 % 0.2077 to 0.9385) 2 of 3 outsiders" in lines
+    assert "accuracy of answers 0.6667 (95 % 0.2077 to 0.9385) 2 of 3 correct, outsiders included" in lines
     area = roc_auc_score([1, 1, 1, 0, 0, 0], [0.9, 0.8, 0.2, 0.5, 0.1, 0.1])
-    assert f"AUROC, separation {area:.4f} 1 tells all outsiders apart, 0.5 is chance" in lines
+    assert f"AUROC, separation {area:.4f} 0.5 is chance" in lines
     assert "failed 1 1 truncated" in lines
     page = (crnr.here / "report.html").read_text(encoding="utf-8")
     for text in ("Outsiders rejected", "2 of 3 outsiders", "Accuracy of answers", "AUROC", "66.7"):
