@@ -42,7 +42,7 @@ PANELS = {
     },
     "Manage galleries": {
         "add": "crnr add gallery.h5 new_pictures/",
-        "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
+        "remove": "crnr remove gallery.h5 --class spam --sample 'gallery/ham/*.png'",
     },
     "Photographs and networks": {
         "extract": "crnr extract photos/ --extractor efficientnet-lite0 -o features.h5",

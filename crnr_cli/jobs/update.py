@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +30,7 @@ from crnr_cli.gallery.samples import (
     require_samples,
     unusable_classes,
 )
+from crnr_cli.gallery.selection import hint, selected
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
@@ -38,8 +38,6 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
 from crnr_cli.wording import are, counted
 
-_MAX_NAMES = 10  # listed in an error
-_NEAREST = 3  # names suggested for an unknown one
 # A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
 _REMOVING = {"vanished", "not_regular", "no_class", "zero_norm"}
 
@@ -95,21 +93,45 @@ def add(
     return _rewrite(path, change, model, progress)
 
 
-def remove(
-    path: Path, classes: Sequence[str], samples: Sequence[str], progress: Progress = silent
-) -> UpdateReport:
+@dataclass(frozen=True)
+class Unwanted:
+    """What to remove: classes and samples by name or pattern, and samples by name alone."""
+
+    classes: Sequence[str] = ()
+    samples: Sequence[str] = ()
+    exact: Sequence[str] = ()
+
+    def in_gallery(self, path: Path, gallery: Gallery) -> tuple[list[Entry], list[Entry], list[Note]]:
+        """The samples that are kept, those that are removed, and how many match each pattern."""
+        classes, of_classes = selected(path, "class", self.classes, gallery.classes)
+        samples, of_samples = selected(path, "sample", self.samples, gallery.names)
+        unknown = set(self.exact).difference(gallery.names)
+        for name in (name for name in self.exact if name in unknown):
+            raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
+        samples.update(self.exact)
+        kept: list[Entry] = []
+        removed: list[Entry] = []
+        for sample in entries_of(gallery):
+            is_unwanted = sample.label in classes or sample.name in samples
+            (removed if is_unwanted else kept).append(sample)
+        if not kept:
+            raise DataError(f"{path}: no samples would remain; delete the file instead")
+        return kept, removed, of_classes + of_samples
+
+
+def remove(path: Path, unwanted: Unwanted, progress: Progress = silent) -> UpdateReport:
     """Remove classes or samples by name."""
 
     def change(gallery: Gallery, old: list[Entry]) -> _New:
-        _require_known(path, "class", classes, gallery.classes)
-        _require_known(path, "sample", samples, gallery.names)
-        unwanted = set(samples)
-        kept = [sample for sample in old if sample.label not in classes and sample.name not in unwanted]
-        if not kept:
-            raise DataError(f"{path}: no samples would remain; delete the file instead")
-        return _New(kept)
+        kept, _, notes = unwanted.in_gallery(path, gallery)
+        return _New(kept, notes=notes)
 
     return _rewrite(path, change, progress=progress)
+
+
+def would_remove(path: Path, unwanted: Unwanted) -> tuple[list[Entry], list[Entry], list[Note]]:
+    """What `remove` would keep and remove; nothing is written."""
+    return unwanted.in_gallery(path, load_gallery(path))
 
 
 def update(
@@ -280,20 +302,3 @@ def _may_have_changed(
         return sample is None or (sample.stamp, (sample.label,)) != (stamp, labels)
 
     return is_suspect
-
-
-def _require_known(path: Path, what: str, wanted: Sequence[str], known: Sequence[str]) -> None:
-    names = set(known)
-    for name in wanted:
-        if name not in names:
-            raise DataError(f"{path}: has no {what} {name}; {_hint(name, known)}")
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    """The names that end like this one; all if they are few; otherwise those that may have been meant."""
-    if ending := [other for other in known if other.endswith(f"/{name}")]:
-        more = ", ..." if len(ending) > _MAX_NAMES else ""
-        return f"give the full name: {', '.join(ending[:_MAX_NAMES])}{more}"
-    if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
-        return f"the closest are {', '.join(near)}"
-    return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")

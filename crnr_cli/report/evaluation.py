@@ -113,15 +113,17 @@ def _cards(report: EvaluateReport) -> list[Card]:
     if over_all.n > scores.n:
         note = f"{over_all.n - scores.n} of {over_all.n} have no answer, which counts as wrong"
         cards.append(Card("Accuracy over all", over_all.accuracy, over_all.interval, note))
-    n = len(report.rows)
     if report.answered < report.insiders:
         note = f"{report.answered} of {counted(report.insiders, 'input')} got an answer"
         cards.append(Card("Coverage", report.coverage, wilson(report.answered, report.insiders), note))
     cards += _cards_of_outsiders(report)
     if report.rejected:
         note = f"{len(report.rejected)}; {report.rejection_note}"
-        interval = wilson(len(report.rejected), n)
-        cards.append(Card("Rejected as unknown", len(report.rejected) / n, interval, note))
+        share, interval = (
+            len(report.rejected) / report.insiders,
+            wilson(len(report.rejected), report.insiders),
+        )
+        cards.append(Card("Rejected as unknown", share, interval, note))
     if sets := report.sets:
         note = f"{sets.mean_size:.2f} labels on average, {sets.empty} empty"
         cards.append(Card("Sets with the truth", sets.coverage, sets.interval, note))

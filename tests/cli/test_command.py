@@ -48,6 +48,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         *("--output", "--methods", "--power", "--pca", "--parts", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json", "--csv"),
+        "--samples",  # a list of them, or whether they are rows or columns
         "--from",  # a model, or marked samples
         "--update",  # which removes samples from a gallery, but never from a file of features
     }
