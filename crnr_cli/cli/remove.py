@@ -17,7 +17,7 @@ from crnr_cli.errors import UsageError
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
-    from crnr_cli.jobs.update import Unwanted
+    from crnr_cli.gallery.selection import Unwanted
 
 
 @command
@@ -56,7 +56,7 @@ def remove(
     output: Output,
 ) -> None:
     """Remove classes or samples from a gallery, by their names or by patterns of them."""
-    from crnr_cli.jobs.update import Unwanted
+    from crnr_cli.gallery.selection import Unwanted
     from crnr_cli.jobs.update import remove as run
     from crnr_cli.results.marks import marked_samples
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from crnr_cli.errors import DataError
+from crnr_cli.gallery.entries import Entry, entries_of
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.notes import Note
 from crnr_cli.wording import counted
 
@@ -18,6 +21,32 @@ What = Literal["class", "sample"]
 _MAX_NAMES = 10  # listed in an error
 _NEAREST = 3  # names suggested for an unknown one
 _WILD = re.compile(r"(\*+|\?|\[[!^]?\]?[^\]]*\])")
+
+
+@dataclass(frozen=True)
+class Unwanted:
+    """What to remove: classes and samples by name or pattern, and samples by name alone."""
+
+    classes: Sequence[str] = ()
+    samples: Sequence[str] = ()
+    exact: Sequence[str] = ()
+
+    def in_gallery(self, path: Path, gallery: Gallery) -> tuple[list[Entry], list[Entry], list[Note]]:
+        """The samples that are kept, those that are removed, and how many match each pattern."""
+        classes, of_classes = selected(path, "class", self.classes, gallery.classes)
+        samples, of_samples = selected(path, "sample", self.samples, gallery.names)
+        unknown = set(self.exact).difference(gallery.names)
+        for name in (name for name in self.exact if name in unknown):
+            raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
+        samples.update(self.exact)
+        kept: list[Entry] = []
+        removed: list[Entry] = []
+        for sample in entries_of(gallery):
+            is_unwanted = sample.label in classes or sample.name in samples
+            (removed if is_unwanted else kept).append(sample)
+        if not kept:
+            raise DataError(f"{path}: no samples would remain; delete the file instead")
+        return kept, removed, of_classes + of_samples
 
 
 def selected(

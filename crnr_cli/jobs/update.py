@@ -1,4 +1,4 @@
-"""Update: add to a gallery, remove from it, bring it up to date with its sources.
+"""Update: add to a gallery, remove from it, rename a class, bring it up to date with its sources.
 
 The gallery keeps its recipe and its method. The old pictures are not needed, as their vectors are stored.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.arrays import Stamp
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import with_model_at
 from crnr_cli.gallery.entries import Changes, Entry, by_name, compared, entries_of
 from crnr_cli.gallery.file import load_gallery, save_gallery
@@ -30,7 +30,7 @@ from crnr_cli.gallery.samples import (
     require_samples,
     unusable_classes,
 )
-from crnr_cli.gallery.selection import hint, selected
+from crnr_cli.gallery.selection import Unwanted, hint
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
@@ -93,32 +93,6 @@ def add(
     return _rewrite(path, change, model, progress)
 
 
-@dataclass(frozen=True)
-class Unwanted:
-    """What to remove: classes and samples by name or pattern, and samples by name alone."""
-
-    classes: Sequence[str] = ()
-    samples: Sequence[str] = ()
-    exact: Sequence[str] = ()
-
-    def in_gallery(self, path: Path, gallery: Gallery) -> tuple[list[Entry], list[Entry], list[Note]]:
-        """The samples that are kept, those that are removed, and how many match each pattern."""
-        classes, of_classes = selected(path, "class", self.classes, gallery.classes)
-        samples, of_samples = selected(path, "sample", self.samples, gallery.names)
-        unknown = set(self.exact).difference(gallery.names)
-        for name in (name for name in self.exact if name in unknown):
-            raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
-        samples.update(self.exact)
-        kept: list[Entry] = []
-        removed: list[Entry] = []
-        for sample in entries_of(gallery):
-            is_unwanted = sample.label in classes or sample.name in samples
-            (removed if is_unwanted else kept).append(sample)
-        if not kept:
-            raise DataError(f"{path}: no samples would remain; delete the file instead")
-        return kept, removed, of_classes + of_samples
-
-
 def remove(path: Path, unwanted: Unwanted, progress: Progress = silent) -> UpdateReport:
     """Remove classes or samples by name."""
 
@@ -132,6 +106,34 @@ def remove(path: Path, unwanted: Unwanted, progress: Progress = silent) -> Updat
 def would_remove(path: Path, unwanted: Unwanted) -> tuple[list[Entry], list[Entry], list[Note]]:
     """What `remove` would keep and remove; nothing is written."""
     return unwanted.in_gallery(path, load_gallery(path))
+
+
+def rename(
+    path: Path, old: str, new: str, *, merge: bool = False, progress: Progress = silent
+) -> UpdateReport:
+    """Give a class another name or, with `merge`, add its samples to another class.
+
+    The gallery is then the one that would be built if the samples had the new class; they keep their names.
+    """
+
+    def change(gallery: Gallery, samples: list[Entry]) -> _New:
+        if old not in gallery.classes:
+            raise DataError(f"{path}: has no class {old}; {hint(old, gallery.classes)}")
+        exists = new in gallery.classes
+        if exists and not merge:
+            raise DataError(
+                f"{path}: has a class {new} already; to put the samples of {old} into it, add --merge"
+            )
+        if merge and not exists:
+            raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
+        renamed = [replace(one, label=new) if one.label == old else one for one in samples]
+        count = counted(sum(one.label == old for one in samples), "sample")
+        text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
+        return _New(renamed, notes=[Note("renamed", text)])
+
+    if old == new:
+        raise UsageError(f"the class is called {old} already; give it another name")
+    return _rewrite(path, change, progress=progress)
 
 
 def update(

@@ -78,7 +78,10 @@ def test_help_has_panels_and_fits_into_narrow_screens(crnr: Runner, command: str
 
 @pytest.mark.parametrize(
     "command",
-    ["add gallery.h5 new.npz --jobs 1", "add gallery.h5 new.npz", "remove gallery.h5 --class cow"],
+    [
+        *("add gallery.h5 new.npz --jobs 1", "add gallery.h5 new.npz", "remove gallery.h5 --class cow"),
+        "rename gallery.h5 cow emu",
+    ],
 )
 def test_commands_that_fit_divide_the_cores_too(crnr: Runner, command: str) -> None:
     """BLAS takes all cores of the machine otherwise, whatever --jobs or the container's quota say."""

@@ -48,6 +48,7 @@ INPUTS = {
     ("add", "extractor"): "add gallery.h5 queries --extractor {}",
     ("remove", "gallery"): "remove {} --class ant",
     ("remove", "marked"): "remove gallery.h5 --from {}",
+    ("rename", "gallery"): "rename {} ant emu",
     ("audit", "sources"): "audit {}",
     ("audit", "against"): "audit gallery.h5 --against {}",
     ("audit", "extractor"): "audit gallery --extractor {}",
@@ -113,7 +114,7 @@ def test_every_path_is_in_the_table() -> None:
             )
             if is_path and not any(type(one).__name__ == "Written" for one in declared):
                 found.add((command, name))
-    changed = {("add", "gallery"), ("add", "sources"), ("remove", "gallery")}
+    changed = {("add", "gallery"), ("add", "sources"), ("remove", "gallery"), ("rename", "gallery")}
     several = {("evaluate", "outsiders")}  # a list of paths
     never_opened = {(command, "root") for command, name in found if name == "root"}
     assert (found | changed | several) - never_opened == INPUTS.keys()
