@@ -42,7 +42,8 @@ PANELS = {
     },
     "Manage galleries": {
         "add": "crnr add gallery.h5 new_pictures/",
-        "remove": "crnr remove gallery.h5 --class spam --sample gallery/ham/7.png",
+        "remove": "crnr remove gallery.h5 --class spam --sample 'gallery/ham/*.png'",
+        "rename": "crnr rename gallery.h5 spam junk",
     },
     "Photographs and networks": {
         "extract": "crnr extract photos/ --extractor efficientnet-lite0 -o features.h5",

@@ -49,7 +49,13 @@ class Gates:
     ] = None
     min_coverage: Annotated[
         float | None,
-        _gates_option(help="Exit with code 4 if a smaller share of the inputs got an answer."),
+        _gates_option(
+            help="Exit with code 4 if a smaller share of the inputs got an answer; outsiders do not count."
+        ),
+    ] = None
+    min_rejected: Annotated[
+        float | None,
+        _gates_option(help="Exit with code 4 if a smaller share of the outsiders was rejected."),
     ] = None
 
     def finish(self, report: EvaluateReport) -> None:
@@ -62,6 +68,12 @@ class Gates:
             _missed("accuracy", over_all.accuracy, self.min_accuracy, why),
             _missed("macro F1", over_all.macro.f1, self.min_f1, why),
             _missed("coverage", report.coverage, self.min_coverage, ""),
+            _missed(
+                "share of rejected outsiders",
+                report.open_set.share if report.open_set else None,
+                self.min_rejected,
+                "" if report.open_set else "; no input is known to be an outsider",
+            ),
         ]
         if any(missed):
             raise typer.Exit(GATE_MISSED)
@@ -96,6 +108,13 @@ def evaluate(
         Written(),
     ] = None,
     pictures_from: options.PicturesFrom = None,
+    outsiders: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder or file of inputs that belong to no class and should be rejected; can be repeated.",
+        ),
+    ] = None,
     *,
     gates: Gates,
     doubt: Doubt,
@@ -113,7 +132,7 @@ def evaluate(
         require("report", "--html", "jinja2")
     query_options = QueryOptions(**input.values(), **strictness.values(), **doubt.values(), **model.values())
     with shown_progress(output.quiet) as progress:
-        report = run(sources, gallery, query_options, progress)
+        report = run(sources, gallery, query_options, progress, outsiders or [])
     if confusion or html:
         _refuse_too_many_classes(", ".join(sources), len(report.scores.classes))
     if errors:
@@ -152,6 +171,8 @@ def _unknown_folders(report: EvaluateReport) -> list[str]:
     for folder, count in report.unknown_folders.most_common():
         like = report.class_like(folder)
         hint = f"; did you mean {like}?" if like else ""
+        if folder.lower().removeprefix("_") == "unknown":
+            hint = "; if they belong to no class of the gallery, name it with --outsiders"
         inputs = counted(count, "input")
         lines.append(f"{inputs} without a true class: the folder {folder} is not a class{hint}")
     return sorted(lines, key=lambda line: "did you mean" not in line)
@@ -203,6 +224,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "rejected_guess_right": report.rejected_guess_right,
         "reliability": asdict(report.reliability) if report.reliability else None,
         "sets": _sets_record(report),
+        "open_set": _open_set_record(report),
         "classes": [asdict(score) for score in scores.classes],
         "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,
         "confusion_cells": scores.cells.tolist(),
@@ -212,3 +234,16 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
 def _sets_record(report: EvaluateReport) -> dict[str, Any] | None:
     sets = report.sets
     return {**asdict(sets), "coverage": sets.coverage, "interval": sets.interval} if sets else None
+
+
+def _open_set_record(report: EvaluateReport) -> dict[str, Any] | None:
+    found = report.open_set
+    if found is None:
+        return None
+    return {
+        **asdict(found),
+        "share_rejected": found.share,
+        "interval": found.interval,
+        "accuracy": found.accuracy,
+        "accuracy_interval": found.accuracy_interval,
+    }

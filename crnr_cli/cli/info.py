@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console
+from crnr_cli.cli.tables import print_csv
+
+if TYPE_CHECKING:
+    from crnr_cli.gallery.gallery import Gallery
+
+_COLUMNS = ("sample", "class", "sha256", "bytes", "modified")
 
 
 @command
@@ -14,6 +26,10 @@ def info(
     context: typer.Context,
     gallery: options.GalleryArgument = None,
     option: options.GalleryPath = options.GALLERY,
+    samples: Annotated[
+        bool,
+        typer.Option("--samples", help="List all samples as CSV: sample, class, sha256, bytes, modified."),
+    ] = False,
     *,
     output: options.Json,
 ) -> None:
@@ -23,6 +39,9 @@ def info(
 
     gallery = options.one_gallery(context, gallery, option)
     loaded = load_gallery(gallery)
+    if samples:
+        _list_samples(loaded, output.json)
+        return
     about = {"gallery": str(gallery), "bytes": gallery.stat().st_size, **describe(loaded)}
     if output.json:
         print_json(about)
@@ -45,6 +64,30 @@ def info(
     console = results_console()
     print_table(console, table)
     print_table(console, classes)
+
+
+def _list_samples(gallery: Gallery, as_json: bool) -> None:
+    """One by one, as there may be very many."""
+    rows = _sample_rows(gallery)
+    if not as_json:
+        print_csv(_COLUMNS, rows)
+        return
+    between = "["
+    for row in rows:
+        record = dict(zip(_COLUMNS, row, strict=True))
+        sys.stdout.write(f"{between}\n  {json.dumps(record)}")
+        between = ","
+    sys.stdout.write("\n]\n")
+
+
+def _sample_rows(gallery: Gallery) -> Iterator[tuple[str, str, str, int | None, str | None]]:
+    """The size and the date are those of the file, which may be of many samples; None if they are unknown."""
+    from crnr_cli.gallery.entries import entries_of
+
+    for sample in entries_of(gallery):
+        size, mtime_ns = sample.stamp
+        modified = datetime.fromtimestamp(mtime_ns // 10**9, UTC).isoformat() if mtime_ns else None
+        yield sample.name, sample.label, sample.sha256, size if mtime_ns else None, modified
 
 
 def _shown(value: object) -> str:

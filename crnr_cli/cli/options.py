@@ -63,6 +63,7 @@ PicturesFrom = Annotated[
         help="Folder with the pictures to show, if they have moved; can be repeated.",
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print as CSV what would happen, and do nothing.")]
 Dask = Annotated[
     str | None,
     typer.Option(

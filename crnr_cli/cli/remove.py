@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crnr_cli.cli import completion
 from crnr_cli.cli.command import Written, command
-from crnr_cli.cli.console import shown_progress
+from crnr_cli.cli.console import print_json, say, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.options import ChangedGallery, GalleryArgument, Output, one_gallery
+from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, Output, one_gallery
+from crnr_cli.cli.tables import print_csv
 from crnr_cli.errors import UsageError
+from crnr_cli.wording import counted
+
+if TYPE_CHECKING:
+    from crnr_cli.gallery.selection import Unwanted
 
 
 @command
@@ -25,7 +30,7 @@ def remove(
         typer.Option(
             "--class",
             metavar="NAME",
-            help="Class to remove; can be repeated.",
+            help="Class to remove, or a pattern such as 'sp*'; can be repeated.",
             autocompletion=completion.classes,
         ),
     ] = None,
@@ -34,7 +39,7 @@ def remove(
         typer.Option(
             "--sample",
             metavar="NAME",
-            help="Sample to remove; can be repeated.",
+            help="Sample to remove, or a pattern such as 'ham/*.png'; can be repeated.",
             autocompletion=completion.samples,
         ),
     ] = None,
@@ -46,18 +51,39 @@ def remove(
             help="CSV written by `crnr audit`: remove the samples that are marked with x in its last column.",
         ),
     ] = None,
+    dry_run: DryRun = False,
     *,
     output: Output,
 ) -> None:
-    """Remove classes or samples from a gallery."""
+    """Remove classes or samples from a gallery, by their names or by patterns of them."""
+    from crnr_cli.gallery.selection import Unwanted
     from crnr_cli.jobs.update import remove as run
     from crnr_cli.results.marks import marked_samples
 
     if not classes and not samples and not marked:
         raise UsageError("choose what to remove with --class NAME, --sample NAME or --from FILE")
     gallery = one_gallery(context, gallery, option)
-    if marked:
-        samples = [*(samples or []), *marked_samples(marked)]
+    unwanted = Unwanted(classes or [], samples or [], marked_samples(marked) if marked else [])
+    if dry_run:
+        _show_plan(gallery, unwanted, output)
+        return
     with shown_progress(output.quiet) as progress:
-        report = run(gallery, classes or [], samples or [], progress)
+        report = run(gallery, unwanted, progress)
     show_report(gallery, report, output)
+
+
+def _show_plan(gallery: Path, unwanted: Unwanted, output: Output) -> None:
+    from crnr_cli.jobs.update import would_remove
+
+    kept, removed, notes = would_remove(gallery, unwanted)
+    if output.json:
+        planned = [{"sample": sample.name, "class": sample.label} for sample in removed]
+        print_json({"gallery": str(gallery), "planned": planned, "unchanged": len(kept)})
+    else:
+        print_csv(["sample", "class"], ([sample.name, sample.label] for sample in removed))
+    if not output.quiet:
+        say_notes(notes)
+        emptied = {sample.label for sample in removed} - {sample.label for sample in kept}
+        classes = f", and {counted(len(emptied), 'class')} with them" if emptied else ""
+        total = counted(len(kept) + len(removed), "sample")
+        say(f"{gallery}: {len(removed)} of {total} would be removed{classes}")

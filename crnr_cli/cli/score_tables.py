@@ -52,9 +52,10 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
     facts.append(("macro F1", number(scores.macro.f1), "every class counts the same"))
     if partly:
         facts.append(("macro F1 over all", number(over_all.macro.f1), "no answer counts as wrong"))
-    if report.answered < len(report.rows):
-        remark = f"{report.answered} of {counted(len(report.rows), 'input')} got an answer"
+    if report.answered < report.insiders:
+        remark = f"{report.answered} of {counted(report.insiders, 'input')} got an answer"
         facts.append(("coverage", number(report.coverage), remark))
+    facts += _of_outsiders(report)
     if reliability := report.reliability:
         remark = (
             f"mean probability {number(reliability.mean_probability)}, right {number(reliability.accuracy)}"
@@ -72,6 +73,20 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         facts.append(("ignored", str(report.passed_over), "neither pictures nor named like pictures"))
     if report.without_truth:
         facts.append(("without a true class", str(report.without_truth), "not scored"))
+    return facts
+
+
+def _of_outsiders(report: EvaluateReport) -> list[tuple[str, str, str]]:
+    found = report.open_set
+    if found is None:
+        return []
+    remark = f"{found.rejected} of {counted(found.outsiders, 'outsider')}"
+    facts = [("outsiders rejected", share(found.share, found.interval), remark)]
+    remark = f"{found.correct} of {found.answers} correct, outsiders included"
+    facts.append(("accuracy of answers", share(found.accuracy, found.accuracy_interval), remark))
+    for name, value in (("separation", found.auroc), ("probability", found.auroc_of_probability)):
+        if value is not None:
+            facts.append((f"AUROC, {name}", number(value), "0.5 is chance"))
     return facts
 
 

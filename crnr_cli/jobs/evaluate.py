@@ -15,11 +15,13 @@ from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
+from crnr_cli.results.open_set import OpenSet, is_outsider, open_set
 from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
 from crnr_cli.results.scores import Scores, score
 from crnr_cli.results.table import parse_predictions, read_predictions
+from crnr_cli.sources.base import Source
 from crnr_cli.sources.folders import is_unrelated
-from crnr_cli.sources.label_table import Labels
+from crnr_cli.sources.label_table import Labels, place_of
 from crnr_cli.sources.readers import is_table
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
@@ -36,6 +38,7 @@ class EvaluateReport:
     passed_over: int  # rows of unrelated files, which are ignored
     reliability: Reliability | None = None  # None if no row has a probability
     sets: SetScores | None = None  # None if no row has a set of labels
+    open_set: OpenSet | None = None  # None if no row is of an outsider
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
     copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
 
@@ -46,13 +49,18 @@ class EvaluateReport:
 
     @property
     def answered(self) -> int:
-        """Rows with an answer, whether their true class is known or not."""
-        return sum(map(has_answer, self.rows))
+        """Rows with an answer, whether their true class is known or not, without those of outsiders."""
+        return sum(1 for row in self.rows if has_answer(row) and not is_outsider(row))
 
     @property
-    def coverage(self) -> float:
-        """The share of all rows that have an answer."""
-        return self.answered / len(self.rows)
+    def insiders(self) -> int:
+        """Rows that should have an answer: all but those of outsiders."""
+        return sum(1 for row in self.rows if not is_outsider(row))
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of the inputs that have an answer, outsiders left aside; None if all are outsiders."""
+        return self.answered / self.insiders if self.insiders else None
 
     @property
     def rejected(self) -> list[Prediction]:
@@ -98,9 +106,17 @@ class EvaluateReport:
 
 
 def evaluate(
-    names: Sequence[str], gallery_path: Path, options: QueryOptions, progress: Progress = silent
+    names: Sequence[str],
+    gallery_path: Path,
+    options: QueryOptions,
+    progress: Progress = silent,
+    outsiders: Sequence[Path] = (),
 ) -> EvaluateReport:
-    """Score predictions CSVs (`-` is one on stdin), or classify labelled queries and score the answers."""
+    """Score predictions CSVs (`-` is one on stdin), or classify labelled queries and score the answers.
+
+    What is in `outsiders`, folders or files, belongs to no class. In the rows of a CSV it is recognised by
+    its path; otherwise it is classified too.
+    """
     tables = [name for name in names if name == "-" or name.lower().endswith(".csv")]
     if tables and len(tables) < len(names):
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
@@ -111,10 +127,26 @@ def evaluate(
         refuse_mentioned(row.path for row in rows)
         if options.labels is not None:
             rows = _with_truth(rows, options.labels.read())
-        return evaluate_rows(rows, ", ".join(names))
+        return evaluate_rows(_marked(rows, outsiders), ", ".join(names))
     gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
-    rows = []
+    strangers = _opened_outsiders(outsiders, gallery, options) if outsiders else None
+    if strangers:
+        source = _without(source, strangers, names)
+    rows, copies = _answered(gallery, source, options, progress)
+    if strangers:
+        more, more_copies = _answered(gallery, strangers, options, progress)
+        _require_read(more, outsiders)
+        rows += [row._replace(truth=UNKNOWN) for row in more]
+        copies += more_copies
+    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies)
+
+
+def _answered(
+    gallery: Gallery, source: Source, options: QueryOptions, progress: Progress
+) -> tuple[list[Prediction], list[str]]:
+    """The rows of all queries, and the names of those that are in the gallery too."""
+    rows: list[Prediction] = []
     failed: list[Prediction] = []
     copies: list[str] = []
     for answers in answer(gallery, source, replace(options, find_copies=True), progress):
@@ -123,7 +155,46 @@ def evaluate(
         rows += batch
         failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
         _refuse_too_many(failed, len(source), options)
-    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies)
+    return rows, copies
+
+
+def _opened_outsiders(outsiders: Sequence[Path], gallery: Gallery, options: QueryOptions) -> Source:
+    for path in outsiders:
+        if existing(path, follow_links=False) is None:
+            raise DataError(f"{path}: no such file or folder")
+    return open_queries([str(path) for path in outsiders], gallery, replace(options, labels=None))
+
+
+def _without(source: Source, outsiders: Source, names: Sequence[str]) -> Source:
+    """The same listing without the outsiders, which may be in a folder among the queries."""
+    places = set(map(place_of, outsiders.names()))
+    rest = source.only(lambda name, stamp, candidates: place_of(name) not in places)
+    if not len(rest):
+        raise UsageError(f"--outsiders: everything in {', '.join(names)} would be an outsider")
+    return rest
+
+
+def _require_read(rows: Sequence[Prediction], outsiders: Sequence[Path]) -> None:
+    if not any(row.label for row in rows):
+        raise DataError(
+            f"--outsiders: nothing in {', '.join(map(str, outsiders))} can be used; "
+            f"{rows[0].path}: {rows[0].status}"
+        )
+
+
+def _marked(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Prediction]:
+    """The same rows; those of files that are outsiders, or in a folder of outsiders, belong to no class."""
+    for folder in outsiders:
+        place = place_of(str(folder))
+        inside = tuple(place.rstrip("/") + mark for mark in ("/#" if is_table(folder) else "/"))
+        found = [row.path != "" and f"{place_of(row.path)}/".startswith(inside) for row in rows]
+        if not any(found):
+            raise DataError(
+                f"{folder}: none of the {counted(len(rows), 'row')} is of a file there; paths are relative "
+                "to the current folder, so run it where `crnr classify` ran"
+            )
+        rows = [row._replace(truth=UNKNOWN) if is_in else row for row, is_in in zip(rows, found, strict=True)]
+    return rows
 
 
 def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
@@ -183,8 +254,10 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
         without_truth=sum(1 for row in rows if not row.truth),
         failed=Counter("no_label" if row.status == OK else row.status for row in rows if not row.label),
         passed_over=n_inputs - len(rows),
-        reliability=reliability(rows),
-        sets=set_scores(rows),
+        # Probabilities and sets are about inputs that belong to a class.
+        reliability=reliability([row for row in rows if not is_outsider(row)]),
+        sets=set_scores([row for row in rows if not is_outsider(row)]),
+        open_set=open_set(rows),
     )
 
 

@@ -1,4 +1,4 @@
-"""Update: add to a gallery, remove from it, bring it up to date with its sources.
+"""Update: add to a gallery, remove from it, rename a class, bring it up to date with its sources.
 
 The gallery keeps its recipe and its method. The old pictures are not needed, as their vectors are stored.
 """
@@ -9,13 +9,12 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
 from crnr_cli.arrays import Stamp
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import with_model_at
 from crnr_cli.gallery.entries import Changes, Entry, by_name, compared, entries_of
 from crnr_cli.gallery.file import load_gallery, save_gallery
@@ -31,6 +30,7 @@ from crnr_cli.gallery.samples import (
     require_samples,
     unusable_classes,
 )
+from crnr_cli.gallery.selection import Unwanted, hint
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
@@ -38,8 +38,6 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
 from crnr_cli.wording import are, counted
 
-_MAX_NAMES = 10  # listed in an error
-_NEAREST = 3  # names suggested for an unknown one
 # A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
 _REMOVING = {"vanished", "not_regular", "no_class", "zero_norm"}
 
@@ -95,20 +93,46 @@ def add(
     return _rewrite(path, change, model, progress)
 
 
-def remove(
-    path: Path, classes: Sequence[str], samples: Sequence[str], progress: Progress = silent
-) -> UpdateReport:
+def remove(path: Path, unwanted: Unwanted, progress: Progress = silent) -> UpdateReport:
     """Remove classes or samples by name."""
 
     def change(gallery: Gallery, old: list[Entry]) -> _New:
-        _require_known(path, "class", classes, gallery.classes)
-        _require_known(path, "sample", samples, gallery.names)
-        unwanted = set(samples)
-        kept = [sample for sample in old if sample.label not in classes and sample.name not in unwanted]
-        if not kept:
-            raise DataError(f"{path}: no samples would remain; delete the file instead")
-        return _New(kept)
+        kept, _, notes = unwanted.in_gallery(path, gallery)
+        return _New(kept, notes=notes)
 
+    return _rewrite(path, change, progress=progress)
+
+
+def would_remove(path: Path, unwanted: Unwanted) -> tuple[list[Entry], list[Entry], list[Note]]:
+    """What `remove` would keep and remove; nothing is written."""
+    return unwanted.in_gallery(path, load_gallery(path))
+
+
+def rename(
+    path: Path, old: str, new: str, *, merge: bool = False, progress: Progress = silent
+) -> UpdateReport:
+    """Give a class another name or, with `merge`, add its samples to another class.
+
+    The gallery is then the one that would be built if the samples had the new class; they keep their names.
+    """
+
+    def change(gallery: Gallery, samples: list[Entry]) -> _New:
+        if old not in gallery.classes:
+            raise DataError(f"{path}: has no class {old}; {hint(old, gallery.classes)}")
+        exists = new in gallery.classes
+        if exists and not merge:
+            raise DataError(
+                f"{path}: has a class {new} already; to put the samples of {old} into it, add --merge"
+            )
+        if merge and not exists:
+            raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
+        renamed = [replace(one, label=new) if one.label == old else one for one in samples]
+        count = counted(sum(one.label == old for one in samples), "sample")
+        text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
+        return _New(renamed, notes=[Note("renamed", text)])
+
+    if old == new:
+        raise UsageError(f"the class is called {old} already; give it another name")
     return _rewrite(path, change, progress=progress)
 
 
@@ -280,20 +304,3 @@ def _may_have_changed(
         return sample is None or (sample.stamp, (sample.label,)) != (stamp, labels)
 
     return is_suspect
-
-
-def _require_known(path: Path, what: str, wanted: Sequence[str], known: Sequence[str]) -> None:
-    names = set(known)
-    for name in wanted:
-        if name not in names:
-            raise DataError(f"{path}: has no {what} {name}; {_hint(name, known)}")
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    """The names that end like this one; all if they are few; otherwise those that may have been meant."""
-    if ending := [other for other in known if other.endswith(f"/{name}")]:
-        more = ", ..." if len(ending) > _MAX_NAMES else ""
-        return f"give the full name: {', '.join(ending[:_MAX_NAMES])}{more}"
-    if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
-        return f"the closest are {', '.join(near)}"
-    return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")

@@ -113,20 +113,39 @@ def _cards(report: EvaluateReport) -> list[Card]:
     if over_all.n > scores.n:
         note = f"{over_all.n - scores.n} of {over_all.n} have no answer, which counts as wrong"
         cards.append(Card("Accuracy over all", over_all.accuracy, over_all.interval, note))
-    n = len(report.rows)
-    if report.answered < n:
-        note = f"{report.answered} of {counted(n, 'input')} got an answer"
-        cards.append(Card("Coverage", report.coverage, wilson(report.answered, n), note))
+    if report.answered < report.insiders:
+        note = f"{report.answered} of {counted(report.insiders, 'input')} got an answer"
+        cards.append(Card("Coverage", report.coverage, wilson(report.answered, report.insiders), note))
+    cards += _cards_of_outsiders(report)
     if report.rejected:
         note = f"{len(report.rejected)}; {report.rejection_note}"
-        interval = wilson(len(report.rejected), n)
-        cards.append(Card("Rejected as unknown", len(report.rejected) / n, interval, note))
+        share, interval = (
+            len(report.rejected) / report.insiders,
+            wilson(len(report.rejected), report.insiders),
+        )
+        cards.append(Card("Rejected as unknown", share, interval, note))
     if sets := report.sets:
         note = f"average size {sets.mean_size:.2f}, {sets.empty} empty"
         cards.append(Card("Sets with the truth", sets.coverage, sets.interval, note))
     intervals = macro_intervals(scores)
     cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
     cards.append(Card("Macro F1", scores.macro.f1, intervals.f1, "the mean over classes"))
+    return cards
+
+
+def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
+    found = report.open_set
+    if found is None:
+        return []
+    note = f"{found.rejected} of {counted(found.outsiders, 'outsider')}, which belong to no class"
+    right = f"{found.correct} of {counted(found.answers, 'answer')} correct; to an outsider, none is"
+    cards = [
+        Card("Outsiders rejected", found.share, found.interval, note),
+        Card("Accuracy of answers", found.accuracy, found.accuracy_interval, right),
+    ]
+    if found.auroc is not None:
+        note = "of separation: 100 % tells all outsiders apart, 50 % is chance"
+        cards.append(Card("AUROC", found.auroc, None, note))
     return cards
 
 

@@ -48,6 +48,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         *("--output", "--methods", "--power", "--pca", "--parts", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json", "--csv"),
+        "--samples",  # a list of them, or whether they are rows or columns
         "--from",  # a model, or marked samples
         "--min-probability",  # below it, answers are unknown, or files are doubtful
         "--update",  # which removes samples from a gallery, but never from a file of features
@@ -78,7 +79,10 @@ def test_help_has_panels_and_fits_into_narrow_screens(crnr: Runner, command: str
 
 @pytest.mark.parametrize(
     "command",
-    ["add gallery.h5 new.npz --jobs 1", "add gallery.h5 new.npz", "remove gallery.h5 --class cow"],
+    [
+        *("add gallery.h5 new.npz --jobs 1", "add gallery.h5 new.npz", "remove gallery.h5 --class cow"),
+        "rename gallery.h5 cow emu",
+    ],
 )
 def test_commands_that_fit_divide_the_cores_too(crnr: Runner, command: str) -> None:
     """BLAS takes all cores of the machine otherwise, whatever --jobs or the container's quota say."""

@@ -37,8 +37,9 @@ OUTPUTS = {
     ("add", "option"): "add -g {} queries",
     ("remove", "gallery"): "remove {} --class cow",
     ("remove", "option"): "remove -g {} --class cow",
+    ("rename", "gallery"): "rename {} cow emu",
 }
-IN_PLACE = {"add", "remove"}  # these change a gallery, which has to exist
+IN_PLACE = {"add", "remove", "rename"}  # these change a gallery, which has to exist
 # Outputs whose names have to end like this.
 ENDINGS = {
     **dict.fromkeys([("tune", "plot"), ("explain", "path")], ".png"),

@@ -24,6 +24,7 @@ ARGUMENTS = {
     **{"info": ["gallery.h5"], "verify": ["gallery.h5"], "add": ["gallery.h5", "gallery.npz"]},
     **{"extract": ["gallery.npz", "-o", "new.h5"], "sort": ["gallery.npz", "sorted"]},
     **{"explain": ["gallery.npz#0"], "remove": ["gallery.h5", "--class", "ant"]},
+    **{"rename": ["gallery.h5", "ant", "emu"]},
     **{"model list": [], "model get": ["efficientnet-lite0"], "model check": ["model.onnx"]},
 }
 # Options whose value is text that is parsed later, as lists of numbers or of settings.
@@ -83,6 +84,8 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("add gallery.h5", "missing argument: SOURCE... (see `crnr add --help`)"),
         ("remove --class x", "missing argument: GALLERY (see `crnr remove --help`)"),
         ("sort", "missing argument: CSV FOLDER (see `crnr sort --help`)"),
+        ("rename x.h5 a", "missing argument: NEW (see `crnr rename --help`)"),
+        ("rename x.h5 a a", "the class is called a already; give it another name"),
         ("sort out.csv", "missing argument: FOLDER (see `crnr sort --help`)"),
         ("sort out.csv x --undo y", "--undo takes nothing but the list; leave out CSV, FOLDER"),
         ("info a b", "unexpected argument: b (see `crnr info --help`)"),

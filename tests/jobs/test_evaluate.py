@@ -42,11 +42,13 @@ def prediction(row: Row) -> Prediction:
 
 def expected(rows: list[Row]) -> dict[str, object]:
     """All counts, one row after the other."""
-    counts = dict.fromkeys(("n", "correct", "all", "answered", "without_truth", "rejected", "guessed"), 0)
+    names = ("n", "correct", "all", "insiders", "answered", "without_truth", "rejected", "guessed")
+    counts = dict.fromkeys(names, 0)
     failed: Counter[str] = Counter()
     for truth, label, runner_up, status in rows:
         answered = label != "" and (label != "unknown" or truth == "unknown")
-        counts["answered"] += answered
+        counts["insiders"] += truth != "unknown"
+        counts["answered"] += answered and truth != "unknown"
         counts["without_truth"] += truth == ""
         if truth:
             counts["all"] += 1
@@ -73,6 +75,7 @@ def seen(report: EvaluateReport) -> dict[str, object]:
         "n": report.scores.n,
         "correct": report.scores.correct,
         "all": report.over_all.n,
+        "insiders": report.insiders,
         "answered": report.answered,
         "without_truth": report.without_truth,
         "rejected": len(report.rejected),
@@ -89,7 +92,7 @@ def test_every_count_is_that_of_a_plain_loop(rows: list[Row]) -> None:
     report = evaluate_rows([prediction(row) for row in rows], "out.csv")
     assert seen(report) == expected(rows)
     assert report.over_all.correct == report.scores.correct
-    assert report.coverage == pytest.approx(report.answered / len(rows))
+    assert report.coverage == (pytest.approx(report.answered / n) if (n := report.insiders) else None)
     assert report.over_all.macro.f1 == pytest.approx(f1_over_all(rows), abs=1e-12)
     answered = [(t, p) for t, p, _, _ in rows if t and p and (p != "unknown" or t == "unknown")]
     if answered:
@@ -123,8 +126,11 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
     values = {
         "accuracy": (int(counts["correct"]) / int(counts["all"]), accuracy),  # type: ignore[call-overload]
         "macro F1": (f1_over_all(rows), f1),
-        "coverage": (int(counts["answered"]) / len(rows), coverage),  # type: ignore[call-overload]
     }
+    if insiders := int(counts["insiders"]):  # type: ignore[call-overload]
+        values["coverage"] = int(counts["answered"]) / insiders, coverage  # type: ignore[call-overload]
+    else:
+        assert f"coverage n/a is below {coverage:g}" in result.err
     for name, (value, minimum) in values.items():
         if abs(value - minimum) > 1e-9:
             assert (f"{name} {value:.4f} is below {minimum:g}" in result.err) == (value < minimum)

@@ -90,6 +90,7 @@ SCENARIOS = {
     "build --update": Scenario(["build", "first.npz", "more.npz", "--update"], ["gallery.h5"]),
     "add": Scenario(["add", "gallery.h5", "more.npz"], ["gallery.h5"]),
     "remove": Scenario(["remove", "gallery.h5", "--class", "cow"], ["gallery.h5"], once=True),
+    "rename": Scenario(["rename", "gallery.h5", "cow", "emu"], ["gallery.h5"], once=True),
     "classify": Scenario(CLASSIFY, ["out.csv"], keeps=PARTIAL),
     "classify, then resumed": Scenario(CLASSIFY, ["out.csv"], [*CLASSIFY, "--resume"], keeps=PARTIAL),
     "classify --resume": Scenario([*CLASSIFY, "--resume"], ["out.csv"], before=CLASSIFY, keeps=PARTIAL),

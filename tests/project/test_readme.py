@@ -14,6 +14,7 @@ from scipy.io import savemat
 from helpers.onnx_models import flat_model
 from helpers.paths import ROOT, SAMPLE_DATA
 from helpers.runner import Outcome, Runner
+from helpers.samples import noise
 
 README = (ROOT / "README.md").read_text()
 
@@ -47,6 +48,9 @@ def folder(crnr: Runner, tmp_path: Path) -> Path:
             found = sorted((SAMPLE_DATA / source / str(digit)).iterdir())
             for picture in found[first : first + count]:
                 shutil.copy(picture, tmp_path / part / str(digit))
+    (tmp_path / "others").mkdir()
+    for i in range(4):
+        noise(i, (28, 28)).save(tmp_path / "others" / f"{i}.png")
     shutil.copy(SAMPLE_DATA / "features.h5", tmp_path)
     shutil.copy(SAMPLE_DATA / "queries" / "3" / "1550.png", tmp_path / "query.png")
     rng = np.random.default_rng(0)

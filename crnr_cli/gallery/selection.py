@@ -1,0 +1,107 @@
+"""Names of classes and samples as the user gives them: whole, or as patterns like those of a shell."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from crnr_cli.errors import DataError
+from crnr_cli.gallery.entries import Entry, entries_of
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.notes import Note
+from crnr_cli.wording import counted
+
+What = Literal["class", "sample"]
+
+_MAX_NAMES = 10  # listed in an error
+_NEAREST = 3  # names suggested for an unknown one
+_WILD = re.compile(r"(\*+|\?|\[[!^]?\]?[^\]]*\])")
+
+
+@dataclass(frozen=True)
+class Unwanted:
+    """What to remove: classes and samples by name or pattern, and samples by name alone."""
+
+    classes: Sequence[str] = ()
+    samples: Sequence[str] = ()
+    exact: Sequence[str] = ()
+
+    def in_gallery(self, path: Path, gallery: Gallery) -> tuple[list[Entry], list[Entry], list[Note]]:
+        """The samples that are kept, those that are removed, and how many match each pattern."""
+        classes, of_classes = selected(path, "class", self.classes, gallery.classes)
+        samples, of_samples = selected(path, "sample", self.samples, gallery.names)
+        unknown = set(self.exact).difference(gallery.names)
+        for name in (name for name in self.exact if name in unknown):
+            raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
+        samples.update(self.exact)
+        kept: list[Entry] = []
+        removed: list[Entry] = []
+        for sample in entries_of(gallery):
+            is_unwanted = sample.label in classes or sample.name in samples
+            (removed if is_unwanted else kept).append(sample)
+        if not kept:
+            raise DataError(f"{path}: no samples would remain; delete the file instead")
+        return kept, removed, of_classes + of_samples
+
+
+def selected(
+    path: Path, what: What, wanted: Sequence[str], known: Sequence[str]
+) -> tuple[set[str], list[Note]]:
+    """The names among `known` that are wanted, and how many each pattern matches.
+
+    A name that there is, is taken as it is, even if it looks like a pattern.
+    """
+    names = set(known)
+    found: set[str] = set()
+    notes = []
+    for text in wanted:
+        if text in names:
+            found.add(text)
+            continue
+        if not _WILD.search(text):
+            raise DataError(f"{path}: has no {what} {text}; {hint(text, known)}")
+        matching = set(filter(_pattern(text, what).fullmatch, names))
+        if not matching:
+            raise DataError(f"{path}: no {what} matches {text}; {_pattern_hint(text, known)}")
+        notes.append(Note("pattern", f"{text} matches {counted(len(matching), what)}"))
+        found |= matching
+    return found, notes
+
+
+def _pattern(text: str, what: What) -> re.Pattern[str]:
+    """As in a shell, * and ? do not go beyond the folders of a sample, but ** does."""
+    one = "." if what == "class" else "[^/]"
+    parts = []
+    for part in _WILD.split(text):
+        if part.startswith("*"):
+            parts.append(f"{one}*" if len(part) == 1 else ".*")
+        elif part == "?":
+            parts.append(one)
+        elif _WILD.fullmatch(part):
+            parts.append("(?!/)" * (what == "sample"))
+            parts.append(re.sub(r"\\[zZ]$", "", fnmatch.translate(part.replace("[^", "[!", 1))))
+        else:
+            parts.append(re.escape(part))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _pattern_hint(text: str, known: Sequence[str]) -> str:
+    deep = re.sub(r"\*+", "**", text)
+    if deep != text and (count := sum(map(bool, map(_pattern(deep, "sample").fullmatch, known)))):
+        return f"* ends at a slash, and {deep} matches {count}"
+    return hint(text, known)
+
+
+def hint(name: str, known: Sequence[str]) -> str:
+    """The names that end like this one; all if they are few; otherwise those that may have been meant."""
+    if ending := [other for other in known if other.endswith(f"/{name}")]:
+        more = ", ..." if len(ending) > _MAX_NAMES else ""
+        return f"give the full name: {', '.join(ending[:_MAX_NAMES])}{more}"
+    if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
+        return f"the closest are {', '.join(near)}"
+    return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")
