@@ -16,12 +16,7 @@ import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
-from crnr_cli.errors import (
-    CrnrError,
-    DataError,
-    GalleryError,
-    UsageError,
-)
+from crnr_cli.errors import CrnrError, DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.hdf5_output import to_attributes, to_bytes, written_hdf5
