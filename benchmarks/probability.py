@@ -92,6 +92,7 @@ DATA: dict[str, Callable[[Path, int], Vectors]] = {
     ),
     "flowers-10": lambda folder, seed: of_rows(datasets.flowers(folder, 10)),
     "flowers-20": lambda folder, seed: of_rows(datasets.flowers(folder, 20)),
+    "flowers-mixed": lambda folder, seed: of_rows(mixed(datasets.flowers(folder, 20), seed)),
     "flowers-20-mixed": lambda folder, seed: of_rows(redrawn(datasets.flowers(folder, 20), 20, seed)),
     "ar-mixed": lambda folder, seed: of_rows(mixed(datasets.ar(folder), seed)),
     "ar-elsewhere": lambda folder, seed: of_rows(datasets.ar(folder)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crnr_cli.api import Answer, Explanation, Gallery
+    from crnr_cli.errors import CrnrError
     from crnr_cli.estimators import (
         CRCClassifier,
         CRNRClassifier,
@@ -18,9 +20,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "CRCClassifier",
     "CRNRClassifier",
     "CROCClassifier",
+    "CrnrError",
+    "Explanation",
+    "Gallery",
     "NRCClassifier",
     "NSCClassifier",
     "ProCRCClassifier",
@@ -30,9 +36,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the estimators, and scikit-learn, only when one is used, so that `crnr --help` stays fast."""
+    """Import NumPy and scikit-learn only when they are needed, so that `crnr --help` stays fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from crnr_cli import estimators
+    if name == "CrnrError":
+        from crnr_cli import errors
 
-    return getattr(estimators, name)
+        return errors.CrnrError
+    if name.endswith("Classifier"):
+        from crnr_cli import estimators
+
+        return getattr(estimators, name)
+    from crnr_cli import api
+
+    return getattr(api, name)

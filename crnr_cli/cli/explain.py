@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output
-from crnr_cli.cli.part_tables import part_records, print_parts
+from crnr_cli.cli.part_tables import print_parts
 from crnr_cli.cli.values import METHOD
 from crnr_cli.wording import counted, have
 
@@ -77,26 +76,9 @@ def explain(
 
 
 def _record(report: ExplainReport) -> dict[str, Any]:
-    classes = report.gallery.classes
-    answers = []
-    for explanation in report.explanations:
-        shares, nearest = report.shares(explanation), report.nearest(explanation)
-        first, second = explanation.order[:2].tolist()
-        answers.append(
-            {
-                "method": explanation.method.name,
-                "parameters": asdict(explanation.method),  # type: ignore[call-overload]
-                "label": classes[first],
-                "runner_up": classes[second],
-                "margin": explanation.margin,
-                "residuals": dict(zip(classes, explanation.residuals.tolist(), strict=True)),
-                "weight_shares": None if shares is None else dict(zip(classes, shares.tolist(), strict=True)),
-                "nearest": None if nearest is None else asdict(nearest),
-                "strongest": [asdict(sample) for sample in report.strongest(explanation, _SAMPLES)],
-            }
-        )
-        if report.grid:
-            answers[-1]["parts"] = part_records(report, explanation)
+    from crnr_cli.api import explanations
+
+    answers = [one.record() for one in explanations(report, _SAMPLES)]
     return {"query": report.query, "truth": report.truth, "explanations": answers}
 
 

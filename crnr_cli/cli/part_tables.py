@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crnr_cli.cli.console import plain, print_table
 from crnr_cli.report.names import place, tally
@@ -17,20 +17,6 @@ if TYPE_CHECKING:
 
 _DISSENTERS = 6  # classes that are listed, those with the most parts
 _MOST_ROWS = 40  # of tiles in the grid
-
-
-def part_records(report: ExplainReport, explanation: Explanation) -> list[dict[str, Any]]:
-    """For --json; rows and columns are counted from 1, and a part that is not a tile has a name instead."""
-    classes = report.gallery.classes
-    return [
-        {
-            **({"name": part.name} if part.name else {"row": part.row, "column": part.column}),
-            "label": None if part.label is None else classes[part.label],
-            "margin": part.margin,
-            "residuals": dict(zip(classes, part.residuals.tolist(), strict=True)),
-        }
-        for part in report.parts(explanation)
-    ]
 
 
 def print_parts(console: Console, report: ExplainReport, explanation: Explanation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,13 +53,18 @@ def load_for(options: QueryOptions, gallery_path: Path, progress: Progress = sil
     refuse_mentioned(gallery.names)
     if options.model is not None:
         gallery = with_model_at(options.model, gallery, gallery_path)
+    return ready_for(options, gallery, lambda: gallery.calibrated(options.n_jobs, progress))
+
+
+def ready_for(options: QueryOptions, gallery: Gallery, calibrated: Callable[[], Gallery]) -> Gallery:
+    """The gallery with what the options need; `calibrated` computes it if the gallery's file has it not."""
     stored = gallery.calibration
     if options.min_probability is not None or options.sets is not None:
         is_ready = stored is not None and stored.certainty is not None
-        return gallery if is_ready else gallery.calibrated(options.n_jobs, progress)
+        return gallery if is_ready else calibrated()
     if options.reject is None or stored:
         return gallery
-    gallery = gallery.calibrated(options.n_jobs, progress)
+    gallery = calibrated()
     assert gallery.calibration is not None
     # The column `probability` is written if the gallery's file has probabilities, or if it is asked for.
     return replace(gallery, calibration=replace(gallery.calibration, certainty=None))
@@ -74,11 +79,16 @@ def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
 
 def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) -> Source:
     """List the queries, and refuse those that the gallery cannot classify, before any work."""
+    return accepted(open_source(names, options, allow_missing=True), gallery, options)
+
+
+def accepted(source: Source, gallery: Gallery, options: QueryOptions) -> Source:
+    """The queries as the gallery sees them; those that it cannot classify are refused."""
     if len(gallery.classes) < 2:
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
-    source = by_class_folders(open_source(names, options, allow_missing=True), gallery.classes)
+    source = by_class_folders(source, gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     raw_values(gallery.recipe, source, options)  # fail now if the model is missing or has changed
     return source
@@ -102,7 +112,7 @@ def answer(
     progress: Progress = silent,
     first: int = 0,
     decoders: DecoderPool | None = None,
-) -> Iterator[Answers]:
+) -> Generator[Answers]:
     """The answers to all queries, in fixed batches of the listing, starting with the `first` batch."""
     recipe = gallery.recipe
     truth_of = truths_by(gallery, source)

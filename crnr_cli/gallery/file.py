@@ -11,11 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from crnr_cli.arrays import Array, Stamp
-from crnr_cli.errors import (
-    DataError,
-    GalleryError,
-    UsageError,
-)
+from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.content import FORMAT, Content, read_content, to_texts
 from crnr_cli.gallery.gallery import Gallery

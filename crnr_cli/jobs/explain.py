@@ -19,6 +19,7 @@ from crnr_cli.methods.neighbour import Nn
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.parts import Parts
 from crnr_cli.results.decision import margins
+from crnr_cli.sources.base import Source
 from crnr_cli.sources.readers import is_table
 from crnr_cli.system.names import existing
 from crnr_cli.wording import counted
@@ -151,16 +152,31 @@ class ExplainReport:
         return shares
 
 
+@dataclass(frozen=True)
+class Query:
+    """One sample of a source."""
+
+    name: str
+    source: Source
+    row: int
+
+
 def explain(
     query: str, gallery_path: Path, options: QueryOptions, against: str | None = None
 ) -> ExplainReport:
     gallery = load_for(options, gallery_path)
+    return explained(opened_query(query, gallery, options), gallery, options, against)
+
+
+def explained(
+    query: Query, gallery: Gallery, options: QueryOptions, against: str | None = None
+) -> ExplainReport:
     other = None if against is None else _other_method(against, gallery.method)
     vector, truth = _read_query(query, gallery, options)
     explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
     if other:
         explanations.append(_explanation(gallery, other, vector, fitted(other, gallery.samples)))
-    return ExplainReport(query, truth, gallery, explanations, vector[0].astype(np.float64))
+    return ExplainReport(query.name, truth, gallery, explanations, vector[0].astype(np.float64))
 
 
 def _other_method(name: str, method: Method) -> Method:
@@ -172,27 +188,31 @@ def _other_method(name: str, method: Method) -> Method:
     return other
 
 
-def _read_query(query: str, gallery: Gallery, options: QueryOptions) -> tuple[Array, str | None]:
-    """The unit vector, (1, d), and the true class if it is known."""
-    named = _ROW.fullmatch(query)
-    row = None
-    if named and existing(query) is None and is_table(named["path"]):
-        query, row = named["path"], int(named["row"])
-    source = open_queries([query], gallery, options)
+def opened_query(name: str, gallery: Gallery, options: QueryOptions) -> Query:
+    """A picture, or a row of a feature file such as queries.h5#3."""
+    named = _ROW.fullmatch(name)
+    path, row = name, None
+    if named and existing(name) is None and is_table(named["path"]):
+        path, row = named["path"], int(named["row"])
+    source = open_queries([path], gallery, options)
     if row is None and len(source) > 1:
-        example = f"{query}#0" if source.n_features is not None else "a picture"
+        example = f"{path}#0" if source.n_features is not None else "a picture"
         raise UsageError(
-            f"{query}: has {counted(len(source), 'query')}, but explain takes one, such as {example}"
+            f"{path}: has {counted(len(source), 'query')}, but explain takes one, such as {example}"
         )
     if row is not None and row >= len(source):
-        raise UsageError(f"{query}: has no row {row}: it has {counted(len(source), 'row')}, counted from 0")
-    start = row or 0
+        raise UsageError(f"{path}: has no row {row}: it has {counted(len(source), 'row')}, counted from 0")
+    return Query(name, source, row or 0)
+
+
+def _read_query(query: Query, gallery: Gallery, options: QueryOptions) -> tuple[Array, str | None]:
+    """The unit vector, (1, d), and the true class if it is known."""
     request = gallery.recipe.request(options.max_pixels)
-    (read,) = source.batches([(start, start + 1)], request, DecoderPool(1))
-    batch = gallery.recipe.applied(raw_values(gallery.recipe, source, options)(read), gallery.dtype)
+    (read,) = query.source.batches([(query.row, query.row + 1)], request, DecoderPool(1))
+    batch = gallery.recipe.applied(raw_values(gallery.recipe, query.source, options)(read), gallery.dtype)
     if error := batch.errors[0]:
-        raise DataError(f"{query}: {error}")
-    return batch.values, truths_by(gallery, source)(batch)[0]
+        raise DataError(f"{query.name}: {error}")
+    return batch.values, truths_by(gallery, query.source)(batch)[0]
 
 
 def _explanation(gallery: Gallery, method: Method, vector: Array, state: State) -> Explanation:

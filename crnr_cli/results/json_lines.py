@@ -38,19 +38,23 @@ class JsonLinesWriter:
         ]
         rounded = None if answers.probabilities is None else answers.probabilities.round(DECIMALS)
         for name, values in zip(self._objects, (answers.residuals, rounded), strict=False):
-            found = [] if values is None else self._by_class(values, answers.residuals)
+            found = [] if values is None else by_class(values, answers.residuals, self._classes, self._top)
             for query, of_query in zip(answers.batch.rows.tolist(), found, strict=True):
                 records[query][name] = of_query
         # ASCII, so that names which are not UTF-8 can be written too, as lone surrogates.
         self._file.write("".join(f"{json.dumps(record)}\n" for record in records).encode("ascii"))
         return rows
 
-    def _by_class(self, values: Array, residuals: Array) -> list[dict[str, float]]:
-        if self._top is None:
-            return [dict(zip(self._classes, row, strict=True)) for row in values.tolist()]
-        order = best_classes(residuals, self._top)
-        best = np.take_along_axis(values, order, axis=1)
-        return [
-            {self._classes[i]: value for i, value in zip(row, of_query, strict=True)}
-            for row, of_query in zip(order.tolist(), best.tolist(), strict=True)
-        ]
+
+def by_class(
+    values: Array, residuals: Array, classes: Sequence[str], top: int | None = None
+) -> list[dict[str, float]]:
+    """The values of every query by the names of the classes; with `top`, of so many, the best first."""
+    if top is None:
+        return [dict(zip(classes, row, strict=True)) for row in values.tolist()]
+    order = best_classes(residuals, top)
+    best = np.take_along_axis(values, order, axis=1)
+    return [
+        {classes[i]: value for i, value in zip(row, of_query, strict=True)}
+        for row, of_query in zip(order.tolist(), best.tolist(), strict=True)
+    ]

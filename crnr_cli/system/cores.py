@@ -42,8 +42,19 @@ def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, threads) | _WAITING)
 
 
+_set_for_now: int | None = None
+
+
+def products_have(threads: int | None) -> None:
+    """Every matrix product uses so many threads, until further notice; None: as it was."""
+    global _set_for_now
+    _set_for_now = threads
+
+
 def threads_per_product() -> int:
     """The number of threads as set by `use_cores` or, if crnr is used as a library, by the user."""
+    if _set_for_now is not None:
+        return _set_for_now
     threads = os.environ.get(_THREAD_VARIABLES[0], "")
     return int(threads) if threads.isdecimal() and int(threads) > 0 else available_cores()
 

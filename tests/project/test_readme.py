@@ -6,10 +6,12 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.io import savemat
+from sklearn.datasets import load_digits
 
 from helpers.onnx_models import flat_model
 from helpers.paths import ROOT, SAMPLE_DATA
@@ -71,6 +73,38 @@ def test_every_recipe_works(recipe: str, crnr: Runner, folder: Path) -> None:
     done = crnr.bash(f"set +o pipefail\n{pip}\n{recipe}")
     assert done.exit == 0, done.err
     assert "Traceback" not in done.err
+
+
+def python_blocks(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_python_code_of_the_readme_works(
+    crnr: Runner, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert crnr("build", "gallery", "-q").exit == 0
+    pictures, estimators = python_blocks(README)
+    exec(pictures, {})
+    *answers, why, strongest = capsys.readouterr().out.splitlines()
+    assert len(answers) == 20
+    assert answers[0].startswith("queries/0/")
+    (told,) = json.loads(crnr("explain", "query.png", "--json").out)["explanations"]
+    assert why.split()[:2] == [told["label"], told["runner_up"]]
+    assert all(sample["name"] in strongest for sample in told["strongest"])
+    X, y = load_digits(return_X_y=True)
+    exec(estimators, {"X": X[:60], "y": y[:60]})
+    assert capsys.readouterr().out.startswith("['0' '1' '2' '3' '4'")
+
+
+def test_the_python_code_of_its_page_works(crnr: Runner, folder: Path) -> None:
+    assert crnr("build", "gallery", "--calibrate", "-q").exit == 0
+    for digit in "12":
+        shutil.copy(next((folder / "queries" / digit).iterdir()), folder / "queries" / digit / f"{digit}.png")
+    names: dict[str, Any] = {}
+    (block,) = python_blocks((ROOT / "docs" / "python.md").read_text())
+    exec(block, names)
+    assert [answer.truth for answer in names["answers"]] == ["1", "2"]
+    assert [len(answer.residuals) for answer in names["answers"]] == [3, 3]
 
 
 COMMANDS = re.findall(r"`(crnr [a-z]+ [^`]*[a-z/.][^`]*)`", README)
