@@ -18,9 +18,11 @@ from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
 from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
 from crnr_cli.results.scores import Scores, score
 from crnr_cli.results.table import parse_predictions, read_predictions
+from crnr_cli.sources.csv_features import has_features
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import counted, have
@@ -38,6 +40,7 @@ class EvaluateReport:
     sets: SetScores | None = None  # None if no row has a set of labels
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
     copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
+    notes: list[str] = field(default_factory=list)  # about feature files
 
     @property
     def skipped(self) -> int:
@@ -101,7 +104,7 @@ def evaluate(
     names: Sequence[str], gallery_path: Path, options: QueryOptions, progress: Progress = silent
 ) -> EvaluateReport:
     """Score predictions CSVs (`-` is one on stdin), or classify labelled queries and score the answers."""
-    tables = [name for name in names if name == "-" or name.lower().endswith(".csv")]
+    tables = [name for name in names if _has_predictions(name)]
     if tables and len(tables) < len(names):
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
     if tables:
@@ -123,7 +126,13 @@ def evaluate(
         rows += batch
         failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
         _refuse_too_many(failed, len(source), options)
-    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies)
+    notes = source.notes() if isinstance(source, Features) else []
+    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies, notes=notes)
+
+
+def _has_predictions(name: str) -> bool:
+    """Whether these are predictions, or queries to classify; a CSV can be either."""
+    return name == "-" or (name.lower().endswith(".csv") and not has_features(Path(name)))
 
 
 def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
