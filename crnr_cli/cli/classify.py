@@ -125,6 +125,8 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
         say(f"note: {report.resumed_after} of {total} were done by the earlier run")
     if report.accelerator:
         say(f"note: the network ran on {report.accelerator}; --provider cpu uses the processor instead")
+    for note in report.notes:
+        say(f"note: {note}")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
     if report.sets_note:

@@ -156,7 +156,7 @@ def evaluate(
 
 
 def _say_notes(report: EvaluateReport, notes: list[str]) -> None:
-    for note in notes:
+    for note in (*report.notes, *notes):
         say(f"note: {note}", style="yellow")
     say_some("note", _unknown_folders(report), style="yellow")
     if report.copies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +30,7 @@ from crnr_cli.results.table import CsvWriter
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.listing import fingerprint
+from crnr_cli.sources.tables import Features
 from crnr_cli.system.files import replacing
 from crnr_cli.system.outputs import is_replaceable
 from crnr_cli.wording import counted, have
@@ -48,6 +49,7 @@ class ClassifyReport:
     rejection: str | None = None  # the rule for labelling queries as unknown
     sets_note: str | None = None  # why the sets of labels are useless, if they are
     accelerator: str | None = None  # what the network ran on, if that was chosen automatically
+    notes: list[str] = field(default_factory=list)  # about the source
 
 
 def classify(
@@ -133,6 +135,7 @@ def _write(
         rejection=_rejection_rule(gallery, options),
         sets_note=_sets_note(gallery, options),
         accelerator=_accelerator(gallery, source, options),
+        notes=source.notes() if isinstance(source, Features) else [],
     )
 
 

@@ -20,9 +20,11 @@ from crnr_cli.results.reliability import Reliability, SetScores, reliability, se
 from crnr_cli.results.scores import Scores, score
 from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.base import Source
+from crnr_cli.sources.csv_features import has_features
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.label_table import Labels, place_of
 from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import counted, have
@@ -41,6 +43,7 @@ class EvaluateReport:
     open_set: OpenSet | None = None  # None if no row is of an outsider
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
     copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
+    notes: list[str] = field(default_factory=list)  # about feature files
 
     @property
     def skipped(self) -> int:
@@ -117,7 +120,7 @@ def evaluate(
     What is in `outsiders`, folders or files, belongs to no class. In the rows of a CSV it is recognised by
     its path; otherwise it is classified too.
     """
-    tables = [name for name in names if name == "-" or name.lower().endswith(".csv")]
+    tables = [name for name in names if _has_predictions(name)]
     if tables and len(tables) < len(names):
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
     if tables:
@@ -139,7 +142,8 @@ def evaluate(
         _require_read(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
-    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies)
+    notes = [note for one in (source, strangers) if isinstance(one, Features) for note in one.notes()]
+    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies, notes=notes)
 
 
 def _answered(
@@ -195,6 +199,11 @@ def _marked(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Predictio
             )
         rows = [row._replace(truth=UNKNOWN) if is_in else row for row, is_in in zip(rows, found, strict=True)]
     return rows
+
+
+def _has_predictions(name: str) -> bool:
+    """Whether these are predictions, or queries to classify; a CSV can be either."""
+    return name == "-" or (name.lower().endswith(".csv") and not has_features(Path(name)))
 
 
 def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:

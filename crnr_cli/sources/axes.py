@@ -101,16 +101,21 @@ def table_of(values: Any, axis: int) -> Any:
 
 
 def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | None, *, either: bool) -> int:
-    """The axis of the samples: as `--samples` says, else the first, or `either` that fits the labels."""
+    """The axis of the samples: as `--samples` says, else the one that fits the labels.
+
+    If not `either` axis is as usual, the first is taken if it fits, or if there are no labels.
+    """
     if isinstance(values, Cells):
         return 0
     last = len(values.shape) - 1
-    if chosen is not None or not either:
+    if chosen is not None:
         return last if chosen == "columns" else 0
     fitting = [axis for axis, size in enumerate(values.shape) if size == n_labels]
+    if not either and (n_labels is None or not fitting or 0 in fitting):
+        return 0
     if len(fitting) == 1:
         return fitting[0]
-    table = f"{path}: features of {_shown(values.shape)}"
+    table = f"{path}: features of {_described(values.shape)}"
     remedy = "choose the samples with --samples rows|columns"
     if last > 1:
         remedy += " (the first axis or the last)"
@@ -123,7 +128,11 @@ def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | Non
     )
 
 
-def _shown(shape: tuple[int, ...]) -> str:
+def shown(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _described(shape: tuple[int, ...]) -> str:
     if len(shape) == 2:
         return f"{counted(shape[0], 'row')} and {counted(shape[1], 'column')}"
-    return " x ".join(map(str, shape))
+    return shown(shape)

@@ -85,9 +85,21 @@ def _classes(path: Path, values: Array) -> Array:
     remedy = "save one number or text per sample, or name another dataset with --labels-key"
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
         raise DataError(f"{wrong}, nor a single 1 per sample; {remedy}")
-    fitting = [axis for axis in (0, 1) if (values.sum(axis=axis) == 1).all()]
+    fitting = _class_axes(values)
     if len(fitting) != 1:
         why = "a single 1 in every row and column" if fitting else "no or several ones for some samples"
         raise DataError(f"{wrong}, and have {why}; {remedy}")
     classes: Array = values.argmax(axis=fitting[0])
     return classes
+
+
+def class_axis(values: Array) -> int | None:
+    """The axis of the classes in a matrix with a single 1 per sample; None if it is not such a matrix."""
+    if not np.isin(values, (0, 1)).all():
+        return None
+    fitting = _class_axes(values)
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _class_axes(values: Array) -> list[int]:
+    return [axis for axis in (0, 1) if (values.sum(axis=axis) == 1).all()]

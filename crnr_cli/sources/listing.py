@@ -27,9 +27,10 @@ def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: b
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
     paths = [Path(name) for name in names if name != "-"]
     missing = [path for path in paths if existing(path, follow_links=False) is None]
-    if missing and (not allow_missing or len(missing) == len(names) or any(map(is_table, paths))):
+    named_tables = _named_tables(paths, len(names))
+    if missing and (not allow_missing or len(missing) == len(names) or named_tables):
         raise DataError(f"{missing[0]}: no such file or folder")
-    tables = [path for path in paths if is_table(path) and os.path.isfile(path)]  # noqa: PTH113
+    tables = [path for path in named_tables if os.path.isfile(path)]  # noqa: PTH113
     if tables and len(tables) < len(names):
         raise UsageError("give pictures or feature files, not both at once")
     if options.keys != Keys() and not tables:
@@ -52,6 +53,13 @@ def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: b
             raise DataError("nothing to do: the list of files on stdin is empty")
         raise DataError(f"nothing to do: no files found in {', '.join(names)}")
     return source
+
+
+def _named_tables(paths: list[Path], n_named: int) -> list[Path]:
+    """Those that are named like feature files. A CSV among pictures is no more than a file beside them."""
+    tables = [path for path in paths if is_table(path)]
+    only_csv = all(path.suffix.lower() == ".csv" for path in tables)
+    return [] if only_csv and len(tables) < n_named else tables
 
 
 def fingerprint(source: Source) -> str:

@@ -31,6 +31,7 @@ class Unread:
     """A variable that is not wanted: it is listed, but not loaded."""
 
     shape: tuple[int, ...]
+    kind: str  # MATLAB's name for its type
 
 
 def read_mat(path: Path, wanted: Collection[str]) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
         try:
             header = json.loads(process.stdout.readline())
             variables: dict[str, Any] = {
-                name: Unread(tuple(shape)) for name, shape in header["shapes"].items()
+                name: Unread(tuple(shape), kind) for name, (shape, kind) in header["variables"].items()
             }
             for name, kind in header["arrays"].items():
                 array = np.lib.format.read_array(stream, allow_pickle=False)
@@ -86,7 +87,7 @@ def read_v73(path: Path, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def _listed(dataset: Any) -> Any:
-    return dataset if isinstance(dataset, Refused) else Unread(dataset.shape[::-1])
+    return dataset if isinstance(dataset, Refused) else Unread(dataset.shape[::-1], _class_of(dataset) or "-")
 
 
 def _from_dataset(path: Path, name: str, dataset: Any) -> Any:

@@ -1,8 +1,8 @@
 """A process that reads a MATLAB file up to v7 for its parent: SciPy's parser crashes on some damaged files.
 
 The arguments are the path and the names of the wanted variables. The output is one line of JSON, with the
-shapes of all variables and the kinds of those that follow, and then these variables in NumPy's format. If the
-file cannot be read, the exit code is above 0, and the reason is on stderr.
+shapes and classes of all variables and the kinds of those that follow, and then these variables in NumPy's
+format. If the file cannot be read, the exit code is above 0, and the reason is on stderr.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _NUMBERS_PER_SECOND = 2e6  # the minimum
 _REMEDY = "save fewer samples per file"
 
 
-def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, list[int]], dict[str, Array], set[str]]:
-    """The shapes of all variables, the wanted variables, and which of them are cells of numbers."""
+Listed = dict[str, tuple[list[int], str]]  # shape and class of all variables
+
+
+def read(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[str, Array], set[str]]:
+    """What all variables are, the wanted variables, and which of them are cells of numbers."""
     from scipy.io import loadmat, whosmat  # imported here, as SciPy is slow to import
 
     limit_cpu_time(_SECONDS)
@@ -49,14 +52,14 @@ def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, list[int]], dic
     memory.require(2 * numbers, f"{path}: {', '.join(found)}", _REMEDY)
     limit_cpu_time(_SECONDS + numbers / _NUMBERS_PER_SECOND)
     loaded = loadmat(str(path), variable_names=found) if found else {}
-    shapes = {name: [int(side) for side in shape] for name, (shape, _) in listed.items()}
+    variables = {name: ([int(side) for side in shape], kind) for name, (shape, kind) in listed.items()}
     cells = {name for name in found if _has_numbers(loaded[name])}
     arrays = {
         name: _stacked(path, name, loaded[name]) if name in cells else _plain(path, name, loaded[name])
         for name in found
     }
     memory.require(sum(array.nbytes for array in arrays.values()), f"{path}: {', '.join(found)}", _REMEDY)
-    return shapes, arrays, cells
+    return variables, arrays, cells
 
 
 def _has_numbers(array: Array) -> bool:
@@ -105,7 +108,7 @@ def main() -> None:
     path = Path(sys.argv[1])
     try:
         _limit_memory()
-        shapes, arrays, cells = read(path, sys.argv[2:])
+        variables, arrays, cells = read(path, sys.argv[2:])
     except DataError as e:
         _fail(str(e), REFUSED)
     except MemoryError:
@@ -113,7 +116,7 @@ def main() -> None:
     except Exception as e:  # the parser may raise anything on a damaged file; the user sees its message
         _fail(" ".join(str(e).split()) or type(e).__name__, 1)
     kinds = {name: "cells" if name in cells else "array" for name in arrays}
-    sys.stdout.buffer.write(json.dumps({"shapes": shapes, "arrays": kinds}).encode() + b"\n")
+    sys.stdout.buffer.write(json.dumps({"variables": variables, "arrays": kinds}).encode() + b"\n")
     for array in arrays.values():
         np.save(sys.stdout.buffer, array, allow_pickle=False)
     sys.stdout.buffer.flush()

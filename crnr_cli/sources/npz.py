@@ -124,19 +124,24 @@ class NpzArray:
 def _declared(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NpzArray:
     """Shape and type from the header, after checking that the file can contain that much."""
     with archive.open(member) as file:
-        source = cast(BinaryIO, file)
-        read_header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[np.lib.format.read_magic(source)]
-        shape, by_columns, dtype = read_header(source)
-        header_bytes = source.tell()
-        size = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or (not dtype.hasobject and size != member.file_size - header_bytes):
-            raise ValueError(f"{member.filename} does not hold what it declares, shape {shape}")
+        header = npy_header(cast(BinaryIO, file), member.file_size, member.filename)
     if member.file_size > member.compress_size * BEST_RATIO + 1024:
         raise ValueError(f"{member.filename} declares more data than it can contain")
-    return NpzArray(path, member, shape, dtype, by_columns, header_bytes)
+    return NpzArray(path, member, *header)
+
+
+def npy_header(file: BinaryIO, size: int, name: str) -> tuple[tuple[int, ...], np.dtype[Any], bool, int]:
+    """Of a file in NumPy's format: shape, type, whether columns come first, and where values begin."""
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[np.lib.format.read_magic(file)]
+    shape, by_columns, dtype = read_header(file)
+    header_bytes = file.tell()
+    declared = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or (not dtype.hasobject and declared != size - header_bytes):
+        raise ValueError(f"{name} does not hold what it declares, shape {shape}")
+    return tuple(map(int, shape)), dtype, bool(by_columns), header_bytes
 
 
 READER = Reader(read_npz)

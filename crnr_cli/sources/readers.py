@@ -20,6 +20,8 @@ READERS = {
     ".hdf5": "hdf5",
     ".npz": "npz",
     ".mat": "matlab",
+    ".npy": "npy",
+    ".csv": "csv_features",
 }
 
 BEST_RATIO = 1032  # of compression, for deflate and every other filter that readers accept
@@ -38,6 +40,13 @@ class Dataset(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
 
+class Arrays(dict[str, Any]):
+    """The arrays of a file by name, with what its reader found out on the way."""
+
+    notes: tuple[str, ...] = ()  # what was assumed
+    beside: tuple[Path, ...] = ()  # further files that were read
+
+
 class Read(Protocol):
     def __call__(self, path: Path, wanted: Collection[str]) -> Mapping[str, Any]:
         """All arrays of a file by name, each a `Dataset` or a `Refused`; only `wanted` ones must be readable.
@@ -54,6 +63,7 @@ class Reader:
     either_axis: bool = False  # samples can be along any axis; the number of labels decides
     # What `crnr extract` wrote about its extractor; None if another program wrote the file.
     recipe: Callable[[Path], Mapping[str, Any] | None] | None = None
+    word: str = "dataset"  # for an array of the file, in messages
     first_class: int = 0  # the number of the first class in a matrix with a one for the class of each sample
 
 

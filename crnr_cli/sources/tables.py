@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,11 +17,11 @@ from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.sources.axes import MAX_AXES, sample_axis, table_of
 from crnr_cli.sources.base import Keys, Kind, Source, Span
+from crnr_cli.sources.choice import chosen
 from crnr_cli.sources.extracted import Origins, PickedRows
-from crnr_cli.sources.labels import read_labels, require_room, texts
-from crnr_cli.sources.readers import Refused, reader_of
+from crnr_cli.sources.labels import require_room, texts
+from crnr_cli.sources.readers import reader_of
 from crnr_cli.wording import counted
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
@@ -37,44 +36,24 @@ class FeatureFile:
     labels: list[str] | None
     names: list[str]
     origins: Origins | None = None  # in a file that `crnr extract` wrote
+    notes: tuple[str, ...] = ()  # what was assumed about the file
+    beside: tuple[tuple[Path, Stamp], ...] = ()  # further files that have its labels
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
         stamp = _stamp(path)  # before reading, so that later changes are noticed
         reader = reader_of(path)
-        arrays = reader.read(path, {keys.features or "features", keys.labels or "labels", "paths"})
-        values = arrays[_key(path, arrays, "features", keys.features)]
-        if not 2 <= len(values.shape) <= MAX_AXES or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
-            raise DataError(
-                f"{path}: features must be a table of numbers with one row per sample, or a stack of "
-                f"pictures, but are {values.dtype} of shape {values.shape}; "
-                "name another dataset with --features-key"
-            )
-        labels = None
-        if keys.labels is not None or "labels" in arrays:
-            stored = arrays[_key(path, arrays, "labels", keys.labels)]
-            # Checked before they are read, except in .mat, where text may be a matrix of characters.
-            if not reader.either_axis and not {math.prod(stored.shape), *stored.shape} & {*values.shape}:
-                raise DataError(
-                    f"{path}: {counted(len(values), 'row')} of features but "
-                    f"{counted(math.prod(stored.shape), 'label')}"
-                )
-            labels = read_labels(path, stored, reader.first_class)
-        n_labels = None if labels is None else len(labels)
-        axis = sample_axis(path, values, keys.samples, n_labels, either=reader.either_axis)
-        values = table_of(values, axis)
-        if n_labels not in (None, len(values)):
-            raise DataError(
-                f"{path}: {counted(len(values), 'row')} of features but {counted(n_labels or 0, 'label')}"
-            )
+        found = chosen(path, reader, keys)
+        arrays, values = found.arrays, found.values
         require_room(path, len(values), _BYTES_PER_NAME, "samples")
         names = [f"{path}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
             names = texts(path, arrays["paths"])
         # With another dataset of features, the description is that of other values.
-        recipe = reader.recipe(path) if reader.recipe and keys.features is None else None
+        recipe = reader.recipe(path) if reader.recipe and found.features == "features" else None
         origins = None if recipe is None else Origins.read(path, arrays, recipe, len(values))
-        return cls(path, stamp, values, labels, names, origins)
+        beside = tuple((other, _stamp(other)) for other in found.beside)
+        return cls(path, stamp, values, found.labels, names, origins, found.notes, beside)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -194,12 +173,20 @@ class Features(Source):
             )
 
     def part(self, span: Span) -> FeaturesPart:
+        cuts = list(self._cuts(span))
         return FeaturesPart(
-            tuple((file.path.absolute(), start, stop) for file, start, stop in self._cuts(span)), self.classes
+            tuple((file.path.absolute(), start, stop) for file, start, stop in cuts),
+            self.classes,
+            tuple(path.absolute() for file, _, _ in cuts for path, _ in file.beside),
         )
 
     def listing(self) -> Iterator[tuple[Any, ...]]:
-        return ((str(file.path), (), *file.stamp) for file in self.files)
+        for file in self.files:
+            for path, stamp in ((file.path, file.stamp), *file.beside):
+                yield str(path), (), *stamp
+
+    def notes(self) -> list[str]:
+        return [note for file in self.files for note in file.notes]
 
     def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Features:
         """Of a file that `crnr extract` wrote, only the rows, as each of them has a file of its own."""
@@ -242,7 +229,8 @@ class Features(Source):
     def require_labels(self) -> None:
         for file in self.files:
             if file.labels is None and not file.are_pictures:  # a picture without a class is left out later
-                raise DataError(f"{file.path}: no labels; name their dataset with --labels-key")
+                word = reader_of(file.path).word
+                raise DataError(f"{file.path}: no labels; name their {word} with --labels-key")
 
 
 @dataclass(frozen=True)
@@ -251,6 +239,7 @@ class FeaturesPart:
 
     cuts: tuple[tuple[Path, int, int], ...]  # path, first row, end
     classes: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[Path, ...] = ()  # further files that have labels
 
     def opened(self, keys: Keys) -> Features:
         return Features(
@@ -260,7 +249,7 @@ class FeaturesPart:
 
     @property
     def paths(self) -> list[Path]:
-        return [path for path, _, _ in self.cuts]
+        return [*(path for path, _, _ in self.cuts), *self.beside]
 
 
 @lru_cache(maxsize=4)
@@ -290,13 +279,3 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
 def row_hash(values: Array) -> str:
     """SHA-256 of the content of a sample that is a row of features."""
     return hashlib.sha256(values.tobytes()).hexdigest()
-
-
-def _key(path: Path, arrays: Any, what: str, given: str | None) -> str:
-    key = given if given is not None else what
-    if key in arrays:
-        if isinstance(arrays[key], Refused):
-            raise DataError(f"{path}: dataset {key} {arrays[key].why}")
-        return key
-    found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
-    raise DataError(f"{path}: no dataset {key}; found {found}; name one with --{what}-key")

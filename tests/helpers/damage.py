@@ -69,7 +69,7 @@ def zip_changed(data: bytes, chance: Random) -> bytes:
         case 3:
             members[name] = members[name][:10] + bytes_changed(members[name][10:], chance)
         case _:
-            members[name] = _npy_changed(members[name], chance)
+            members[name] = npy_changed(members[name], chance)
     packed = io.BytesIO()
     method = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
     with zipfile.ZipFile(packed, "w", method, compresslevel=1) as archive:
@@ -121,7 +121,7 @@ _NPY_HEADERS = (
 )
 
 
-def _npy_changed(member: bytes, chance: Random) -> bytes:
+def npy_changed(member: bytes, chance: Random) -> bytes:
     """An array with another header of the right length; sometimes its values fit it."""
     length = int.from_bytes(member[8:10], "little")
     header, values = member[10 : 10 + length].decode("latin-1"), member[10 + length :]

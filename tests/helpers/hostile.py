@@ -125,6 +125,27 @@ def open_features(path: Path) -> object:
     return values.shape
 
 
+def make_npy(path: Path) -> None:
+    np.save(path, np.random.default_rng(0).random((12, 5)))
+
+
+def make_npy_labels(path: Path) -> None:
+    np.save(path, np.array(["a", "b", "c"] * 4))
+
+
+def open_npy_labels(path: Path) -> object:
+    """As the labels of sound features."""
+    make_npy(path.with_name("features.npy"))
+    file = FeatureFile.open(path.with_name("features.npy"), Keys(labels=path.stem))
+    assert file.labels is not None
+    return len(file.labels)
+
+
+def make_numbers(path: Path) -> None:
+    rows = [f"{i}.png,{i / 7},{i * i},-1e-{i},{'abc'[i % 3]}" for i in range(12)]
+    path.write_text("\n".join(["path,u,v,w,label", *rows]) + "\n")
+
+
 def make_extracted(path: Path) -> None:
     """What `crnr extract` writes, with all datasets that it can have."""
     for name in ("ant", "bee/of/honey", "loose"):
@@ -317,6 +338,9 @@ KINDS: dict[str, Kind] = {
     "hdf5 with text": Kind(".h5", lambda p: make_hdf5(p, text=True), open_features, damage.hdf5_changed, 0.1),
     "extracted": Kind(".h5", make_extracted, open_extracted, damage.hdf5_changed, 4),
     "npz": Kind(".npz", make_npz, open_features, damage.zip_changed, 18),
+    "npy": Kind(".npy", make_npy, open_features, damage.npy_changed, 4),
+    "npy of labels": Kind(".npy", make_npy_labels, open_npy_labels, damage.npy_changed, 4),
+    "csv of numbers": Kind(".csv", make_numbers, open_features, damage.csv_changed, 8),
     "mat": Kind(".mat", make_mat, open_mat_here, damage.mat_changed, 8, whole_way=open_features),
     "mat, all the way": Kind(".mat", make_mat, open_features, damage.mat_changed, 0.1),
     "mat 7.3": Kind(".mat", make_mat73, open_features, damage.hdf5_changed, 2),

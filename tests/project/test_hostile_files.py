@@ -78,6 +78,11 @@ def make_table(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
+def make_numbers(path: Path) -> None:
+    rows = [f"{i / 7},{i * i},-1e-{i},{'abc'[i % 3]}" for i in range(12)]
+    path.write_text("\n".join(["u,v,w,label", *rows]) + "\n")
+
+
 MAKERS = {
     "gallery.h5": ("gallery", make_gallery),
     "plain.h5": ("features", make_hdf5),
@@ -88,6 +93,8 @@ MAKERS = {
     "texts.h5": ("features", lambda path: make_hdf5(path, ["a", "b", "c"] * 4)),
     "features.npz": ("features", make_features),
     "lzma.npz": ("features", make_lzma),
+    "plain.npy": ("features", lambda path: np.save(path, np.random.default_rng(0).random((12, 5)))),
+    "numbers.csv": ("features", make_numbers),
     "v73.mat": ("features", make_v73),
     "texts.mat": ("features", lambda path: make_v73(path, "double")),
     "plain.mat": ("features", lambda path: make_matlab(path, packed=False)),

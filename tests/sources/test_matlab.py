@@ -156,10 +156,32 @@ def test_labels_of_another_number(tmp_path: Path, save: Save) -> None:
 def test_an_unknown_name_lists_the_others_in_matlabs_shape(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"F": VALUES, "who": np.array([LABELS], float)})
-    with pytest.raises(
-        DataError, match=r"no dataset features; found F \(4, 3\), who \(1, 4\); .* --features-key$"
-    ):
-        FeatureFile.open(path, Keys())
+    with pytest.raises(DataError, match=r"no dataset G; found F \(4, 3\), who \(1, 4\); .* --features-key$"):
+        FeatureFile.open(path, Keys("G"))
+
+
+@VERSIONS
+def test_the_only_pair_is_taken_whatever_it_is_called(tmp_path: Path, save: Save) -> None:
+    path = tmp_path / "x.mat"
+    save(path, {"F": VALUES, "who": np.array([LABELS], float), "note": np.array(["x"])})
+    file = FeatureFile.open(path, Keys())
+    np.testing.assert_array_equal(rows(file), VALUES)
+    assert file.labels == [str(label) for label in LABELS]
+    assert file.notes == (
+        f"{path}: the features are F (4 x 3), the labels are who; "
+        "--features-key and --labels-key name others",
+    )
+
+
+@VERSIONS
+def test_cells_of_pictures_and_a_matrix_of_ones_are_a_pair(tmp_path: Path, save: Save) -> None:
+    path = tmp_path / "x.mat"
+    cells = np.empty(5, dtype=object)
+    cells[:] = list(STACK.transpose(2, 0, 1))
+    save(path, {"imgs": cells, "labelMat": ONE_HOT})
+    file = FeatureFile.open(path, Keys())
+    np.testing.assert_array_equal(rows(file), STACK.transpose(2, 0, 1).reshape(5, 12))
+    assert file.labels == ["1", "2", "1", "2", "3"]
 
 
 @VERSIONS
