@@ -28,6 +28,7 @@ PANELS = {
         "build": "crnr build gallery/ --pca 100 --lam 0.1",
         "classify": "find queries -name '*.png' | crnr classify - -o out.csv",
         "evaluate": "crnr evaluate out.csv --min-accuracy 0.9",
+        "review": "crnr review out.csv -o review.html",
         "sort": "crnr sort out.csv sorted/ --how link",
     },
     "Choose a method and its settings": {

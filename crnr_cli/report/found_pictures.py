@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.thumbnails import thumbnails
+from crnr_cli.pictures.thumbnails import SIDE, thumbnails
 from crnr_cli.sources.readers import is_table
 from crnr_cli.wording import are
 
@@ -73,14 +73,14 @@ class FoundPictures:
 
 
 def found_pictures(
-    names: Sequence[str], search: PictureSearch, max_pixels: int = MAX_PIXELS
+    names: Sequence[str], search: PictureSearch, max_pixels: int = MAX_PIXELS, longest: int = SIDE
 ) -> FoundPictures:
     """Pictures that cannot be decoded count as missing; rows of feature files are not looked for."""
     names = [name for name in dict.fromkeys(names) if not is_table(name.rpartition("#")[0])]
     files = {name: search.find(name) for name in names}
     outside = [name for name, file in files.items() if file == OUTSIDE]
     existing = [file for file in files.values() if file not in (OUTSIDE, MISSING)]
-    small = thumbnails(existing, max_pixels)
+    small = thumbnails(existing, max_pixels, longest)
     pictures = {name: small[file] for name, file in files.items() if file in small}
     missing = [name for name in names if name not in pictures and name not in outside]
     return FoundPictures(pictures, missing, outside)

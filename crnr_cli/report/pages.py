@@ -15,7 +15,10 @@ from crnr_cli.system.files import replacing
 
 
 def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
-    """Render `template`.html, with the common style and the script of the same name, if any, embedded."""
+    """Render `template`.html, with the common style and the style and script of the same name, if any.
+
+    It is written piece by piece: a value may be an iterator whose items are made when they are written.
+    """
     environment = Environment(
         loader=PackageLoader("crnr_cli.report", "templates"),
         autoescape=True,
@@ -27,16 +30,19 @@ def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
     loader = environment.loader
     assert loader is not None
     # Style and script contain no user input. Only they are inserted unescaped, and only this script can run.
-    style = loader.get_source(environment, "page.css")[0]
+    known = environment.list_templates()
+    styles = [name for name in ("page.css", f"{template}.css") if name in known]
+    style = "".join(loader.get_source(environment, name)[0] for name in styles)
     script = ""
-    if f"{template}.js" in environment.list_templates():
+    if f"{template}.js" in known:
         script = loader.get_source(environment, f"{template}.js")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = environment.get_template(f"{template}.html").render(
+    pieces = environment.get_template(f"{template}.html").generate(
         context, style=Markup(style), script=Markup(script), script_hash=digest, version=__version__
     )
     with replacing(path) as file:
-        file.write(page.encode())
+        for piece in pieces:
+            file.write(piece.encode())
 
 
 def _percent(share: float | None, digits: int = 1) -> str:

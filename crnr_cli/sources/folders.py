@@ -182,6 +182,11 @@ def list_pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
     return pictures
 
 
+def named_pictures(paths: Sequence[str]) -> Pictures:
+    """These files, whatever they are called; a folder among them is not listed."""
+    return Pictures([_named_file(path) for path in paths])
+
+
 def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelRequest, end: int) -> Batch:
     fresh = islice(decoded, sum(file.error is None for file in files))
     results = [file.error or next(fresh) for file in files]

@@ -31,6 +31,9 @@ INPUTS = {
     ("evaluate", "gallery"): "evaluate queries -g {}",
     ("evaluate", "extractor"): "evaluate queries --extractor {}",
     ("evaluate", "outsiders"): "evaluate queries --outsiders {}",
+    ("review", "table"): "review {} -o new.html",
+    ("review", "gallery"): "review out.csv -o new.html -g {}",
+    ("review", "extractor"): "review out.csv -o new.html --extractor {}",
     ("sort", "table"): "sort {} sorted",
     ("sort", "undo"): "sort --undo {}",
     ("compare", "sources"): "compare {} --methods nn",
@@ -129,6 +132,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     make_features(here / "features.npz")
     flat_model(here / "efficientnet-lite.onnx", ["n", 3, 8, 8])
     assert Runner(here)("build", "gallery", "-q") == Outcome(0, "", "")
+    assert Runner(here)("classify", "queries", "-o", "out.csv", "-q") == Outcome(0, "", "")
     for name in ("closed", "empty folder", "folder.npz", "folder.csv"):
         (here / name).mkdir()
     for name in ("pipe", "pipe.npz"):

@@ -1,0 +1,59 @@
+"""crnr review."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crnr_cli.cli import options
+from crnr_cli.cli.command import Written, command, given
+from crnr_cli.cli.console import print_json, say, shown_progress
+from crnr_cli.cli.network_options import Model
+from crnr_cli.cli.options import Output
+from crnr_cli.cli.values import Whole
+
+_LIMIT = 2000
+
+
+@command
+def review(
+    context: typer.Context,
+    table: Annotated[Path, typer.Argument(metavar="CSV", help="Predictions written by `crnr classify`.")],
+    path: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the page to this file."),
+        Written(),
+    ] = Path("review.html"),
+    gallery: options.GalleryPath = options.GALLERY,
+    limit: Annotated[
+        int,
+        typer.Option(
+            click_type=Whole(), metavar="N", help="Put so many answers on the page, the most doubtful ones."
+        ),
+    ] = _LIMIT,
+    pictures_from: options.PicturesFrom = None,
+    *,
+    model: Model,
+    output: Output,
+) -> None:
+    """Write a page to review answers in a browser, the doubtful ones first, and to save corrections.csv."""
+    from crnr_cli.gallery.answer import QueryOptions
+    from crnr_cli.jobs.review import review as run
+    from crnr_cli.system.optional import require
+
+    require("report", "crnr review", "jinja2")
+    from crnr_cli.report.review import write_review
+
+    query_options = QueryOptions(**model.values())
+    with shown_progress(output.quiet) as progress:
+        is_named = bool(given(context, ["gallery", "extractor"]))
+        report = run(table, gallery, limit, query_options, is_named=is_named)
+        notes = write_review(report, path, table, gallery, query_options, pictures_from or [], progress)
+    if output.json:
+        print_json({"page": str(path), "answers": len(report.answers), "total": report.total, "notes": notes})
+    if not output.quiet:
+        for note in notes:
+            say(f"note: {note}", style="yellow")
+        say(f"{path}: written; open it in a browser, and save corrections.csv there")

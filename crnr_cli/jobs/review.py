@@ -1,0 +1,169 @@
+"""Review: the answers that a person should look at, the most doubtful first."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import CrnrError, DataError, GalleryError
+from crnr_cli.gallery.answer import QueryOptions, queries_per_batch, with_model_at
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.raw_values import raw_values
+from crnr_cli.gallery.strongest import strongest
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress, silent
+from crnr_cli.results.candidates import classes_in, read_candidates
+from crnr_cli.results.decision import UNKNOWN, Prediction
+from crnr_cli.results.table import read_predictions
+from crnr_cli.sources.folders import is_unrelated, named_pictures
+from crnr_cli.system.names import existing
+from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
+from crnr_cli.wording import counted
+
+_CANDIDATES = 5  # classes to choose from
+_SAMPLES = 2  # of the gallery, for each of the two best classes
+
+
+class Answer(NamedTuple):
+    """An answer to look at."""
+
+    number: int  # of its row in the CSV, counted from 0
+    row: Prediction
+    candidates: list[str]  # classes to choose from, the best first
+
+
+@dataclass(frozen=True)
+class ReviewReport:
+    answers: list[Answer]  # the most doubtful first; those that failed come last
+    total: int  # of the answers in the CSV
+    classes: list[str]  # all that are known
+    identity: str  # the same for the same answers
+    gallery: Gallery | None
+    no_gallery: str = ""  # why there is none
+
+
+def review(
+    table: Path, gallery_path: Path, limit: int, options: QueryOptions, *, is_named: bool
+) -> ReviewReport:
+    """`is_named` says that the user named the gallery; otherwise it may be missing."""
+    rows = _rows(table)
+    shown = sorted(rows, key=lambda numbered: _doubt(numbered[1]))[:limit]
+    best = read_candidates(table, {number for number, _ in shown}, _CANDIDATES)
+    answers = [Answer(number, row, _candidates(row, best.get(number, []))) for number, row in shown]
+    gallery, why = _gallery(gallery_path, options, is_named=is_named)
+    names = {name for _, row in rows for name in (row.label, row.runner_up) if name and name != UNKNOWN}
+    names |= {name for answer in answers for name in answer.candidates}
+    names.update(classes_in(table), gallery.classes if gallery else [])
+    return ReviewReport(answers, len(rows), sorted(names), _identity(rows), gallery, why)
+
+
+def _rows(table: Path) -> list[tuple[int, Prediction]]:
+    """The answers with their numbers, each file once. An unrelated file among the pictures is no input."""
+    found = existing(table)
+    if found is None:
+        raise DataError(f"{table}: there is no such file; give a CSV written by `crnr classify`")
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{table}: is not a regular file; give a CSV written by `crnr classify`")
+    refuse_inputs([table])
+    rows: dict[str, tuple[int, Prediction]] = {}
+    for number, row in enumerate(read_predictions(table)):
+        if not row.path:
+            raise DataError(f"{table}: row {number + 1} has no path; was it written by `crnr classify`?")
+        if row.label or not is_unrelated(row.path, row.status):
+            rows.setdefault(row.path, (number, row))
+    if not rows:
+        raise DataError(f"{table}: has no answers to review")
+    refuse_mentioned(rows)
+    return list(rows.values())
+
+
+def _doubt(row: Prediction) -> tuple[bool, float]:
+    """The least probable come first, by the margin if there are no probabilities, and failures last."""
+    sure = row.margin if row.probability is None else row.probability
+    return row.label is None, math.inf if sure is None else sure
+
+
+def _candidates(row: Prediction, best: Sequence[str]) -> list[str]:
+    names = [row.label, row.runner_up, *(row.set or ()), *best]
+    return [name for name in dict.fromkeys(names) if name and name != UNKNOWN][:_CANDIDATES]
+
+
+def _identity(rows: Sequence[tuple[int, Prediction]]) -> str:
+    digest = hashlib.sha256()
+    for number, row in rows:
+        digest.update(ascii((number, row.path, row.label, row.runner_up, row.status)).encode())
+    return digest.hexdigest()[:32]
+
+
+def _gallery(path: Path, options: QueryOptions, *, is_named: bool) -> tuple[Gallery | None, str]:
+    if not is_named and existing(path) is None:
+        return None, f"{path}: no such gallery; name it with --gallery"
+    try:
+        gallery = load_gallery(path)
+        if options.model is not None:
+            gallery = with_model_at(options.model, gallery, path)
+    except GalleryError as e:
+        if is_named:
+            raise
+        return None, str(e)
+    refuse_mentioned(gallery.names)
+    return gallery, ""
+
+
+class Supporters(NamedTuple):
+    """The strongest samples by class, for each of several queries."""
+
+    samples: list[Mapping[str, list[int]]]  # empty for a query that cannot be read
+    note: str = ""  # why there are none
+
+
+def supporters(
+    gallery: Gallery,
+    files: Sequence[str],
+    classes: Sequence[Sequence[str]],
+    options: QueryOptions,
+    progress: Progress = silent,
+) -> Supporters:
+    """The samples that speak most for these classes of each picture; classes of another gallery have none."""
+    nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
+    if gallery.recipe.kind != "pictures":
+        return Supporters(nothing, "the gallery was built from features")
+    recipe, source = gallery.recipe, named_pictures(files)
+    try:
+        extract = raw_values(recipe, source, options)
+    except CrnrError as e:  # the model is missing or has changed
+        return Supporters(nothing, str(e))
+    place = {name: k for k, name in enumerate(gallery.classes)}
+    found = nothing
+    spans = source.spans(queries_per_batch(gallery, options))
+    request = recipe.request(options.max_pixels)
+    with closing(source.batches(spans, request, DecoderPool(options.jobs))) as batches:
+        for (start, _), read in zip(spans, batches, strict=True):
+            batch = recipe.applied(extract(read), gallery.dtype)
+            queries = [start + row for row in batch.rows.tolist()]
+            known = [[name for name in classes[query] if name in place] for query in queries]
+            strong = strongest(
+                gallery, batch.values, [[place[name] for name in names] for names in known], _SAMPLES
+            )
+            for query, names, samples in zip(queries, known, strong, strict=True):
+                found[query] = dict(zip(names, samples, strict=True))
+            progress("comparing", read.end, len(files))
+    return Supporters(found)
+
+
+def limit_note(report: ReviewReport) -> str:
+    """What to say if some answers are not on the page."""
+    shown = len(report.answers)
+    if shown == report.total:
+        return ""
+    return (
+        f"{shown} of {counted(report.total, 'answer')} are on the page, the most doubtful ones; "
+        "--limit changes how many"
+    )

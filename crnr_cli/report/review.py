@@ -1,0 +1,161 @@
+"""The page of a review: answers with their pictures, to be accepted or corrected in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.jobs.review import Answer, ReviewReport, limit_note, supporters
+from crnr_cli.pictures.thumbnails import data_uri
+from crnr_cli.progress import Progress, silent
+from crnr_cli.report.found_pictures import (
+    MISSING,
+    OUTSIDE,
+    FoundPictures,
+    PictureSearch,
+    found_pictures,
+    search_beside,
+)
+from crnr_cli.report.names import as_text
+from crnr_cli.report.pages import write_page
+from crnr_cli.results.decision import UNKNOWN
+
+_SIDE = 160  # of the pictures of answers, in pixels
+_SAMPLE_SIDE = 96  # of gallery pictures
+PER_PART = 256  # pictures that are in memory at the same time, and that the page unpacks at once
+
+
+def write_review(
+    report: ReviewReport,
+    path: Path,
+    table: Path,
+    gallery_path: Path,
+    options: QueryOptions,
+    pictures_from: Sequence[Path] = (),
+    progress: Progress = silent,
+) -> list[str]:
+    """Write the page; returns what to say about what is not on it."""
+    search = search_beside([str(table)], pictures_from)
+    names = [answer.row.path if answer.row.label else None for answer in report.answers]
+    samples, why = _samples(report, search, options, progress)
+    used = sorted({sample for of_answer in samples for found in of_answer.values() for sample in found})
+    queries, of_gallery = _Embedded(progress, "pictures"), _Embedded(progress, "gallery pictures")
+    sample_names: list[str] = []
+    in_gallery = PictureSearch()
+    if report.gallery:
+        known = report.gallery
+        sample_names = [known.names[sample] for sample in used]
+        # A gallery may name any file; only one with the content of the sample is shown.
+        hashes = {known.names[sample]: known.hashes[sample] for sample in used}
+        in_gallery = PictureSearch([gallery_path.parent], pictures_from, hashes=hashes)
+    place = {sample: i for i, sample in enumerate(used)}
+    write_page(
+        path,
+        "review",
+        {
+            "title": f"Review of {as_text(str(table))} - crnr",
+            "table": as_text(str(table)),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
+            "n_answers": len(report.answers),
+            "total": report.total,
+            "by": "probability" if _has_probabilities(report) else "margin",
+            "no_gallery": as_text(why),
+            "data": {
+                "identity": report.identity,
+                "unknown": UNKNOWN,
+                "classes": report.classes,
+                "answers": _records(report, samples, place),
+                "samples": [as_text(name) for name in sample_names],
+                "per_part": PER_PART,
+            },
+            # These are decoded while the page is written, so that few are in memory.
+            "pictures": queries.parts(names, search, options.max_pixels, _SIDE),
+            "sample_pictures": of_gallery.parts(sample_names, in_gallery, options.max_pixels, _SAMPLE_SIDE),
+        },
+    )
+    notes = [limit_note(report)]
+    if why:
+        notes.append(f"the page shows no gallery pictures: {why}")
+    notes += queries.found.notes("pictures", elsewhere="the folder where classify ran")
+    notes += of_gallery.found.notes("gallery pictures", elsewhere="the folder where build ran")
+    return [note for note in notes if note]
+
+
+@dataclass
+class _Embedded:
+    """Pictures on their way into a page, some at a time."""
+
+    progress: Progress
+    step: str
+    found: FoundPictures = field(default_factory=lambda: FoundPictures({}, [], []))
+
+    def parts(
+        self, names: Sequence[str | None], search: PictureSearch, max_pixels: int, longest: int
+    ) -> Iterator[list[str]]:
+        """The pictures of these names as data URIs; empty for those that are not shown, and for None."""
+        for start in range(0, len(names), PER_PART):
+            part = names[start : start + PER_PART]
+            found = found_pictures([name for name in part if name is not None], search, max_pixels, longest)
+            # Only counted, as they are on the page now.
+            self.found.pictures.update(dict.fromkeys(found.pictures, np.empty(0)))
+            self.found.missing += found.missing
+            self.found.outside += found.outside
+            self.progress(self.step, start + len(part), len(names))
+            yield [
+                data_uri(found.pictures[name]) if name is not None and name in found.pictures else ""
+                for name in part
+            ]
+
+
+def _samples(
+    report: ReviewReport, search: PictureSearch, options: QueryOptions, progress: Progress
+) -> tuple[list[Mapping[str, list[int]]], str]:
+    """For every answer, the strongest gallery samples of its two best classes; and why there are none."""
+    nothing: list[Mapping[str, list[int]]] = [{} for _ in report.answers]
+    if report.gallery is None:
+        return nothing, report.no_gallery
+    found = [search.find(answer.row.path) if answer.row.label else MISSING for answer in report.answers]
+    readable = [i for i, file in enumerate(found) if file not in (OUTSIDE, MISSING)]
+    strong = supporters(
+        report.gallery,
+        [found[i] for i in readable],
+        [report.answers[i].candidates[:2] for i in readable],
+        options,
+        progress,
+    )
+    for i, samples in zip(readable, strong.samples, strict=True):
+        nothing[i] = samples
+    return nothing, strong.note
+
+
+def _has_probabilities(report: ReviewReport) -> bool:
+    return any(answer.row.probability is not None for answer in report.answers)
+
+
+def _records(
+    report: ReviewReport, samples: Sequence[Mapping[str, list[int]]], place: Mapping[int, int]
+) -> list[list[Any]]:
+    """The answers as short lists, as there may be many; classes are given by their place."""
+    number = {name: i for i, name in enumerate(report.classes)}
+
+    def record(answer: Answer, of_answer: Mapping[str, list[int]]) -> list[Any]:
+        row = answer.row
+        label = -1 if row.label == UNKNOWN else None if row.label is None else number[row.label]
+        return [
+            answer.number,
+            row.path,
+            label,
+            [number[name] for name in answer.candidates],
+            row.probability,
+            row.margin,
+            row.status,
+            [[place[sample] for sample in of_answer.get(name, [])] for name in answer.candidates[:2]],
+        ]
+
+    return [record(answer, found) for answer, found in zip(report.answers, samples, strict=True)]

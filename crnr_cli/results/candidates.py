@@ -1,0 +1,55 @@
+"""The best classes of the rows of a predictions CSV, by the residuals that it has."""
+
+from __future__ import annotations
+
+import csv
+import heapq
+import math
+import re
+from collections.abc import Container
+from pathlib import Path
+
+from crnr_cli.errors import DataError
+
+_RESIDUAL = "residual:"
+_RANKED = re.compile(r"label_[1-9][0-9]*")
+
+
+def read_candidates(path: Path, wanted: Container[int], count: int) -> dict[int, list[str]]:
+    """Of the wanted rows, counted from 0: the classes with the smallest residuals, the smallest first."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = next(reader, [])
+            ranked = [i for i, name in enumerate(header) if _RANKED.fullmatch(name)][:count]
+            by_class = [
+                (i, name.removeprefix(_RESIDUAL))
+                for i, name in enumerate(header)
+                if name.startswith(_RESIDUAL)
+            ]
+            found: dict[int, list[str]] = {}
+            for number, row in enumerate(filter(None, reader)):
+                if number in wanted:
+                    found[number] = (
+                        [row[i] for i in ranked if row[i]] if ranked else _best(row, by_class, count)
+                    )
+            return found
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+    except (csv.Error, ValueError, IndexError) as e:
+        raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({e})") from e
+
+
+def _best(row: list[str], by_class: list[tuple[int, str]], count: int) -> list[str]:
+    residuals = ((float(row[i]), name) for i, name in by_class if row[i])
+    return [name for _, name in heapq.nsmallest(count, (r for r in residuals if math.isfinite(r[0])))]
+
+
+def classes_in(path: Path) -> list[str]:
+    """The classes that the header names."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            header = next(csv.reader(file, strict=True), [])
+    except (OSError, csv.Error) as e:
+        raise DataError(f"{path}: cannot read it ({e})") from e
+    return [name.removeprefix(_RESIDUAL) for name in header if name.startswith(_RESIDUAL)]

@@ -1,0 +1,205 @@
+"""Review: which answers are on the page, in which order, and what is said about the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.patches import remove_extras
+from helpers.runner import Outcome, Runner
+from helpers.samples import make_features, make_pictures, noise
+
+NO_PICTURES = (
+    "note: 4 of 4 pictures are not shown: 5.png was not found; run the command in the folder where classify "
+    "ran, or name their folder with --pictures-from\n"
+)
+WRITTEN = "review.html: written; open it in a browser, and save corrections.csv there\n"
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)
+    assert found
+    return json.loads(found[1])
+
+
+def pictures_of(page: Path, kind: str = "pictures") -> list[str]:
+    parts = re.findall(rf'class="{kind}">(.*?)</script>', page.read_text(), re.S)
+    return [picture for part in parts for picture in json.loads(part)]
+
+
+@pytest.fixture
+def ready(crnr: Runner) -> Runner:
+    """A gallery, queries in one folder, and their answers."""
+    make_pictures(crnr.here / "gallery")
+    make_pictures(crnr.here / "queries", first=9, per_class=2)
+    assert crnr("build", "gallery", "-q") == Outcome(0, "", "")
+    assert crnr("classify", "queries", "-o", "out.csv", "-q") == Outcome(0, "", "")
+    return crnr
+
+
+def test_the_least_probable_come_first_and_failures_last(crnr: Runner) -> None:
+    Path("out.csv").write_text(
+        "path,truth,label,runner_up,margin,status,probability,set\n"
+        "1.png,,a,b,0.9,ok,0.8,\n"
+        "2.png,,,,,truncated,,\n"
+        "notes.txt,,,,,not_image,,\n"
+        "3.png,,unknown,c,0.1,rejected,0.5,\n"
+        "4.png,,b,a,0.2,ok,0.3,b|d\n"
+        "4.png,,b,a,0.2,ok,0.3,\n"
+        "5.png,,b,a,0.01,ok,,\n"
+    )
+    outcome = crnr("review", "out.csv", "-g", "none.h5")
+    words = "error: none.h5: no such gallery; make it with `crnr build FOLDER -o none.h5`\n"
+    assert outcome == Outcome(1, "", words)
+    note = "note: the page shows no gallery pictures: gallery.h5: no such gallery; name it with --gallery\n"
+    assert crnr("review", "out.csv") == Outcome(0, "", f"{note}{NO_PICTURES}{WRITTEN}")
+    data = data_of(Path("review.html"))
+    names = data["classes"]
+    assert names == ["a", "b", "c", "d"]
+    rows = [
+        (number, path, label if label in (None, -1) else names[label], [names[k] for k in candidates])
+        for number, path, label, candidates, *_ in data["answers"]
+    ]
+    assert rows == [
+        (6, "5.png", "b", ["b", "a"]),
+        (4, "4.png", "b", ["b", "a", "d"]),
+        (3, "3.png", -1, ["c"]),
+        (0, "1.png", "a", ["a", "b"]),
+        (1, "2.png", None, []),
+    ]
+    assert "Gallery pictures are not shown: gallery.h5: " in Path("review.html").read_text()
+
+
+def test_without_probabilities_the_smallest_margin_is_first(crnr: Runner) -> None:
+    Path("out.csv").write_text("path,truth,label,margin\nx,,a,0.5\ny,,a,0.25\nz,,a,\n")
+    assert crnr("review", "out.csv", "-q") == Outcome(0, "", "")
+    page = Path("review.html")
+    assert [row[1] for row in data_of(page)["answers"]] == ["y", "x", "z"]
+    assert "smallest margin first" in page.read_text()
+
+
+def test_pictures_of_answers_and_of_the_gallery_are_on_the_page(ready: Runner) -> None:
+    assert ready("review", "out.csv") == Outcome(0, "", WRITTEN)
+    page = Path("review.html")
+    data = data_of(page)
+    assert len(data["answers"]) == len(pictures_of(page)) == 6
+    assert all(picture.startswith("data:image/png;base64,") for picture in pictures_of(page))
+    shown = pictures_of(page, "sample-pictures")
+    assert len(shown) == len(data["samples"])
+    for _, path, label, candidates, *_, strong in data["answers"]:
+        assert data["classes"][label] == Path(path).parent.name
+        assert [len(samples) for samples in strong] == [2, 2]
+        for k, samples in zip(candidates, strong, strict=False):
+            for sample in samples:
+                assert Path(data["samples"][sample]).parent.name == data["classes"][k]
+                assert shown[sample].startswith("data:image/png;base64,")
+
+
+def test_a_page_can_be_limited_to_the_most_doubtful_answers(ready: Runner) -> None:
+    note = "note: 2 of 6 answers are on the page, the most doubtful ones; --limit changes how many\n"
+    assert ready("review", "out.csv", "--limit", "2") == Outcome(0, "", note + WRITTEN)
+    page = Path("review.html")
+    assert ready("review", "out.csv", "-o", "all.html", "-q") == Outcome(0, "", "")
+    assert [row[:7] for row in data_of(page)["answers"]] == [
+        row[:7] for row in data_of(Path("all.html"))["answers"][:2]
+    ]
+    # What was decided on one page is known on the other.
+    assert data_of(page)["identity"] == data_of(Path("all.html"))["identity"]
+    assert "2 of 6 answers" in page.read_text()
+
+
+def test_other_answers_have_another_identity(ready: Runner) -> None:
+    ready("review", "out.csv", "-o", "1.html", "-q")
+    text = Path("out.csv").read_text()
+    Path("out.csv").write_text(text.replace(",ant,ant,", ",ant,cow,", 1))
+    ready("review", "out.csv", "-o", "2.html", "-q")
+    assert data_of(Path("1.html"))["identity"] != data_of(Path("2.html"))["identity"]
+
+
+def test_the_result_as_json(ready: Runner) -> None:
+    outcome = ready("review", "out.csv", "--limit", "5", "--json", "-q")
+    assert (outcome.exit, outcome.err) == (0, "")
+    assert json.loads(outcome.out) == {
+        "page": "review.html",
+        "answers": 5,
+        "total": 6,
+        "notes": ["5 of 6 answers are on the page, the most doubtful ones; --limit changes how many"],
+    }
+
+
+def test_pictures_that_are_gone_or_changed_are_reported(ready: Runner) -> None:
+    Path("queries/ant/9.png").unlink()
+    for path in Path("gallery").rglob("*.png"):
+        noise(77).save(path)
+    outcome = ready("review", "out.csv")
+    assert outcome.exit == 0
+    assert (
+        "note: 1 of 6 pictures is not shown: queries/ant/9.png was not found; run the command" in outcome.err
+    )
+    assert re.search(r"note: (\d+) of \1 gallery pictures are not shown: gallery/", outcome.err)
+    assert pictures_of(Path("review.html")).count("") == 1
+
+
+def test_a_csv_cannot_make_the_page_show_a_picture_from_elsewhere(ready: Runner) -> None:
+    (ready.here / "in").mkdir()
+    shutil.copy("out.csv", "in/out.csv")
+    os.chdir("in")
+    inside = Runner(ready.here / "in")
+    Path("out.csv").write_text("path,truth,label,margin\n../queries/ant/9.png,,ant,0.1\n")
+    outcome = inside("review", "out.csv", "-g", "../gallery.h5")
+    assert "note: 1 of 1 pictures is not shown: ../queries/ant/9.png is outside of the current" in outcome.err
+    assert "data:image" not in Path("review.html").read_text()
+    assert inside("review", "out.csv", "-g", "../gallery.h5", "--pictures-from", "../queries").exit == 0
+    assert "data:image" in Path("review.html").read_text()
+
+
+def test_answers_to_features_have_no_pictures(crnr: Runner) -> None:
+    make_features(crnr.here / "g.npz")
+    assert crnr("build", "g.npz", "-q").exit == 0
+    assert crnr("classify", "g.npz", "-o", "out.csv", "-q").exit == 0
+    note = "note: the page shows no gallery pictures: the gallery was built from features\n"
+    assert crnr("review", "out.csv") == Outcome(0, "", note + WRITTEN)
+    assert len(data_of(Path("review.html"))["answers"]) == 15
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("path,truth,label\n", "out.csv: has no answers to review"),
+        ("path,truth,label\nnotes.txt,,\n", None),
+        ("truth,label\na,b\n", "out.csv: row 1 has no path; was it written by `crnr classify`?"),
+        ("a,b\n", "out.csv: no column truth or label; was it written by `crnr classify`?"),
+    ],
+)
+def test_a_csv_without_answers(crnr: Runner, content: str, words: str | None) -> None:
+    Path("out.csv").write_text(content)
+    outcome = crnr("review", "out.csv", "-q")
+    assert outcome == (Outcome(1, "", f"error: {words}\n") if words else Outcome(0, "", ""))
+
+
+def test_names_in_the_page_are_data(crnr: Runner) -> None:
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    Path("out.csv").write_bytes(
+        f"path,truth,label,margin\n{evil}.png,,{evil},0.1\ncaf\xe9.png,,b,0\n".encode("latin-1")
+    )
+    assert crnr("review", "out.csv", "-q") == Outcome(0, "", "")
+    page = Path("review.html").read_text()
+    assert "alert(1)</script>" not in page
+    assert "<img src=x" not in page
+    assert [row[1] for row in data_of(Path("review.html"))["answers"]] == ["caf\udce9.png", f"{evil}.png"]
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    assert policy[1].startswith("default-src 'none'; img-src data:; ")
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
+
+
+def test_a_page_needs_jinja(ready: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove_extras(monkeypatch.setattr)
+    outcome = ready("review", "out.csv")
+    assert outcome == Outcome(1, "", "error: crnr review needs jinja2: pip install 'crnr-cli[report]'\n")
