@@ -53,6 +53,20 @@ class NotConverged(UserWarning):
         return f"{counted(self.count, 'query')} did not converge: {self.advice}"
 
 
+class NothingToCompare(UserWarning):
+    """Rows of an estimator that are all zero, so that they are like no class."""
+
+    def __init__(self, count: int, first: int, why: str) -> None:
+        super().__init__(count, first, why)
+        self.count, self.first, self.why = count, first, why
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.count, 'row')} cannot be compared with others; "
+            f"the first is row {self.first}: {self.why}"
+        )
+
+
 def first_line(error: Exception) -> str:
     """The message of another library's exception, short enough for one of ours."""
     return (str(error) or type(error).__name__).strip().split("\n", 1)[0]

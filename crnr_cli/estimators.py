@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,9 +20,10 @@ except ImportError as e:
     raise ImportError("the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'") from e
 
 from crnr_cli.arrays import Array, Batch
-from crnr_cli.errors import CrnrError
+from crnr_cli.errors import CrnrError, NothingToCompare
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import make_gallery, write_gallery
+from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
 from crnr_cli.gallery.samples import LabelledVectors
 from crnr_cli.methods import batch_size, make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
@@ -31,17 +34,20 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.probability import logarithms
 from crnr_cli.sources.labels import label_text
 from crnr_cli.sources.tables import row_hash
-from crnr_cli.wording import counted
 
 
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The base of all estimators. Every row is scaled to unit length, so a row of zeros is an error.
+    """The base of all estimators. Every row is scaled to unit length.
+
+    A row of zeros stays zero, as with scikit-learn's `normalize`, and there is a warning `NothingToCompare`.
+    As a sample, it has no influence; a class of nothing else is never preferred to another. As a query, it
+    has the residual 0 for all classes, so that all are equally probable and the first one is predicted.
 
     `predict_proba` is calibrated by cross-validation on the samples when it is first called: some of them
     are held out and classified by the others. It needs a class with two samples that are not copies.
 
-    Attributes after `fit` or `from_gallery`: `classes_`, `n_features_in_`, `feature_names_in_` if the data
-    has names, and `gallery_`, the content of a gallery file.
+    Attributes after `fit` or `load`: `classes_`, `n_features_in_`, `feature_names_in_` if the data has names,
+    and `gallery_`, the content of a gallery file.
     """
 
     method: ClassVar[str]
@@ -62,7 +68,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = _class_names(self.classes_)
         recipe = Recipe(X.shape[1])
         with _as_value_error():
-            self.gallery_ = make_gallery(
+            gallery = make_gallery(
                 LabelledVectors(
                     recipe=recipe,
                     names=[f"row {i}" for i in range(len(X))],
@@ -72,6 +78,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 ),
                 make_method(self.method, self.get_params()),
             )
+        self.gallery_ = replace(gallery, label_type=_label_type(self.classes_))
         # A gallery sorts its classes by name: 10 comes before 9.
         self._columns = [self.gallery_.classes.index(name) for name in names]
         return self
@@ -95,7 +102,9 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return -residuals
         values = logarithms(residuals)
         ratios: Array = values[:, 0] - values[:, 1]
-        return ratios
+        # Two residuals that differ in the last bit may have the same logarithm, but only one of them wins.
+        second_wins = residuals[:, 1] < residuals[:, 0]
+        return np.where(second_wins, np.maximum(ratios, np.finfo(np.float64).tiny), np.minimum(ratios, 0))
 
     def predict(self, X: Any) -> Array:
         """The class with the smallest residual; ties go to the first class."""
@@ -113,17 +122,18 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return certainty.probabilities(residuals, self.gallery_.method.signed)
 
     def save(self, path: str | Path) -> None:
-        """Write a gallery that `crnr classify` can read. Classes become strings in it: 3 becomes "3"."""
+        """Write a gallery that `crnr classify` can read. It calls the class 3 "3"; `load` gives 3 again."""
         check_is_fitted(self)
         with _as_value_error():
             write_gallery(self.gallery_, Path(path))
 
     @classmethod
-    def from_gallery(cls, path: str | Path) -> Self:
-        """A fitted estimator from a gallery that was built with this method; its classes are strings.
+    def load(cls, path: str | Path, *, dtype: Any = None) -> Self:
+        """A fitted estimator from a gallery that `save` or `crnr build` wrote with this method.
 
         It expects rows of what the gallery was made from: features, outputs of its network, or pixels of
-        pictures of its working size, from 0 to 255, row by row.
+        pictures of its working size, from 0 to 255, row by row. Classes have the type of the `y` that was
+        saved. In a gallery that `crnr` built or changed, they are text, unless `dtype` is given, such as int.
         """
         with _as_value_error():
             gallery = load_gallery(Path(path))
@@ -131,10 +141,11 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{path}: built with the method {gallery.method.name}, not with {cls.method}")
         estimator = cls(**vars(gallery.method))
         estimator.gallery_ = gallery
-        estimator.classes_ = np.array(gallery.classes)
+        estimator.classes_, estimator._columns = _typed_classes(path, gallery, dtype)
         estimator.n_features_in_ = _n_columns(gallery.recipe)
-        estimator._columns = list(range(len(gallery.classes)))
         return estimator
+
+    from_gallery = load
 
 
 @contextmanager
@@ -153,6 +164,30 @@ def _class_names(classes: Array) -> list[str]:
     return names
 
 
+def _label_type(classes: Array) -> str:
+    """The name of the type of labels that are numbers or truth values; empty for text."""
+    dtype = np.array(classes.tolist()).dtype if classes.dtype.kind == "O" else classes.dtype
+    return dtype.name if dtype.name in LABEL_TYPES else ""
+
+
+def _typed_classes(path: str | Path, gallery: Gallery, dtype: Any) -> tuple[Array, list[int]]:
+    """The classes of a gallery in ascending order, and their columns in it, where they are in name order."""
+    kind = np.dtype(dtype or gallery.label_type or str)
+    names: list[Any] = gallery.classes
+    try:
+        if kind.kind == "b":
+            names = [{"False": False, "True": True}[name] for name in names]
+        elif kind.kind in "iu":
+            names = list(map(int, names))
+        labels = np.array(names, dtype=kind)
+    except (KeyError, OverflowError, ValueError) as e:
+        raise ValueError(f"{path}: its classes are not of the type {kind}; leave out dtype") from e
+    classes, columns = np.unique(labels, return_index=True)
+    if len(classes) < len(labels):
+        raise ValueError(f"{path}: two of its classes are the same number as {kind}; leave out dtype")
+    return classes, columns.tolist()
+
+
 def _takes_pixels(recipe: Recipe) -> bool:
     """Whether rows are pixels: the outputs of a network can be computed elsewhere, those of others cannot."""
     return recipe.extractor is not None and not isinstance(recipe.extractor, Network)
@@ -168,12 +203,12 @@ def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
     if _takes_pixels(recipe):  # one colour is refused as in pictures
         batch = recipe.opened(1)(batch)
     batch = recipe.applied(batch, dtype)
-    bad = [row for row, error in enumerate(batch.errors) if error]
-    if bad:
-        raise ValueError(
-            f"{counted(len(bad), 'row')} cannot be used; the first is row {bad[0]}: {batch.errors[bad[0]]}"
-        )
-    return batch.values
+    if failed := batch.failed():
+        row, error = failed[0]
+        warnings.warn(NothingToCompare(len(failed), row, str(error)), stacklevel=3)
+    vectors = np.zeros((len(X), recipe.n_outputs), batch.values.dtype)
+    vectors[batch.rows] = batch.values
+    return vectors
 
 
 class CRNRClassifier(GalleryClassifier):

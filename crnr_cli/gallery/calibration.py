@@ -9,8 +9,9 @@ detect such a query.) How sure an answer is, is a probability: see `results.prob
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,23 @@ class Calibration:
     origin: str  # how they were obtained, as text
     certainty: Certainty | None = None  # None in a gallery of an earlier crnr
 
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> Calibration | None:
+        """The calibration of an untrusted file, or None if it has none; ValueError if it is invalid."""
+        values, probabilities = arrays.get("standouts"), arrays.get("probabilities")
+        if values is None:
+            return None
+        if not _is_ascending(values):
+            raise ValueError("its calibration is not an ascending list of numbers")
+        certainty = None
+        if probabilities is not None:
+            certainty = Certainty(float(attributes["sharpness"]), probabilities)
+            if not _is_ascending(probabilities) or probabilities[0] < 0 or probabilities[-1] > 1:
+                raise ValueError("its calibration has probabilities that are not ascending from 0 to 1")
+            if not 0 < certainty.sharpness < math.inf:
+                raise ValueError(f"its calibration has a sharpness of {certainty.sharpness:g}")
+        return cls(values, attributes["origin"].decode(), certainty)
+
     def min_standout(self, rate: float) -> float:
         """A threshold: queries of the gallery's classes are below it with a probability of at most `rate`.
 
@@ -56,6 +74,11 @@ class Calibration:
             f"separation below {limit}. At this threshold, about {100 * rate:g} % of known samples are "
             f"rejected (measured on {self.origin})"
         )
+
+
+def _is_ascending(values: Array) -> bool:
+    is_list = values.ndim == 1 and values.dtype.kind == "f" and len(values) > 0
+    return is_list and bool(np.all(np.diff(values) >= 0))
 
 
 def calibrate(

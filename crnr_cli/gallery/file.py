@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +13,13 @@ from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.content import FORMAT, Content, read_content, to_texts
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
 from crnr_cli.gallery.hdf5_output import to_attributes, to_bytes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import restored_extractor
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.results.probability import Certainty
 from crnr_cli.sources.hdf5 import plain
 from crnr_cli.system.names import existing
 
@@ -91,6 +89,8 @@ def _to_content(gallery: Gallery) -> Content:
         "method": gallery.method.name,
         **gallery.parameters,
     }
+    if gallery.label_type:
+        root["label_type"] = gallery.label_type
     attributes = {"/": root, "recipe": recipe.attributes}
     if gallery.calibration:
         arrays["calibration/standouts"] = gallery.calibration.standouts
@@ -130,10 +130,15 @@ def _from_content(content: Content, folder: Path) -> Gallery:
         method=method,
         state=_below("state/", arrays),
         crnr_version=root["crnr_version"].decode(),
-        calibration=_calibration(content),
+        calibration=Calibration.restored(
+            _below("calibration/", arrays), content.attributes.get("calibration", {})
+        ),
         stamps=_stamps(arrays),
+        label_type=root.get("label_type", b"").decode(),
     )
     n, d = gallery.samples.vectors.shape
+    if gallery.label_type not in ("", *LABEL_TYPES):
+        raise ValueError(f"its labels are of an unknown type, {gallery.label_type}")
     if gallery.dtype not in ("float32", "float64"):
         raise ValueError(f"its vectors are of type {gallery.dtype}")
     if (
@@ -148,29 +153,6 @@ def _from_content(content: Content, folder: Path) -> Gallery:
 def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
     """The arrays of a group, by their names in it."""
     return {path.removeprefix(group): array for path, array in arrays.items() if path.startswith(group)}
-
-
-def _calibration(content: Content) -> Calibration | None:
-    values = content.arrays.get("calibration/standouts")
-    if values is None:
-        return None
-    if not _is_ascending(values):
-        raise ValueError("its calibration is not an ascending list of numbers")
-    attributes = content.attributes["calibration"]
-    probabilities = content.arrays.get("calibration/probabilities")
-    certainty = None
-    if probabilities is not None:
-        certainty = Certainty(float(attributes["sharpness"]), probabilities)
-        if not _is_ascending(probabilities) or probabilities[0] < 0 or probabilities[-1] > 1:
-            raise ValueError("its calibration has probabilities that are not ascending from 0 to 1")
-        if not 0 < certainty.sharpness < math.inf:
-            raise ValueError(f"its calibration has a sharpness of {certainty.sharpness:g}")
-    return Calibration(values, attributes["origin"].decode(), certainty)
-
-
-def _is_ascending(values: Array) -> bool:
-    is_list = values.ndim == 1 and values.dtype.kind == "f" and len(values) > 0
-    return is_list and bool(np.all(np.diff(values) >= 0))
 
 
 def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
@@ -205,7 +187,7 @@ class Glance:
 
 def _settings(content: Content) -> dict[str, Any]:
     """The attributes, except those that describe the file; the extractor as text."""
-    about = ("format", "version", "crnr_version", "sha256")
+    about = ("format", "version", "crnr_version", "sha256", "label_type")
     recipe = {key: plain(value) for key, value in content.attributes.get("recipe", {}).items()}
     root = {key: plain(value) for key, value in content.attributes["/"].items() if key not in about}
     if recipe.get("kind") == "pictures":

@@ -20,6 +20,9 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.probability import Certainty
 
 _TRIED_ITERATIONS = 20
+# NumPy's names of the types of labels that are not text.
+_NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+LABEL_TYPES = frozenset({"bool", "float16", "float32", "float64"} | _NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Gallery:
     calibration: Calibration | None = None  # for rejecting queries of no class
     stamps: list[Stamp] = field(default_factory=list)  # of the samples' files; empty if unknown
     sha256: str = ""  # of the file it was loaded from
+    label_type: str = ""  # of the labels that an estimator was fitted to, if they were not text
 
     @property
     def dtype(self) -> str:

@@ -93,7 +93,7 @@ def test_the_python_code_of_the_readme_works(
     assert all(sample["name"] in strongest for sample in told["strongest"])
     X, y = load_digits(return_X_y=True)
     exec(estimators, {"X": X[:60], "y": y[:60]})
-    assert capsys.readouterr().out.startswith("['0' '1' '2' '3' '4'")
+    assert capsys.readouterr().out.startswith("[0 1 2 3 4")
 
 
 def test_the_python_code_of_its_page_works(crnr: Runner, folder: Path) -> None:
@@ -101,10 +101,12 @@ def test_the_python_code_of_its_page_works(crnr: Runner, folder: Path) -> None:
     for digit in "12":
         shutil.copy(next((folder / "queries" / digit).iterdir()), folder / "queries" / digit / f"{digit}.png")
     names: dict[str, Any] = {}
-    (block,) = python_blocks((ROOT / "docs" / "python.md").read_text())
-    exec(block, names)
+    gallery, estimators = python_blocks((ROOT / "docs" / "python.md").read_text())
+    exec(gallery, names)
     assert [answer.truth for answer in names["answers"]] == ["1", "2"]
     assert [len(answer.residuals) for answer in names["answers"]] == [3, 3]
+    X, y = load_digits(return_X_y=True)
+    exec(estimators, names | {"X": X[:60], "y": y[:60]})
 
 
 COMMANDS = re.findall(r"`(crnr [a-z]+ [^`]*[a-z/.][^`]*)`", README)
