@@ -31,6 +31,7 @@ INPUTS = {
     ("evaluate", "gallery"): "evaluate queries -g {}",
     ("evaluate", "extractor"): "evaluate queries --extractor {}",
     ("evaluate", "outsiders"): "evaluate queries --outsiders {}",
+    ("split", "sources"): "split {} --gallery new --queries other",
     ("sort", "table"): "sort {} sorted",
     ("sort", "undo"): "sort --undo {}",
     ("compare", "sources"): "compare {} --methods nn",
