@@ -42,6 +42,7 @@ PANELS = {
         "verify": "crnr verify gallery.h5 --against gallery/",
     },
     "Manage galleries": {
+        "split": "crnr split pictures/ --gallery gallery/ --queries queries/ --share 0.7",
         "add": "crnr add gallery.h5 new_pictures/",
         "remove": "crnr remove gallery.h5 --class spam --sample 'gallery/ham/*.png'",
         "rename": "crnr rename gallery.h5 spam junk",

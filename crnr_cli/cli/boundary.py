@@ -26,7 +26,7 @@ GATE_MISSED = 4
 _READER_GONE = 128 + signal.SIGPIPE
 _GRACE = 1.5  # seconds that the current batch has to finish after a signal
 
-_STEPS_IN_BATCHES = ("classifying", "extracting", "sorting")  # whose finished batches are kept
+_STEPS_IN_BATCHES = ("classifying", "extracting", "sorting", "splitting")  # whose finished batches are kept
 
 _STDOUT_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF)
 

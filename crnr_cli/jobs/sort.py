@@ -37,6 +37,7 @@ from crnr_cli.system.placing import (
     longest_name,
     move_new,
     opened_tree,
+    place_of_folder,
     symlink_new,
 )
 from crnr_cli.wording import counted, have
@@ -92,11 +93,8 @@ class _File(NamedTuple):
 
 def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = silent) -> SortReport:
     """Put the files that a predictions CSV names into folders named after their labels."""
-    if (found := existing(folder)) is not None and not stat.S_ISDIR(found.st_mode):
-        raise OutputError(f"{folder}: is not a folder; choose another place")
-    if found is None and not folder.absolute().parent.is_dir():
-        raise OutputError(f"{folder}: there is no directory {folder.parent}; create it first")
-    template = Template(options.template, longest_name(folder if found else folder.absolute().parent))
+    place, found = place_of_folder(folder), existing(folder)
+    template = Template(options.template, longest_name(place))
     rows, passed_over = _rows(table, options)
     files = _looked_at(rows, table, options, template, progress)
     if found is None and all(file.found.reason for file in files):

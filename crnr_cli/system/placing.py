@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import OutputError
+from crnr_cli.system.names import existing
 
 PART = ".crnr-sort.part"  # what is copied has this name until it is whole
 LONGEST_NAME = 255  # bytes, on most file systems
@@ -110,6 +111,22 @@ def folder_errors(folder: Path) -> Iterator[None]:
         raise OutputError(
             f"{folder}: stopped ({os.strerror(e.errno)}); nothing is lost, and the same command continues"
         ) from e
+
+
+def place_of_folder(folder: Path) -> Path:
+    """The folder itself or, if it is missing, the one that it will be made in."""
+    found = existing(folder)
+    if found is not None and not stat.S_ISDIR(found.st_mode):
+        raise OutputError(f"{folder}: is not a folder; choose another place")
+    above = folder.absolute().parent
+    if found is None and not above.is_dir():
+        raise OutputError(f"{folder}: there is no directory {folder.parent}; create it first")
+    return above if found is None else folder
+
+
+def is_within(place: str, folder: str) -> bool:
+    """Whether a path is that of the folder, or below it."""
+    return os.path.join(place, "").startswith(os.path.join(folder, ""))  # noqa: PTH118
 
 
 def longest_name(folder: Path) -> int:

@@ -32,7 +32,8 @@ def options_of(command: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["build", "classify", "evaluate", "compare", "explain", "tune", "add", "audit", "verify"]
+    "command",
+    ["build", "classify", "evaluate", "compare", "explain", "tune", "add", "audit", "verify", "split"],
 )
 def test_every_command_that_reads_samples_has_the_same_options(command: str) -> None:
     assert options_of(command) >= SHARED
@@ -49,6 +50,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json", "--csv"),
         "--samples",  # a list of them, or whether they are rows or columns
+        "--how",  # a split moves nothing
         "--from",  # a model, or marked samples
         "--min-probability",  # below it, answers are unknown, or files are doubtful
         "--update",  # which removes samples from a gallery, but never from a file of features

@@ -49,6 +49,7 @@ def completed(line: str) -> list[str]:
         ("crnr classify x --samples ", ["rows", "columns"]),
         ("crnr compare x --set crc.", ["crc.lam="]),
         ("crnr sort x y --how ", ["copy", "hardlink", "link", "move"]),
+        ("crnr split x --how ", ["copy", "hardlink", "link"]),
         ("crnr build x --lam ", []),
     ],
 )

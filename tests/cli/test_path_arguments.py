@@ -34,6 +34,7 @@ INPUTS = {
     ("review", "table"): "review {} -o new.html",
     ("review", "gallery"): "review out.csv -o new.html -g {}",
     ("review", "extractor"): "review out.csv -o new.html --extractor {}",
+    ("split", "sources"): "split {} --gallery new --queries other",
     ("sort", "table"): "sort {} sorted",
     ("sort", "undo"): "sort --undo {}",
     ("compare", "sources"): "compare {} --methods nn",

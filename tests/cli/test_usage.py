@@ -25,6 +25,7 @@ ARGUMENTS = {
     **{"extract": ["gallery.npz", "-o", "new.h5"], "sort": ["gallery.npz", "sorted"]},
     **{"explain": ["gallery.npz#0"], "remove": ["gallery.h5", "--class", "ant"]},
     **{"rename": ["gallery.h5", "ant", "emu"]},
+    **{"split": ["gallery.npz", "--gallery", "a", "--queries", "b"]},
     **{"model list": [], "model get": ["efficientnet-lite0"], "model check": ["model.onnx"]},
 }
 # Options whose value is text that is parsed later, as lists of numbers or of settings.
@@ -84,6 +85,7 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("add gallery.h5", "missing argument: SOURCE... (see `crnr add --help`)"),
         ("remove --class x", "missing argument: GALLERY (see `crnr remove --help`)"),
         ("sort", "missing argument: CSV FOLDER (see `crnr sort --help`)"),
+        ("split x --gallery a", "missing argument: --queries (see `crnr split --help`)"),
         ("rename x.h5 a", "missing argument: NEW (see `crnr rename --help`)"),
         ("rename x.h5 a a", "the class is called a already; give it another name"),
         ("sort out.csv", "missing argument: FOLDER (see `crnr sort --help`)"),

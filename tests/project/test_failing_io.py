@@ -20,7 +20,7 @@ import pytest
 
 from helpers.paths import TESTS
 from helpers.runner import Runner
-from helpers.samples import make_features
+from helpers.samples import make_features, make_pictures
 
 HERE = TESTS / "project" / "failing_io"
 KILLED = 0
@@ -241,3 +241,39 @@ def test_every_call_of_sort_and_of_its_undoing_may_fail(
             else:
                 assert (again.exit, again.err) == (0, ""), f"{where}, then {again}"
             assert below(folder) == after, where
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("how", ["copy", "hardlink", "link"])
+def test_every_call_of_split_may_fail(
+    server: Server, how: str, fail_with: int, full: bool, tmp_path: Path
+) -> None:
+    """No file is ever half there, and the same command then gives the split of a run without a fault."""
+    start = tmp_path / "start"
+    make_pictures(start / "all", ("ant", "bee"), per_class=2)
+    command = ["split", "all", "--gallery", "g", "--queries", "q", "--how", how, "--quiet"]
+
+    def split(folder: Path) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file() and not path.name.startswith(".crnr-split")
+        }
+
+    whole = server.run(fresh(start, tmp_path / "run"), command)
+    assert (whole.exit, whole.err) == (0, "")
+    assert whole.calls > 8
+    new = split(tmp_path / "run")
+    assert len(new) == 8  # each picture twice
+    for fail_at in range(1, whole.calls + 1, 1 if full else 2):
+        folder = fresh(start, tmp_path / "run")
+        ended = server.run(folder, command, fail_at, fail_with)
+        where = f"call {fail_at} of {whole.calls}: {ended}"
+        assert ended.exit in ((-9,) if fail_with == KILLED else (0, 1, 3)), where
+        assert "Traceback" not in ended.err, where
+        assert split(folder).items() <= new.items(), where
+        again = server.run(folder, command)
+        assert (again.exit, again.err) == (0, ""), f"{where}, then {again}"
+        assert split(folder) == new, where
+        assert not list(folder.rglob(".crnr-split*")), where

@@ -19,6 +19,7 @@ import crnr_cli.cli
 import crnr_cli.jobs.build
 import crnr_cli.jobs.evaluate
 import crnr_cli.jobs.sort
+import crnr_cli.jobs.split
 import crnr_cli.jobs.unsort
 import crnr_cli.jobs.update
 from helpers.runner import Runner
@@ -34,7 +35,7 @@ def run(folder: str, args: list[str], fail_at: int, fail_with: int, errors: int)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     few = ["--batch-size", "2"] if args[0] == "classify" else []
     sys.argv = ["crnr", *args, *few]
-    shim.failing_io_names(args[0] == "sort")  # whose results are names
+    shim.failing_io_names(args[0] in ("sort", "split"))  # whose results are names
     shim.failing_io_arm(os.fsencode(folder), fail_at, fail_with)
     code = 70
     try:

@@ -1,0 +1,157 @@
+"""crnr split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crnr_cli.cli import options
+from crnr_cli.cli.boundary import finishing_batches
+from crnr_cli.cli.command import command, given
+from crnr_cli.cli.console import print_json, say, say_some, shown_progress
+from crnr_cli.cli.options import DryRun, Input, Output, Strictness
+from crnr_cli.cli.tables import print_csv
+from crnr_cli.cli.values import Choice, Number, Whole
+from crnr_cli.errors import UsageError
+from crnr_cli.wording import are, counted
+
+if TYPE_CHECKING:
+    from crnr_cli.jobs.split import SplitReport
+
+_DONE = {"copy": "copied", "hardlink": "hard-linked", "link": "linked"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """How the pictures are divided, and what becomes of them."""
+
+    share: Annotated[
+        float,
+        typer.Option(
+            click_type=Number(above=0, at_most=1),
+            metavar="SHARE",
+            help="Share of the pictures of every class for the gallery.",
+        ),
+    ] = 0.8
+    per_class: Annotated[
+        int | None,
+        typer.Option(
+            click_type=Whole(), metavar="N", help="Pictures of every class for the gallery, instead."
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(click_type=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
+    ] = None
+    how: Annotated[
+        str,
+        typer.Option(
+            click_type=Choice(("copy", "hardlink", "link")),
+            help="What to do with the files: copy, hardlink, link.",
+        ),
+    ] = "copy"
+    dry_run: DryRun = False
+
+
+@command
+def split(
+    context: typer.Context,
+    sources: options.Sources,
+    gallery: Annotated[
+        str,
+        typer.Option(
+            "--gallery", "-g", metavar="DIR", help="Folder for the examples; made if it is missing."
+        ),
+    ],
+    queries: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder for the other pictures; made if it is missing.")
+    ],
+    *,
+    division: Division,
+    input: Input,
+    strictness: Strictness,
+    output: Output,
+) -> None:
+    """Divide labelled pictures into a gallery and queries; copies of a picture stay on one side."""
+    from crnr_cli.jobs.split import SplitOptions
+    from crnr_cli.jobs.split import split as run
+    from crnr_cli.sources.division import Portion
+
+    if division.per_class is not None and given(context, ["share"]):
+        raise UsageError("give --share or --per-class, not both")
+    if division.share == 1:
+        raise UsageError("--share 1 would leave no queries; give a number between 0 and 1")
+    for option, folder in (("--gallery", gallery), ("--queries", queries)):
+        if not folder:
+            raise UsageError(f"{option}: the name of the folder is empty")
+    split_options = SplitOptions(
+        gallery=Path(gallery),
+        queries=Path(queries),
+        portion=Portion(division.share, division.per_class),
+        seed=division.seed or 0,
+        how=division.how,
+        dry_run=division.dry_run,
+        **input.values(),
+        **strictness.values(),
+    )
+    with (
+        shown_progress(output.quiet) as shown,
+        finishing_batches(shown, "; the same command continues from there") as progress,
+    ):
+        report = run(sources, split_options, progress)
+    if output.json:
+        print_json(_record(report, gallery, queries, division.dry_run))
+    elif division.dry_run:
+        print_csv(["path", "target", "result", "reason"], report.rows)
+    if not output.quiet:
+        _say(report, gallery, queries, division.dry_run)
+    strictness.finish(len(report.left_out))
+
+
+def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> dict[str, object]:
+    from crnr_cli.jobs.split import THERE
+
+    return {
+        "gallery": gallery,
+        "queries": queries,
+        "how": report.how,
+        "done": 0 if dry_run else report.count(report.how),
+        "there": report.count(THERE),
+        "classes": {
+            name: {"gallery": own, "queries": others} for name, (own, others) in report.classes.items()
+        },
+        "copies": report.copies,
+        "passed_over": report.passed_over,
+        "left_out": [{"name": row.path, "reason": row.reason} for row in report.left_out],
+        "notes": report.notes,
+        **({"planned": [row._asdict() for row in report.rows]} if dry_run else {}),
+    }
+
+
+def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None:
+    from crnr_cli.jobs.split import THERE
+
+    say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
+    say_some("note", report.notes)
+    if report.passed_over:
+        say(f"note: left alone, as they are not pictures: {counted(report.passed_over, 'file')}")
+    if report.copies:
+        say(
+            f"note: {counted(report.copies, 'file')} {are(report.copies)} an exact copy of another one, and "
+            "on the same side"
+        )
+    for i, folder in enumerate((gallery, queries)):
+        counts = [sides[i] for sides in report.classes.values() if sides[i]]
+        per_class = f", {min(counts)} to {max(counts)} per class" if counts else ""
+        if counts and min(counts) == max(counts):
+            per_class = f", {counts[0]} per class"
+        say(f"{folder}: {counted(sum(counts), 'picture')} of {counted(len(counts), 'class')}{per_class}")
+    done, there = report.count(report.how), report.count(THERE)
+    already = f", {there} {are(there)} already there" if there else ""
+    would = "would be " if dry_run else ""
+    say(f"{counted(done, 'file')} {would}{_DONE[report.how]}{already}")
+    if not dry_run:
+        say(f"to find near duplicates on both sides: crnr audit {gallery} --against {queries}")

@@ -1,0 +1,333 @@
+"""Split: labelled pictures are divided into a gallery and queries, as copies or links."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import DataError, OutputError, UsageError
+from crnr_cli.pictures.pixels import PixelRequest, Pixels
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress, silent
+from crnr_cli.results.sort_list import Entry, is_in_place
+from crnr_cli.results.sort_names import escaped, fitted
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.division import Portion, by_content, in_gallery
+from crnr_cli.sources.folders import PictureFile, Pictures, is_unrelated
+from crnr_cli.sources.listing import open_source
+from crnr_cli.system.files import locked
+from crnr_cli.system.names import existing
+from crnr_cli.system.placing import (
+    Place,
+    Tree,
+    copy_new,
+    folder_errors,
+    is_within,
+    link_new,
+    longest_name,
+    opened_tree,
+    place_of_folder,
+    symlink_new,
+)
+from crnr_cli.wording import counted, have
+
+THERE, LEFT_OUT = "there", "left out"
+_OWN = ".crnr-split"  # how the names of our own files begin
+_LOCK, _PART = f"{_OWN}.lock", f"{_OWN}.part"
+_REPORTED_EVERY = 200  # files
+_STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions(InputOptions):
+    gallery: Path
+    queries: Path
+    portion: Portion = field(default_factory=Portion)
+    seed: int = 0
+    how: str = "copy"
+    dry_run: bool = False
+
+    def folder(self, to_gallery: bool) -> Path:
+        return self.gallery if to_gallery else self.queries
+
+
+class Part(NamedTuple):
+    """What becomes of one file."""
+
+    path: str
+    target: str  # with the folder; empty if the file is left out
+    result: str  # how, or THERE, or LEFT_OUT
+    reason: str = ""  # why it is left out
+
+
+@dataclass
+class SplitReport:
+    how: str
+    rows: list[Part] = field(default_factory=list)
+    classes: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # files in the gallery and in the queries
+    passed_over: int = 0  # files that are not pictures
+    copies: int = 0  # files that have the bytes of another one
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> Sequence[Part]:
+        return [row for row in self.rows if row.result == LEFT_OUT]
+
+    def count(self, result: str) -> int:
+        return sum(1 for row in self.rows if row.result == result)
+
+
+class _File(NamedTuple):
+    path: str
+    source: str  # the whole path, without links
+    label: str
+    name: str  # below the folder of the class, on either side
+    status: os.stat_result
+
+
+class _Step(NamedTuple):
+    row: int  # of the report
+    to_gallery: bool
+    entry: Entry
+
+
+def split(names: Sequence[str], options: SplitOptions, progress: Progress = silent) -> SplitReport:
+    """Divide the pictures of every class. The same command continues a run that was stopped."""
+    source = open_source(names, options)
+    if not isinstance(source, Pictures):
+        raise UsageError(
+            "only pictures can be split; for feature files, `crnr compare --holdout 0.3` holds a part back"
+        )
+    _refuse_overlap(source, options)
+    report = SplitReport(options.how, notes=source.notes())
+    files = _listed(source, options, report)
+    _refuse_too_many(report, len(files), options)
+    if not files:
+        raise _nothing(source, report)
+    groups = by_content([(one.path, one.status.st_size) for one in files], progress)
+    chosen = in_gallery([(one.label, one.name) for one in files], groups, options.portion, options.seed)
+    _count(files, groups, chosen, report)
+    steps = _planned(files, chosen, options, report)
+    # A run that was killed at its very end has left nothing but files of its own.
+    own = (options.folder(side) / name for side in (True, False) for name in (_LOCK, _PART))
+    if not options.dry_run and (steps or any(map(os.path.lexists, own))):
+        _perform(steps, options, report, progress)
+    return report
+
+
+def _refuse_overlap(source: Pictures, options: SplitOptions) -> None:
+    """What is put into a source would be split again, and what is in both folders would be on both sides."""
+    sides = {side: os.path.realpath(side) for side in (options.gallery, options.queries)}
+    if len(sides) < 2 or is_within(*sides.values()) or is_within(*reversed(sides.values())):
+        raise UsageError("--gallery and --queries: give two folders, neither of them in the other")
+    for folder in (Path(named.path) for named in source.named_folders):
+        real = os.path.realpath(folder)
+        for side, place in sides.items():
+            if is_within(place, real):
+                raise UsageError(f"{side}: is inside {folder}, which is an input; choose another folder")
+
+
+def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> list[_File]:
+    """The pictures that have a class, each with a name of its own in it, in an order of their own."""
+    unnamed = [file.path for file in source.files if not file.error and is_unrelated(file.path, "not_image")]
+    request = PixelRequest(None, max_pixels=options.max_pixels, header_only=True)
+    headers = DecoderPool(options.jobs).decode(unnamed, request)
+    unrelated = {
+        path for path, header in zip(unnamed, headers, strict=True) if not isinstance(header, Pixels)
+    }
+    report.passed_over = len(unrelated)
+    longest = min(longest_name(place_of_folder(options.folder(to_gallery))) for to_gallery in (True, False))
+    listed = [
+        (*_class_and_name(file, source, longest), file.path)
+        for file in source.files
+        if file.path not in unrelated and _is_usable(file, source, report)
+    ]
+    files = []
+    taken: set[tuple[str, str]] = set()
+    seen: set[str] = set()
+    for label, name, path in sorted(listed):
+        place, number = os.path.realpath(path), 1
+        try:
+            status = os.lstat(place)
+        except OSError as e:
+            report.rows.append(Part(path, "", LEFT_OUT, e.strerror or "cannot be read"))
+            continue
+        if (here := os.path.abspath(path)) in seen:  # noqa: PTH100, links to one file are copies of it
+            report.rows.append(Part(path, "", LEFT_OUT, "is named twice"))
+            continue
+        seen.add(here)
+        above, slash, last = name.rpartition("/")
+        while (label, own := above + slash + fitted(last, longest, number)) in taken:
+            number += 1
+        taken.add((label, own))
+        files.append(_File(path, place, label, own, status))
+    return files
+
+
+def _is_usable(file: PictureFile, source: Pictures, report: SplitReport) -> bool:
+    reason = str(file.error) if file.error else "" if file.folders else source.why_unlabelled
+    if reason:
+        report.rows.append(Part(file.path, "", LEFT_OUT, reason))
+    return not reason
+
+
+def _class_and_name(file: PictureFile, source: Pictures, longest: int) -> tuple[str, str]:
+    """The folder of its class, and its name there, which keeps the folders below that of the class."""
+    label = file.folders[0]
+    if source.is_labelled:  # a label may be any text
+        return fitted(escaped(label), longest), file.path.rpartition("/")[2]
+    for folder in source.named_folders:
+        above = os.path.join(folder.path, label, "")  # noqa: PTH118
+        if file.path.startswith(above):
+            return label, file.path.removeprefix(above)
+    return label, file.path.rpartition("/")[2]
+
+
+def _count(
+    files: Sequence[_File], groups: Sequence[Hashable], chosen: Sequence[bool], report: SplitReport
+) -> None:
+    sides = Counter((file.label, is_chosen) for file, is_chosen in zip(files, chosen, strict=True))
+    labels = sorted({file.label for file in files})
+    report.classes = {label: (sides[label, True], sides[label, False]) for label in labels}
+    report.copies = len(groups) - len(set(groups))
+    alone = [label for label, (_, queries) in report.classes.items() if not queries]
+    if alone:
+        classes = ", ".join(alone[:3]) + (", ..." if len(alone) > 3 else "")
+        report.notes.append(
+            f"no queries of {counted(len(alone), 'class')}, whose pictures are too few or all the same: "
+            f"{classes}"
+        )
+
+
+def _planned(
+    files: Sequence[_File], chosen: Sequence[bool], options: SplitOptions, report: SplitReport
+) -> list[_Step]:
+    """What is to be done; the report has a row for every file. Folders with anything else are refused."""
+    targets: dict[bool, dict[str, _File]] = {True: {}, False: {}}
+    for file, to_gallery in zip(files, chosen, strict=True):
+        targets[to_gallery][f"{file.label}/{file.name}"] = file
+    steps = []
+    for to_gallery, wanted in targets.items():
+        folder = options.folder(to_gallery)
+        device = os.stat(place_of_folder(folder)).st_dev  # noqa: PTH116
+        with opened_tree(folder) if folder.is_dir() else contextlib.nullcontext() as tree:
+            there = _there(folder, tree, wanted, options.how) if tree else set()
+        for target, file in wanted.items():
+            if options.how == "hardlink" and file.status.st_dev != device:
+                raise OutputError(
+                    f"{file.path}: is on another file system than {folder}, and hard links cannot lead "
+                    "there; use --how copy or --how link"
+                )
+            result = THERE if target in there else options.how
+            if target not in there:
+                steps.append(_Step(len(report.rows), to_gallery, _entry(file, target)))
+            report.rows.append(Part(file.path, f"{folder}/{target}", result))
+    return steps
+
+
+def _entry(file: _File, target: str) -> Entry:
+    return Entry(file.source, target, target, file.status.st_size, file.status.st_mtime_ns)
+
+
+def _there(folder: Path, tree: Tree, wanted: dict[str, _File], how: str) -> set[str]:
+    """The targets that are in their places already; anything else in the folder is refused."""
+    found = set()
+    for above, folders, names in os.walk(folder, onerror=_unreadable):
+        links = [name for name in folders if os.path.islink(os.path.join(above, name))]  # noqa: PTH114, PTH118
+        for name in (*links, *names):
+            path = os.path.join(above, name)  # noqa: PTH118
+            target = os.path.relpath(path, folder)
+            if target not in wanted:
+                if name.startswith("."):
+                    continue
+                raise OutputError(
+                    f"{path}: is not part of this split; choose an empty folder, or one of the same split"
+                )
+            if not is_in_place(_entry(wanted[target], target), how, tree.place(target)):
+                raise OutputError(
+                    f"{path}: is there already, and not as this split would put it; choose an empty folder"
+                )
+            found.add(target)
+    return found
+
+
+def _unreadable(error: OSError) -> None:
+    raise OutputError(f"{error.filename}: cannot look into it ({error.strerror}); choose another folder")
+
+
+def _perform(steps: Sequence[_Step], options: SplitOptions, report: SplitReport, progress: Progress) -> None:
+    with ExitStack() as stack:
+        trees = {side: stack.enter_context(_opened(options.folder(side))) for side in (True, False)}
+        for number, (row, to_gallery, entry) in enumerate(steps, 1):
+            tree = trees[to_gallery]
+            try:
+                _put(entry, options.how, tree)
+            except OSError as e:
+                if e.errno in _STOPPING:
+                    raise OutputError(
+                        f"{tree.path / entry.target}: cannot write ({os.strerror(e.errno)}); the same "
+                        "command continues from here"
+                    ) from e
+                reason = (
+                    "there is another file of this name" if isinstance(e, FileExistsError) else e.strerror
+                )
+                report.rows[row] = Part(report.rows[row].path, "", LEFT_OUT, str(reason))
+            if number % _REPORTED_EVERY == 0 or number == len(steps):
+                progress("splitting", number, len(steps))
+
+
+def _put(entry: Entry, how: str, tree: Tree) -> None:
+    target = tree.place(entry.target, make=True)
+    if how == "copy":
+        copy_new(Place(entry.source), target, Place(_PART, tree.root))
+    elif how == "hardlink":
+        link_new(Place(entry.source), target)
+    else:
+        symlink_new(entry.source, target)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[Tree]:
+    """Make the folder if it is missing, and lock it; a new one that stays empty is removed again."""
+    is_new = existing(folder) is None
+    try:
+        with folder_errors(folder):
+            if is_new:
+                folder.mkdir()
+            with locked(folder / _LOCK, folder), opened_tree(folder) as tree:
+                with contextlib.suppress(FileNotFoundError):
+                    Place(_PART, tree.root).remove()  # what a run that was killed left
+                yield tree
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _refuse_too_many(report: SplitReport, usable: int, options: SplitOptions) -> None:
+    left_out, total = report.left_out, usable + len(report.left_out)
+    if len(left_out) > options.max_failure_rate * total:
+        first = left_out[int(options.max_failure_rate * total)]
+        raise DataError(
+            f"{first.path}: {first.reason}; stopped: {len(left_out)} of {counted(total, 'file')} "
+            f"{have(len(left_out))} to be left out, and at most {options.max_failure_rate:.2%} is allowed"
+        )
+
+
+def _nothing(source: Pictures, report: SplitReport) -> DataError:
+    if not report.left_out:
+        return DataError(f"nothing to do: none of the {counted(len(source), 'file')} is a picture")
+    first = report.left_out[0]
+    return DataError(
+        f"nothing to do: no picture has a class; {first.path}: {first.reason}; give a folder with one folder "
+        "per class, or a table with --labels"
+    )
