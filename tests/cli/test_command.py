@@ -49,6 +49,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json", "--csv"),
         "--from",  # a model, or marked samples
+        "--min-probability",  # of an answer that is given, or of a file that is sorted by its answer
         "--update",  # which removes samples from a gallery, but never from a file of features
     }
     declared: dict[str, set[object]] = {}
