@@ -7,6 +7,7 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console
+from crnr_cli.cli.file_tables import file_record, show_file
 
 
 @command
@@ -17,11 +18,19 @@ def info(
     *,
     output: options.Json,
 ) -> None:
-    """Show what is in a gallery and how it was made, after verifying its checksum."""
+    """Show what is in a gallery and how it was made, or list the arrays of a feature file named instead."""
     from crnr_cli.gallery.file import load_gallery
     from crnr_cli.gallery.gallery import describe
+    from crnr_cli.jobs.inspect import inspect, is_feature_file
 
     gallery = options.one_gallery(context, gallery, option)
+    if is_feature_file(gallery):
+        report = inspect(gallery)
+        if output.json:
+            print_json(file_record(report))
+        else:
+            show_file(report)
+        return
     loaded = load_gallery(gallery)
     about = {"gallery": str(gallery), "bytes": gallery.stat().st_size, **describe(loaded)}
     if output.json:
