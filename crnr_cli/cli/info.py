@@ -13,7 +13,9 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console
+from crnr_cli.cli.file_tables import file_record, show_file
 from crnr_cli.cli.tables import print_csv
+from crnr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.gallery import Gallery
@@ -33,11 +35,21 @@ def info(
     *,
     output: options.Json,
 ) -> None:
-    """Show what is in a gallery and how it was made, after verifying its checksum."""
+    """Show what is in a gallery and how it was made, or list the arrays of a feature file named instead."""
     from crnr_cli.gallery.file import load_gallery
     from crnr_cli.gallery.gallery import describe
+    from crnr_cli.jobs.inspect import inspect, is_feature_file
 
     gallery = options.one_gallery(context, gallery, option)
+    if is_feature_file(gallery):
+        if samples:
+            raise UsageError(f"--samples: {gallery} is not a gallery; leave it out to list the arrays")
+        report = inspect(gallery)
+        if output.json:
+            print_json(file_record(report))
+        else:
+            show_file(report)
+        return
     loaded = load_gallery(gallery)
     if samples:
         _list_samples(loaded, output.json)

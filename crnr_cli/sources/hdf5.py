@@ -74,6 +74,15 @@ def _opened_hdf5(path: Path) -> Iterator[Any]:
         raise DataError(f"{path}: not a readable HDF5 file ({e})") from e
 
 
+def is_gallery(path: Path) -> bool | None:
+    """Whether a file says that it is a gallery; None if it is not readable as HDF5."""
+    try:
+        with _opened_hdf5(path) as file:
+            return bool(scalar_attribute(file, "format") == b"crnr-gallery")
+    except DataError:
+        return None
+
+
 def scalar_attribute(item: Any, name: str) -> Any:
     """An attribute if it is a single plain value, else None; nothing larger is ever read."""
     if name not in item.attrs:

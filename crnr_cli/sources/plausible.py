@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,9 @@ def listed(path: Path, reader: Reader, arrays: Mapping[str, Any]) -> list[Found]
     known = dict(arrays)
     if unread := {name for name in matrices | cells if not hasattr(arrays[name], "dtype")}:
         known |= _read(path, reader, unread)
-    return [_found(name, array, is_matrix=name in matrices) for name, array in known.items()]
+    found = [_found(name, array, is_matrix=name in matrices) for name, array in known.items()]
+    # As in the file: cells become the rows of a table when they are read.
+    return [replace(one, shape=tuple(arrays[one.name].shape)) if one.shape else one for one in found]
 
 
 def guessed_pair(

@@ -1,0 +1,69 @@
+"""Inspect: a feature file becomes a list of its arrays, and of what crnr takes them for."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from crnr_cli.errors import DataError
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.choice import chosen
+from crnr_cli.sources.hdf5 import is_gallery
+from crnr_cli.sources.plausible import Found, listed
+from crnr_cli.sources.readers import is_table, reader_of
+from crnr_cli.system.names import existing
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What is read if the user names no arrays."""
+
+    features: str
+    axis: int  # of the samples, counted from 0
+    samples: int
+    numbers: int  # per sample
+    labels: str | None
+    classes: int | None
+
+
+@dataclass(frozen=True)
+class FileReport:
+    path: Path
+    bytes: int
+    arrays: list[Found]
+    taken: Taken | None
+    problem: str | None  # why nothing is taken
+    notes: tuple[str, ...]
+
+
+def is_feature_file(path: Path) -> bool:
+    """Whether this is a feature file, by its name and content; damaged HDF5 may have been a gallery."""
+    if not is_table(path):
+        return False
+    found = is_gallery(path) if os.path.isfile(path) else None  # noqa: PTH113, which raises if access is denied
+    return found is False or (found is None and path.suffix.lower() not in (".h5", ".hdf5"))
+
+
+def inspect(path: Path) -> FileReport:
+    found = existing(path)
+    if found is None or not stat.S_ISREG(found.st_mode):  # a pipe would make us wait
+        raise DataError(f"{path}: no such file")
+    reader = reader_of(path)
+    arrays = reader.read(path, {"features", "labels", "paths"})
+    all_arrays = listed(path, reader, arrays)
+    try:
+        choice = chosen(path, reader, Keys())
+    except DataError as e:
+        return FileReport(path, found.st_size, all_arrays, None, str(e), ())
+    samples, numbers = choice.values.shape
+    taken = Taken(
+        features=choice.features,
+        axis=choice.axis,
+        samples=int(samples),
+        numbers=int(numbers),
+        labels=choice.labels_from,
+        classes=None if choice.labels is None else len(set(choice.labels)),
+    )
+    return FileReport(path, found.st_size, all_arrays, taken, None, choice.notes)
