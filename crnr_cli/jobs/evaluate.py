@@ -14,6 +14,7 @@ from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
+from crnr_cli.results.corrections import Corrections, read_corrections
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
 from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
 from crnr_cli.results.scores import Scores, score
@@ -38,6 +39,7 @@ class EvaluateReport:
     sets: SetScores | None = None  # None if no row has a set of labels
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
     copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
+    reviewed: int | None = None  # rows whose truth is that of a review; None without corrections
 
     @property
     def skipped(self) -> int:
@@ -98,9 +100,17 @@ class EvaluateReport:
 
 
 def evaluate(
-    names: Sequence[str], gallery_path: Path, options: QueryOptions, progress: Progress = silent
+    names: Sequence[str],
+    gallery_path: Path,
+    options: QueryOptions,
+    progress: Progress = silent,
+    corrections: Path | None = None,
 ) -> EvaluateReport:
-    """Score predictions CSVs (`-` is one on stdin), or classify labelled queries and score the answers."""
+    """Score predictions CSVs (`-` is one on stdin), or classify labelled queries and score the answers.
+
+    With corrections, the truth of reviewed rows is what the person said.
+    """
+    reviewed = None if corrections is None else read_corrections(corrections)
     tables = [name for name in names if name == "-" or name.lower().endswith(".csv")]
     if tables and len(tables) < len(names):
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
@@ -111,7 +121,7 @@ def evaluate(
         refuse_mentioned(row.path for row in rows)
         if options.labels is not None:
             rows = _with_truth(rows, options.labels.read())
-        return evaluate_rows(rows, ", ".join(names))
+        return evaluate_rows(rows, ", ".join(names), reviewed)
     gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
     rows = []
@@ -123,7 +133,7 @@ def evaluate(
         rows += batch
         failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
         _refuse_too_many(failed, len(source), options)
-    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies)
+    return replace(evaluate_rows(rows, ", ".join(names), reviewed), gallery=gallery, copies=copies)
 
 
 def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
@@ -135,6 +145,19 @@ def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
             "folder that its paths are relative to"
         )
     return found
+
+
+def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[list[Prediction], int]:
+    """The same answers, with the truth of those that were reviewed; and how many were."""
+    found = [reviewed.of(row.path) if row.path else None for row in rows]
+    count = sum(one is not None for one in found)
+    if not count:
+        raise DataError(
+            f"{reviewed.file}: has none of the {counted(len(rows), 'row')}, such as {rows[0].path}; its "
+            "paths are relative to the current folder, so run it where `crnr classify` ran"
+        )
+    pairs = zip(rows, found, strict=True)
+    return [row if one is None else row._replace(truth=one.corrected) for row, one in pairs], count
 
 
 def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOptions) -> None:
@@ -165,7 +188,12 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
             raise UsageError(f"{option} is for queries to classify now, but {table} already has answers")
 
 
-def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
+def evaluate_rows(
+    rows: list[Prediction], name: str, corrections: Corrections | None = None
+) -> EvaluateReport:
+    reviewed: int | None = None
+    if corrections is not None and rows:
+        rows, reviewed = _with_corrections(rows, corrections)
     # An unrelated file among the pictures is not a query.
     n_inputs = len(rows)
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]
@@ -185,6 +213,7 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
         passed_over=n_inputs - len(rows),
         reliability=reliability(rows),
         sets=set_scores(rows),
+        reviewed=reviewed,
     )
 
 

@@ -47,7 +47,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
     different = {
         *("--output", "--methods", "--power", "--pca", "--parts", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
-        *("--class", "--json", "--csv"),
+        *("--class", "--json", "--csv", "--corrections"),
         "--from",  # a model, or marked samples
         "--update",  # which removes samples from a gallery, but never from a file of features
     }
