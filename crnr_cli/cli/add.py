@@ -8,24 +8,28 @@ from typing import Annotated
 import typer
 
 from crnr_cli.cli import completion
-from crnr_cli.cli.command import command
+from crnr_cli.cli.command import command, given, names_of
 from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import ChangedGallery, Input, Output, Strictness
+
+# How sources are listed and labelled, which corrections have decided already.
+_OF_SOURCES = [name for name in names_of(Input) if name not in ("max_pixels", "jobs")]
 
 
 @command
 def add(
     context: typer.Context,
     arguments: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="GALLERY SOURCE...",
             help="The gallery, and what to add to it: folders of classes, folders named after a class, "
             "pictures, feature files, or - for a list of files on stdin.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     option: ChangedGallery = None,
     label: Annotated[
         str | None,
@@ -37,6 +41,14 @@ def add(
             autocompletion=completion.classes,
         ),
     ] = None,
+    corrections: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Add the files reviewed with `crnr review`, accepted and corrected ones, instead of "
+            "SOURCE...; those that are unknown are left out.",
+        ),
+    ] = None,
     *,
     input: Input,
     model: Model,
@@ -46,17 +58,28 @@ def add(
     """Add classes or samples to a gallery. The sources that it was built from are not needed."""
     from crnr_cli.gallery.samples import Reading
     from crnr_cli.jobs.update import add as run
+    from crnr_cli.results.corrections import read_corrections
     from crnr_cli.system import outputs
 
-    gallery, sources = (option, arguments) if option else (Path(arguments[0]), arguments[1:])
-    if not sources:
+    named = arguments or []
+    if not named and option is None:
+        context.fail("missing argument: GALLERY SOURCE...")
+    gallery, sources = (option, named) if option else (Path(named[0]), named[1:])
+    if corrections is None and not sources:
         context.fail("missing argument: SOURCE...")
     if label == "":
         context.fail("--class: the name of a class cannot be empty")
+    if corrections is not None:
+        if sources:
+            context.fail(f"--corrections names the files to add; leave out {sources[0]}")
+        others = [*([] if label is None else ["--class"]), *given(context, _OF_SOURCES)]
+        if others:
+            context.fail(f"--corrections says what the files are; leave out {', '.join(others)}")
     reading = Reading(**input.values(), **strictness.values(), provider=model.provider, label=label)
     # A gallery among the arguments has no mark of its own.
     written = [outputs.Output(gallery, is_gallery=True)]
     with outputs.planned(written), shown_progress(output.quiet) as progress:
-        report = run(gallery, sources, reading, progress, model.extractor)
+        reviewed = None if corrections is None else read_corrections(corrections)
+        report = run(gallery, sources, reading, progress, model.extractor, reviewed)
     show_report(gallery, report, output)
     strictness.finish(report.skipped)

@@ -96,6 +96,14 @@ def evaluate(
         ),
     ],
     gallery: options.GalleryPath = options.GALLERY,
+    corrections: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take the classes from a review with `crnr review` as the truth; answers that were not "
+            "reviewed keep theirs, if they have one.",
+        ),
+    ] = None,
     errors: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every mistake to this CSV."), Written()
     ] = None,
@@ -125,6 +133,7 @@ def evaluate(
 ) -> None:
     """Score predictions against the truth: accuracy, precision, recall, F1 and the confusion matrix."""
     from crnr_cli.gallery.answer import QueryOptions
+    from crnr_cli.jobs.evaluate import Truth
     from crnr_cli.jobs.evaluate import evaluate as run
     from crnr_cli.system.optional import require
 
@@ -132,7 +141,7 @@ def evaluate(
         require("report", "--html", "jinja2")
     query_options = QueryOptions(**input.values(), **strictness.values(), **doubt.values(), **model.values())
     with shown_progress(output.quiet) as progress:
-        report = run(sources, gallery, query_options, progress, outsiders or [])
+        report = run(sources, gallery, query_options, progress, Truth(corrections, outsiders or []))
     if confusion or html:
         _refuse_too_many_classes(", ".join(sources), len(report.scores.classes))
     if errors:
@@ -150,15 +159,20 @@ def evaluate(
     else:
         show_scores(report)
     if not output.quiet:
-        _say_notes(report, notes)
+        _say_notes(report, notes, corrections)
     gates.finish(report)
     strictness.finish(report.skipped)
 
 
-def _say_notes(report: EvaluateReport, notes: list[str]) -> None:
+def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | None) -> None:
     for note in (*report.notes, *notes):
         say(f"note: {note}", style="yellow")
-    say_some("note", _unknown_folders(report), style="yellow")
+    if corrections is not None and report.reviewed is not None:
+        rest = f"; {report.without_truth} {have(report.without_truth)} none" if report.without_truth else ""
+        rows = counted(len(report.rows), "answer")
+        say(f"note: the truth of {report.reviewed} of {rows} is that of {corrections}{rest}", style="yellow")
+    else:
+        say_some("note", _unknown_folders(report), style="yellow")
     if report.copies:
         from crnr_cli.gallery.copies import copies_note
 
@@ -217,6 +231,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "coverage": report.coverage,
         "in_gallery": len(report.copies) if report.gallery else None,
         "without_truth": report.without_truth,
+        "reviewed": report.reviewed,
         "failed": dict(report.failed),
         "passed_over": report.passed_over,
         "rejected": len(report.rejected),

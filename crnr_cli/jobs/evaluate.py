@@ -12,8 +12,10 @@ from pathlib import Path, PurePath
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
 from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.outsiders import marked, opened_outsiders, require_read, without_outsiders
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
+from crnr_cli.results.corrections import Corrections, read_corrections
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
 from crnr_cli.results.open_set import OpenSet, is_outsider, open_set
 from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
@@ -22,12 +24,20 @@ from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.csv_features import has_features
 from crnr_cli.sources.folders import is_unrelated
-from crnr_cli.sources.label_table import Labels, place_of
+from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import counted, have
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is known about the truth besides folders and labels."""
+
+    corrections: Path | None = None  # of a review; what the person said is true
+    outsiders: Sequence[Path] = ()  # folders or files of inputs that belong to no class
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class EvaluateReport:
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
     copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
     notes: list[str] = field(default_factory=list)  # about feature files
+    reviewed: int | None = None  # rows whose truth is that of a review; None without corrections
 
     @property
     def skipped(self) -> int:
@@ -113,13 +124,12 @@ def evaluate(
     gallery_path: Path,
     options: QueryOptions,
     progress: Progress = silent,
-    outsiders: Sequence[Path] = (),
+    truth: Truth | None = None,
 ) -> EvaluateReport:
-    """Score predictions CSVs (`-` is one on stdin), or classify labelled queries and score the answers.
-
-    What is in `outsiders`, folders or files, belongs to no class. In the rows of a CSV it is recognised by
-    its path; otherwise it is classified too.
-    """
+    """Score predictions CSVs (`-` is one on stdin), or classify labelled queries and score the answers."""
+    truth = truth or Truth()
+    reviewed = None if truth.corrections is None else read_corrections(truth.corrections)
+    outsiders = truth.outsiders
     tables = [name for name in names if _has_predictions(name)]
     if tables and len(tables) < len(names):
         raise UsageError("give predictions CSVs or labelled queries, not both at once")
@@ -130,20 +140,21 @@ def evaluate(
         refuse_mentioned(row.path for row in rows)
         if options.labels is not None:
             rows = _with_truth(rows, options.labels.read())
-        return evaluate_rows(_marked(rows, outsiders), ", ".join(names))
+        return evaluate_rows(marked(rows, outsiders), ", ".join(names), reviewed)
     gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
-    strangers = _opened_outsiders(outsiders, gallery, options) if outsiders else None
+    strangers = opened_outsiders(outsiders, gallery, options) if outsiders else None
     if strangers:
-        source = _without(source, strangers, names)
+        source = without_outsiders(source, strangers, names)
     rows, copies = _answered(gallery, source, options, progress)
     if strangers:
         more, more_copies = _answered(gallery, strangers, options, progress)
-        _require_read(more, outsiders)
+        require_read(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
     notes = [note for one in (source, strangers) if isinstance(one, Features) for note in one.notes()]
-    return replace(evaluate_rows(rows, ", ".join(names)), gallery=gallery, copies=copies, notes=notes)
+    report = evaluate_rows(rows, ", ".join(names), reviewed)
+    return replace(report, gallery=gallery, copies=copies, notes=notes)
 
 
 def _answered(
@@ -162,45 +173,6 @@ def _answered(
     return rows, copies
 
 
-def _opened_outsiders(outsiders: Sequence[Path], gallery: Gallery, options: QueryOptions) -> Source:
-    for path in outsiders:
-        if existing(path, follow_links=False) is None:
-            raise DataError(f"{path}: no such file or folder")
-    return open_queries([str(path) for path in outsiders], gallery, replace(options, labels=None))
-
-
-def _without(source: Source, outsiders: Source, names: Sequence[str]) -> Source:
-    """The same listing without the outsiders, which may be in a folder among the queries."""
-    places = set(map(place_of, outsiders.names()))
-    rest = source.only(lambda name, stamp, candidates: place_of(name) not in places)
-    if not len(rest):
-        raise UsageError(f"--outsiders: everything in {', '.join(names)} would be an outsider")
-    return rest
-
-
-def _require_read(rows: Sequence[Prediction], outsiders: Sequence[Path]) -> None:
-    if not any(row.label for row in rows):
-        raise DataError(
-            f"--outsiders: nothing in {', '.join(map(str, outsiders))} can be used; "
-            f"{rows[0].path}: {rows[0].status}"
-        )
-
-
-def _marked(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Prediction]:
-    """The same rows; those of files that are outsiders, or in a folder of outsiders, belong to no class."""
-    for folder in outsiders:
-        place = place_of(str(folder))
-        inside = tuple(place.rstrip("/") + mark for mark in ("/#" if is_table(folder) else "/"))
-        found = [row.path != "" and f"{place_of(row.path)}/".startswith(inside) for row in rows]
-        if not any(found):
-            raise DataError(
-                f"{folder}: none of the {counted(len(rows), 'row')} is of a file there; paths are relative "
-                "to the current folder, so run it where `crnr classify` ran"
-            )
-        rows = [row._replace(truth=UNKNOWN) if is_in else row for row, is_in in zip(rows, found, strict=True)]
-    return rows
-
-
 def _has_predictions(name: str) -> bool:
     """Whether these are predictions, or queries to classify; a CSV can be either."""
     return name == "-" or (name.lower().endswith(".csv") and not has_features(Path(name)))
@@ -215,6 +187,19 @@ def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
             "folder that its paths are relative to"
         )
     return found
+
+
+def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[list[Prediction], int]:
+    """The same answers, with the truth of those that were reviewed; and how many were."""
+    found = [reviewed.of(row.path) if row.path else None for row in rows]
+    count = sum(one is not None for one in found)
+    if not count:
+        raise DataError(
+            f"{reviewed.file}: has none of the {counted(len(rows), 'row')}, such as {rows[0].path}; its "
+            "paths are relative to the current folder, so run it where `crnr classify` ran"
+        )
+    pairs = zip(rows, found, strict=True)
+    return [row if one is None else row._replace(truth=one.corrected) for row, one in pairs], count
 
 
 def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOptions) -> None:
@@ -245,7 +230,12 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
             raise UsageError(f"{option} is for queries to classify now, but {table} already has answers")
 
 
-def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
+def evaluate_rows(
+    rows: list[Prediction], name: str, corrections: Corrections | None = None
+) -> EvaluateReport:
+    reviewed: int | None = None
+    if corrections is not None and rows:
+        rows, reviewed = _with_corrections(rows, corrections)
     # An unrelated file among the pictures is not a query.
     n_inputs = len(rows)
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]
@@ -267,6 +257,7 @@ def evaluate_rows(rows: list[Prediction], name: str) -> EvaluateReport:
         reliability=reliability([row for row in rows if not is_outsider(row)]),
         sets=set_scores([row for row in rows if not is_outsider(row)]),
         open_set=open_set(rows),
+        reviewed=reviewed,
     )
 
 

@@ -98,7 +98,7 @@ def _candidates(row: Prediction, best: Sequence[str]) -> list[str]:
 def _identity(rows: Sequence[tuple[int, Prediction]]) -> str:
     digest = hashlib.sha256()
     for number, row in rows:
-        digest.update(ascii((number, row.path, row.label, row.runner_up, row.status)).encode())
+        digest.update(ascii((number, row)).encode())
     return digest.hexdigest()[:32]
 
 

@@ -22,6 +22,7 @@ from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import refuse_mismatch
+from crnr_cli.gallery.reviewed import reviewed_pictures, without_copies
 from crnr_cli.gallery.samples import (
     LabelledVectors,
     LeftOut,
@@ -32,6 +33,7 @@ from crnr_cli.gallery.samples import (
 )
 from crnr_cli.gallery.selection import Unwanted, hint
 from crnr_cli.progress import Progress, silent
+from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
@@ -62,15 +64,16 @@ def add(
     reading: Reading,
     progress: Progress = silent,
     model: Path | None = None,
+    corrections: Corrections | None = None,
 ) -> UpdateReport:
-    """Add the samples of a source; a sample with the name of an old one replaces it.
+    """Add the samples of a source, or reviewed files; a sample with the name of an old one replaces it.
 
     Files that have not changed since they were added are not read again.
     """
 
     def change(gallery: Gallery, old: list[Entry]) -> _New:
-        source = open_source(names, reading)
-        if reading.label is None:
+        source, notes = reviewed_pictures(corrections) if corrections else (open_source(names, reading), [])
+        if reading.label is None and corrections is None:
             source = by_class_folders(source, gallery.classes, strict=True)
             if folder := folder_of_no_class(source):
                 raise DataError(
@@ -79,13 +82,17 @@ def add(
                 )
         known = by_name(old)
         read = _read_changed(known, gallery, source, reading, progress)
-        fresh = by_name(read.samples)
+        new = read.samples
+        if corrections:
+            new, on_copies = without_copies(new, old)
+            notes += on_copies
+        fresh = by_name(new)
         listed = [*(known[name] for name in set(source.names()) & known.keys()), *read.samples]
         require_samples(listed, read.left_out)
         kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
         kept_names = {sample.name for sample in kept}
         added = [sample for sample in fresh.values() if sample.name not in kept_names]
-        notes = _new_classes(added, gallery.classes) + _twice(kept, added)
+        notes += _new_classes(added, gallery.classes) + _twice(kept, added)
         if reading.label is None:
             notes += unusable_classes(source, [sample.label for sample in listed])
         return replace(read, samples=kept + added, notes=read.notes + notes)

@@ -47,13 +47,14 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
     """Decode completely, turn upright, put on white, and convert as requested."""
     with _opened(path, request) as image:
         on_its_side = _orientation(image) in _ON_ITS_SIDE
+        # Pillow exchanges the sides of a TIFF itself, if it is the TIFF's own tag that asks for it.
+        is_as_seen = _ORIENTATION_TAG in getattr(image, "tag_v2", ())
+        width, height = image.size[::-1] if on_its_side and not is_as_seen else image.size
         if request.header_only:
-            # Pillow exchanges the sides of a TIFF itself, if it is the TIFF's own tag that asks for it.
-            is_as_seen = _ORIENTATION_TAG in getattr(image, "tag_v2", ())
-            width, height = image.size[::-1] if on_its_side and not is_as_seen else image.size
             return Pixels(width, height, 0, False, "", b"")
-        if request.size is not None:
-            width, height = request.size
+        size = _within(width, height, request.within) if request.within else request.size
+        if size is not None:
+            width, height = size
             if request.crop:
                 width, height = math.ceil(width / request.crop), math.ceil(height / request.crop)
             # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; draft() never goes below the given size.
@@ -67,10 +68,10 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
         if request.eight_bit:
             seen = _to_eight_bits(seen)
         seen = _to_mode(seen, request.color)
-        if request.size is not None and request.crop:
-            seen = _central_part(seen, request.size, request.crop)
-        if request.size is not None and seen.size != request.size:
-            seen = seen.resize(request.size, Image.Resampling[request.filter.upper()])
+        if size is not None and request.crop:
+            seen = _central_part(seen, size, request.crop)
+        if size is not None and seen.size != size:
+            seen = seen.resize(size, Image.Resampling[request.filter.upper()])
         return Pixels(
             width=seen.width,
             height=seen.height,
@@ -194,6 +195,11 @@ def _central_part(image: Image.Image, size: tuple[int, int], share: float) -> Im
     width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
     left, top = (image.width - width) // 2, (image.height - height) // 2
     return image.crop((left, top, left + width, top + height))
+
+
+def _within(width: int, height: int, longest: int) -> tuple[int, int]:
+    scale = min(1.0, longest / max(width, height))
+    return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def _bytes(image: Image.Image, color: bool) -> bytes:

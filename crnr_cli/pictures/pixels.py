@@ -22,6 +22,7 @@ class PixelRequest(NamedTuple):
     crop: float = 0.0  # scale of the centred box, with the aspect ratio of `size`, to cut out; 0 = no crop
     filter: str = "bilinear"  # Pillow's name for the resampling filter
     eight_bit: bool = False  # convert pictures of more than 8 bits to bytes from 0 to 255
+    within: int = 0  # without `size`: the largest width and height, to which larger pictures are reduced
 
     @property
     def bands(self) -> int:

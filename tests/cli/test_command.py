@@ -48,7 +48,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
     different = {
         *("--output", "--methods", "--power", "--pca", "--parts", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
-        *("--class", "--json", "--csv"),
+        *("--class", "--json", "--csv", "--corrections"),
         "--samples",  # a list of them, or whether they are rows or columns
         "--how",  # a split moves nothing
         "--from",  # a model, or marked samples

@@ -76,7 +76,7 @@ def test_every_other_path_is_an_input() -> None:
         for name, kind in parameters(command).items()
         if is_path(kind) and not is_written(kind)
     }
-    of_galleries = {"gallery", "option", "labels", "root", "marked"}
+    of_galleries = {"gallery", "option", "labels", "root", "marked", "corrections"}
     of_networks = {"extractor", "given", "model", "picture"}
     assert found == of_galleries | of_networks | {"table", "undo"}
 
@@ -208,6 +208,9 @@ INPUTS = {
     f"explain {QUERY} -o {SAMPLE}": IS_INPUT,
     "explain features.npz#1 -g features.h5 -o linked.png": IS_INPUT,
     "add gallery.h5 gallery.h5": IS_INPUT,
+    "evaluate out.csv --corrections corrections.csv --errors corrections.csv": IS_INPUT,
+    "add corrections.csv --corrections corrections.csv": IS_INPUT,
+    "add -g gallery.h5 --corrections itself.csv": IS_INPUT,
 }
 
 
@@ -217,6 +220,8 @@ def test_an_input_is_not_overwritten(crnr: Runner, here: Path, command: str) -> 
     for name in ("linked.png", "linked.h5"):
         os.link("features.npz", name)
     os.link(SAMPLE, "gallery/ant/0.h5")
+    for name, path in (("corrections.csv", QUERY), ("itself.csv", "gallery.h5")):
+        Path(name).write_text(f"path,label,corrected,when\n{path},ant,ant,\n")
     for name in ("mine.crnr-part", "mine.crnr-journal"):
         Path(name).write_bytes(Path(QUERY).read_bytes())
     if "features.h5" in command:

@@ -50,6 +50,8 @@ INPUTS = {
     ("add", "gallery"): "add {} queries",
     ("add", "sources"): "add gallery.h5 {}",
     ("add", "extractor"): "add gallery.h5 queries --extractor {}",
+    ("add", "corrections"): "add gallery.h5 --corrections {}",
+    ("evaluate", "corrections"): "evaluate out.csv --corrections {}",
     ("remove", "gallery"): "remove {} --class ant",
     ("remove", "marked"): "remove gallery.h5 --from {}",
     ("rename", "gallery"): "rename {} ant emu",
@@ -73,7 +75,7 @@ INPUTS["verify", "labels"] = "verify gallery.h5 --against gallery --labels {}"
 # Parameters that Typer makes paths of.
 PATHS = (
     *("gallery", "option", "extractor", "given", "marked", "model", "picture", "labels", "table", "undo"),
-    "outsiders",
+    *("outsiders", "corrections"),
 )
 LONG = "x" * 300
 # What is given, and a word that the message must have.

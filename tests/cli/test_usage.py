@@ -83,6 +83,15 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("explain", "missing argument: QUERY (see `crnr explain --help`)"),
         ("add", "missing argument: GALLERY SOURCE... (see `crnr add --help`)"),
         ("add gallery.h5", "missing argument: SOURCE... (see `crnr add --help`)"),
+        (
+            "add gallery.h5 x --corrections c.csv",
+            "--corrections names the files to add; leave out x (see `crnr add --help`)",
+        ),
+        (
+            "add gallery.h5 --corrections c.csv --class a --labels l.csv -0",
+            "--corrections says what the files are; leave out --class, --labels, --null "
+            "(see `crnr add --help`)",
+        ),
         ("remove --class x", "missing argument: GALLERY (see `crnr remove --help`)"),
         ("sort", "missing argument: CSV FOLDER (see `crnr sort --help`)"),
         ("split x --gallery a", "missing argument: --queries (see `crnr split --help`)"),

@@ -32,6 +32,7 @@ from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.registry import make_steps
+from crnr_cli.results.corrections import read_corrections
 from crnr_cli.results.journal import resumable
 from crnr_cli.sources import matlab_process
 from crnr_cli.sources.base import Keys
@@ -192,6 +193,20 @@ def open_table(path: Path) -> object:
     return None
 
 
+def make_corrections(path: Path) -> None:
+    lines = ["path,label,corrected,when"]
+    for i in range(8):
+        lines.append(f'"q/{i},""x"".png",a,{"ab"[i % 2]},2026-01-31T12:00:0{i}.125Z')
+    lines.append("q/bad.png,,unknown,")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def open_corrections(path: Path) -> object:
+    found = read_corrections(path)
+    assert all(one.path and one.corrected for one in found)
+    return len(found)
+
+
 IDENTITY = {"gallery": "x" * 64, "top": None, "inputs": 12, "version": 1.5}
 BATCHES = [b"path,label\n", b"a,b\nc,d\n", b"e,f\n" * 40]
 
@@ -345,6 +360,7 @@ KINDS: dict[str, Kind] = {
     "mat, all the way": Kind(".mat", make_mat, open_features, damage.mat_changed, 0.1),
     "mat 7.3": Kind(".mat", make_mat73, open_features, damage.hdf5_changed, 2),
     "table": Kind(".csv", make_table, open_table, damage.csv_changed, 12),
+    "corrections": Kind(".csv", make_corrections, open_corrections, damage.csv_changed, 4),
     "journal": Kind(".journal", make_journal, open_journal, damage.journal_changed, 6),
     "png": Kind(".png", png, open_picture, damage.png_changed, 8),
     "png of 16 bits": Kind(".png", make_deep_png, open_picture, damage.png_changed, 3),

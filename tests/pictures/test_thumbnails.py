@@ -7,10 +7,11 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from crnr_cli.pictures.thumbnails import SIDE, data_uri, thumbnails
-from helpers.samples import picture
+from helpers.samples import picture, save_turned
 
 
 def test_small_pictures_are_shown_as_they_are_and_the_rest_is_left_out(tmp_path: Path) -> None:
@@ -29,6 +30,22 @@ def test_large_pictures_are_made_small_and_keep_their_shape(tmp_path: Path) -> N
     name = str(tmp_path / "large.png")
     picture(0, 1, (400, 200)).save(name)
     assert thumbnails([name])[name].shape == (SIDE // 2, SIDE, 3)
+    assert thumbnails([name], longest=50)[name].shape == (25, 50, 3)
+    picture(0, 1, (2, 900)).save(name)
+    assert thumbnails([name])[name].shape == (SIDE, 1, 3)
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".tif", ".png"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_turned_picture_is_shown_upright(tmp_path: Path, suffix: str, orientation: int) -> None:
+    """About as Pillow shows the picture that was not turned, reduced to the same size."""
+    upright = picture(0, 1, (600, 300))
+    name = str(tmp_path / f"turned{suffix}")
+    save_turned(upright, Path(name), orientation)
+    small = thumbnails([name])[name]
+    assert small.shape == (SIDE // 2, SIDE, 3)
+    expected = np.asarray(upright.resize((SIDE, SIDE // 2), Image.Resampling.BOX), float)
+    assert np.abs(small[..., 0] - expected).mean() < 4
 
 
 def test_more_than_8_bits_are_stretched_to_be_seen(tmp_path: Path) -> None:

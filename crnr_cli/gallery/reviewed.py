@@ -1,0 +1,72 @@
+"""Files that a person reviewed, to be added to a gallery with the labels that they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crnr_cli.errors import DataError, SampleError
+from crnr_cli.gallery.entries import Entry
+from crnr_cli.gallery.notes import Note
+from crnr_cli.results.corrections import Corrections
+from crnr_cli.sources.folders import Pictures, named_pictures
+from crnr_cli.sources.readers import is_table
+from crnr_cli.system.outputs import refuse_mentioned
+from crnr_cli.wording import are, counted, have
+
+_NANOSECONDS = 10**9
+_ROUNDING = 1.0  # seconds: some file systems round the times of files up
+
+
+def reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
+    """The files that were accepted or corrected, and what to say about the others.
+
+    A file that is newer than its review may be another picture, and is not read.
+    """
+    wanted = [one for one in corrections if not one.is_outsider]
+    for one in wanted:
+        name, hash, _ = one.path.rpartition("#")
+        if hash and is_table(name):
+            raise DataError(
+                f"{corrections.file}, line {one.line}: {one.path} is a row of a feature file; only pictures "
+                "can be added, so classify pictures instead"
+            )
+    if not wanted:
+        raise DataError(
+            f"{corrections.file}: nothing to add, as all reviewed files belong to none of the classes"
+        )
+    source = named_pictures([one.path for one in wanted])
+    refuse_mentioned(source.names())
+    for i, one in enumerate(wanted):
+        file = source.files[i]
+        error = file.error
+        if error is None and one.when is not None and file.mtime_ns / _NANOSECONDS > one.when + _ROUNDING:
+            error = SampleError(
+                "changed", "changed after it was reviewed; review it again, or empty its field `when`"
+            )
+        source.files[i] = file._replace(folders=(one.corrected,), error=error)
+    source.labels_from = corrections.file
+    n_corrected = sum(one.label != one.corrected for one in wanted)
+    text = f"{corrections.file}: {counted(len(wanted), 'reviewed file')}, {n_corrected} with another label"
+    if others := len(corrections) - len(wanted):
+        belong = "belongs" if others == 1 else "belong"
+        text += f"; {others} more {belong} to none of the classes and {are(others)} not added"
+    return source, [Note("reviewed", text)]
+
+
+def without_copies(fresh: Sequence[Entry], old: Sequence[Entry]) -> tuple[list[Entry], list[Note]]:
+    """The samples that are not in the gallery already under other names, and a note on those that are."""
+    names = {(sample.label, sample.sha256): sample.name for sample in old}
+    kept: list[Entry] = []
+    copies: list[str] = []
+    for sample in fresh:
+        known = names.get((sample.label, sample.sha256), sample.name)
+        if known == sample.name:
+            kept.append(sample)
+        else:
+            copies.append(f"{sample.name} is the same as {known}")
+    if not copies:
+        return kept, []
+    n = len(copies)
+    files = counted(n, "reviewed file")
+    text = f"{files} {have(n)} the content of a sample and {are(n)} not added: {copies[0]}"
+    return kept, [Note("reviewed copies", text)]
