@@ -1,4 +1,4 @@
-"""Make the pictures of the README from the sample data: docs/report.png and docs/explain.png.
+"""Make the pictures of the README from the sample data: docs/report.png, review.png and explain.png.
 
     python docs/make_pictures.py
 
@@ -18,14 +18,15 @@ from PIL import Image
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 1180, 1490
+HEIGHT_OF_REVIEW = 860
 QUERY = "sample_data/queries/5/2556.png"  # a 5 that is almost taken for a 2
 
 
-def crnr(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "crnr_cli", *arguments], check=True, cwd=HERE.parent)
+def crnr(*arguments: str, here: Path = HERE.parent) -> None:
+    subprocess.run([sys.executable, "-m", "crnr_cli", *arguments], check=True, cwd=here)
 
 
-def photograph(page: Path, picture: Path, profile: Path) -> None:
+def photograph(page: Path, picture: Path, profile: Path, height: int = HEIGHT) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise SystemExit("needs Chromium (Debian: apt-get install chromium)")
@@ -33,7 +34,7 @@ def photograph(page: Path, picture: Path, profile: Path) -> None:
     flags += ["--disable-background-networking", "--disable-component-update", "--disable-quic"]
     if os.geteuid() == 0:
         flags.append("--no-sandbox")  # Chromium refuses to start as root with it
-    size = [f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={picture}"]
+    size = [f"--user-data-dir={profile}", f"--window-size={WIDTH},{height}", f"--screenshot={picture}"]
     subprocess.run([browser, *flags, *size, page.as_uri()], check=True, stderr=subprocess.DEVNULL)
 
 
@@ -52,7 +53,13 @@ def main() -> None:
         crnr("evaluate", "sample_data/queries", "-g", str(gallery), "--html", str(page), "--quiet", "--json")
         photograph(page, HERE / "report.png", folder / "profile")
         crnr("explain", QUERY, "-g", str(gallery), "-o", str(HERE / "explain.png"))
-    for picture in ("report.png", "explain.png"):
+        for part in ("gallery", "queries"):
+            shutil.copytree(HERE.parent / "sample_data" / part, folder / part)
+        crnr("build", "gallery", "--calibrate", "--quiet", here=folder)
+        crnr("classify", "queries", "-o", "out.csv", "--quiet", here=folder)
+        crnr("review", "out.csv", "--quiet", here=folder)
+        photograph(folder / "review.html", HERE / "review.png", folder / "profile", HEIGHT_OF_REVIEW)
+    for picture in ("report.png", "review.png", "explain.png"):
         shrink(HERE / picture)
 
 

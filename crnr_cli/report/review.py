@@ -28,7 +28,7 @@ from crnr_cli.results.decision import UNKNOWN
 
 _SIDE = 160  # of the pictures of answers, in pixels
 _SAMPLE_SIDE = 96  # of gallery pictures
-PER_PART = 256  # pictures that are in memory at the same time, and that the page unpacks at once
+PER_PART = 512  # pictures that are in memory at the same time, and that the page unpacks at once
 
 
 def write_review(

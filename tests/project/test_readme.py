@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -15,7 +16,7 @@ from sklearn.datasets import load_digits
 
 from helpers.onnx_models import flat_model
 from helpers.paths import ROOT, SAMPLE_DATA
-from helpers.runner import Outcome, Runner
+from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import noise
 
 README = (ROOT / "README.md").read_text()
@@ -26,7 +27,9 @@ def shell_blocks(text: str) -> list[str]:
 
 
 INSTALLING = [block.strip() for block in shell_blocks(README) if block.startswith("python3 -m venv")]
-RECIPES = [block for block in shell_blocks(README) if not block.startswith("python3 -m venv")]
+# The one in which a person does something, too.
+(LOOP,) = [block for block in shell_blocks(README) if "--corrections" in block]
+RECIPES = [block for block in shell_blocks(README) if block != LOOP and block.strip() not in INSTALLING]
 
 
 @pytest.mark.parametrize("command", INSTALLING)
@@ -107,6 +110,48 @@ def test_the_python_code_of_its_page_works(crnr: Runner, folder: Path) -> None:
     assert [len(answer.residuals) for answer in names["answers"]] == [3, 3]
     X, y = load_digits(return_X_y=True)
     exec(estimators, names | {"X": X[:60], "y": y[:60]})
+
+
+@pytest.mark.slow
+def test_the_loop_makes_the_gallery_better(crnr: Runner, folder: Path) -> None:
+    """With two examples in the wrong folders; the person marks them, and corrects the wrong answers."""
+    for digit in range(10):
+        found = sorted((SAMPLE_DATA / "gallery" / str(digit)).iterdir())
+        for picture in found[20:40]:
+            shutil.copy(picture, folder / "new_pictures" / str(digit))
+    shutil.copytree(SAMPLE_DATA / "queries", folder / "queries", dirs_exist_ok=True)
+    for path, wrong in (("gallery/3/1500.png", "5"), ("gallery/7/3500.png", "1")):
+        shutil.move(path, f"gallery/{wrong}/misplaced{Path(path).name}")
+    before, between, after = (part.strip() for part in re.split(r"^# .*$", LOOP, flags=re.MULTILINE))
+    assert crnr.bash(before).exit == 0
+    correct_before = json.loads(crnr.bash("crnr evaluate queries --json").out)["correct"]
+    suspects = read_rows(folder / "audit.csv")
+    for row in suspects:
+        row["remove"] = "x" if "misplaced" in row["path"] and row["finding"] == "wrong_label" else ""
+    assert sum(row["remove"] == "x" for row in suspects) == 2
+    write_rows(folder / "audit.csv", suspects)
+    assert crnr.bash(between).exit == 0
+    assert (folder / "review.html").stat().st_size > 10_000
+    answers = read_rows(folder / "out.csv")
+    reviewed = [
+        {"path": row["path"], "label": row["label"], "corrected": Path(row["path"]).parent.name, "when": ""}
+        for row in answers
+    ]
+    write_rows(folder / "corrections.csv", reviewed)
+    right = sum(row["label"] == row["corrected"] for row in reviewed)
+    done = crnr.bash(after)
+    assert done.exit == 0
+    assert f"{right} of 200 correct" in done.out
+    assert "200 added, 0 changed, 0 removed, 198 unchanged" in done.err
+    correct_after = json.loads(crnr.bash("crnr evaluate queries --json").out)["correct"]
+    assert correct_after > correct_before
+
+
+def write_rows(path: Path, rows: list[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 COMMANDS = re.findall(r"`(crnr [a-z]+ [^`]*[a-z/.][^`]*)`", README)

@@ -242,6 +242,10 @@ def test_keys_choose_classes_and_undo(browser: Any, small: Path, tmp_path: Path)
     assert text(browser, "place") == "Answer 6 of 6"
     assert not browser.find_element("id", "accept").is_enabled()
     assert len(decided(browser)) == 5
+    press(browser, "b", Keys.ENTER)  # but it can be given a class
+    assert decided(browser)["5"] == "bee"
+    assert text(browser, "count") == "5 of 5 reviewed, 5 corrected"
+    press(browser, "u")
     press(browser, Keys.HOME, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_UP)
     assert text(browser, "place") == "Answer 2 of 6"
     # Undo goes back step by step, after a reload too.

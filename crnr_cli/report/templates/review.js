@@ -97,6 +97,7 @@
   };
 
   const hasFailed = (answer) => !answer.label;
+  const reviewable = answers.filter((answer) => !hasFailed(answer)).length;
   const isCorrected = (i) => decisions.has(i) && decisions.get(i).name !== answers[i].label;
   const FILTERS = {
     all: () => true,
@@ -243,18 +244,20 @@
     if (isCorrected(current)) {
       state.replaceChildren(element("s", shown(said(answer)), "soft"), ` ${shown(decisions.get(current).name)}`);
     } else state.textContent = shown(said(answer));
-    const reviewed = decisions.has(current) ? (isCorrected(current) ? "corrected" : "accepted") : "not reviewed";
-    byId("sure").textContent = [surely(answer), reviewed].filter(Boolean).join(", ");
+    const judged = decisions.has(current) ? (isCorrected(current) ? "corrected" : "accepted") : "not reviewed";
+    byId("sure").textContent = [surely(answer), judged].filter(Boolean).join(", ");
     byId("path").textContent = shown(answer.path);
     byId("candidates").replaceChildren(...answer.candidates.map((name, place) => candidateButton(answer, name, place)));
     byId("accept").disabled = hasFailed(answer);
     byId("undo").disabled = !history.length;
-    const reviewable = answers.filter((one) => !hasFailed(one)).length;
-    let corrected = 0;
-    for (const i of decisions.keys()) if (isCorrected(i)) corrected++;
-    byId("count").textContent = `${decisions.size} of ${reviewable} reviewed, ${corrected} corrected`;
+    let corrected = 0, reviewed = 0;
+    for (const i of decisions.keys()) {
+      if (isCorrected(i)) corrected++;
+      if (!hasFailed(answers[i])) reviewed++;
+    }
+    byId("count").textContent = `${reviewed} of ${reviewable} reviewed, ${corrected} corrected`;
     byId("progress").max = Math.max(1, reviewable);
-    byId("progress").value = decisions.size;
+    byId("progress").value = reviewed;
     byId("save").disabled = !decisions.size;
   };
   const refresh = () => {
@@ -349,8 +352,13 @@
       item.addEventListener("click", () => { decide(name); toList(); });
       return item;
     }));
-    if (found.length > n) names.append(element("li", `${found.length - n} more; type more of the name`, "hint"));
-    else if (!n) names.append(element("li", "No class matches. The arrow down and Enter add a new one.", "hint"));
+    const hint = found.length > n ? `${found.length - n} more; type more of the name`
+      : n ? "" : "No class matches. The arrow down and Enter add a new one.";
+    if (hint) {
+      const item = element("li", hint, "hint");
+      item.setAttribute("role", "none");
+      names.append(item);
+    }
     names.hidden = false;
     box.setAttribute("aria-expanded", "true");
     mark(n ? 0 : -1);
