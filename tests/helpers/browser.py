@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,3 +47,49 @@ def chromium(profile: Path) -> Iterator[Any]:
 def set_width(browser: Any, width: int, height: int = 900) -> None:
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def opened(browser: Any, page: Path, width: int = 1280, height: int = 900) -> Any:
+    set_width(browser, width, height)
+    browser.get_log("browser")
+    browser.get_log("performance")
+    browser.get(page.as_uri())
+    return browser
+
+
+def no_complaint(browser: Any) -> bool:
+    return [entry for entry in browser.get_log("browser") if entry["level"] != "DEBUG"] == []
+
+
+def requests(browser: Any) -> list[str]:
+    """What was asked for since the page was opened, except what is in the page itself."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    return [url for url in urls if not url.startswith(("data:", "blob:"))]
+
+
+_AT_REST = """
+const [element, done] = arguments;
+let before = "";
+const look = () => {
+  const {x, y, width, height} = element.getBoundingClientRect();
+  const now = [x, y, width, height].join();
+  if (now === before) done(); else { before = now; requestAnimationFrame(() => requestAnimationFrame(look)); }
+};
+look();
+"""
+
+
+def click(browser: Any, element: Any) -> None:
+    """Where it is when the page has come to rest: on a slow machine, it may still be laid out."""
+    browser.execute_script("arguments[0].scrollIntoView({block: 'nearest'})", element)
+    browser.execute_async_script(_AT_REST, element)
+    element.click()
+
+
+def eventually(found: Callable[[], Any], expected: Any) -> None:
+    """A browser on a busy machine may take a moment to show what a click has changed."""
+    deadline = time.monotonic() + 60
+    while (value := found()) != expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert value == expected

@@ -7,7 +7,6 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from crnr_cli.report.evaluation import MAX_PICTURES, histogram, matrix_cells, pi
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import score
-from helpers.browser import chromium, set_width
+from helpers.browser import no_complaint, opened, requests
 from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Runner
@@ -147,30 +146,6 @@ def test_pictures_and_the_gallery_are_in_the_page(digits_page: Path) -> None:
     assert sum(count for _, _, count in data["cells"]) == 100
     assert "500 in 10 classes, 50 per class" in page
     assert "gradients, 28x28, cells of 4, 8 directions" in page
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
-
-
-def opened(browser: Any, page: Path, width: int = 1280) -> Any:
-    set_width(browser, width)
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(page.as_uri())
-    return browser
-
-
-def no_complaint(browser: Any) -> bool:
-    return [entry for entry in browser.get_log("browser") if entry["level"] != "DEBUG"] == []
-
-
-def requests(browser: Any) -> list[str]:
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    return [url for url in urls if not url.startswith("data:")]
 
 
 def test_the_page_loads_without_complaint_and_without_the_network(browser: Any, digits_page: Path) -> None:

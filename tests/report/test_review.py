@@ -6,33 +6,18 @@ import csv
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.browser import chromium, set_width
+from helpers.browser import click, eventually, no_complaint, opened, requests
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import make_pictures
 
 SECONDS = 60  # to wait for what takes a moment, on a slow machine
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
-
-
-def opened(browser: Any, page: Path, width: int = 1280, height: int = 900) -> Any:
-    set_width(browser, width, height)
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(page.as_uri())
-    return browser
 
 
 def fresh(browser: Any, page: Path, width: int = 1280) -> Any:
@@ -75,16 +60,6 @@ def saved(browser: Any, folder: Path) -> Path:
         time.sleep(0.05)
     assert path.exists()
     return path
-
-
-def no_complaint(browser: Any) -> bool:
-    return [entry for entry in browser.get_log("browser") if entry["level"] != "DEBUG"] == []
-
-
-def requests(browser: Any) -> list[str]:
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    return [url for url in urls if not url.startswith(("data:", "blob:"))]
 
 
 @pytest.fixture(scope="module")
@@ -266,21 +241,23 @@ def test_keys_choose_classes_and_undo(browser: Any, small: Path, tmp_path: Path)
 
 def test_the_mouse_does_the_same(browser: Any, small: Path) -> None:
     fresh(browser, small)
-    browser.find_element("id", "accept").click()
+    click(browser, browser.find_element("id", "accept"))
+    eventually(lambda: text(browser, "place"), "Answer 2 of 6")
     choices = browser.find_elements("css selector", "#candidates button")
     assert [choice.text.split("\n")[0] for choice in choices] == ['1 c"o,w best guess']
-    choices[0].click()
+    click(browser, choices[0])
+    eventually(lambda: text(browser, "place"), "Answer 3 of 6")
     # The focus is not left on a button, where Enter would press it again for the next answer.
     assert browser.execute_script("return document.activeElement.id") == "list"
-    browser.find_element("id", "none").click()
-    browser.find_element("id", "undo").click()
-    browser.find_element("id", "next").click()
-    browser.find_elements("css selector", ".row")[4].click()
-    assert text(browser, "place") == "Answer 5 of 6"
+    for button, place in (("none", 4), ("undo", 3), ("next", 4)):
+        click(browser, browser.find_element("id", button))
+        eventually(lambda: text(browser, "place"), f"Answer {place} of 6")
+    click(browser, browser.find_elements("css selector", ".row")[4])
+    eventually(lambda: text(browser, "place"), "Answer 5 of 6")
     assert text(browser, "path") == "q/caf\ufffd\\u202egnp.png"
     browser.find_element("id", "name").send_keys(EVIL[:3])
-    browser.find_element("css selector", "#names li").click()
-    assert decided(browser) == {"0": "ant", "1": 'c"o,w', "4": EVIL}
+    click(browser, browser.find_element("css selector", "#names li"))
+    eventually(lambda: decided(browser), {"0": "ant", "1": 'c"o,w', "4": EVIL})
     assert browser.execute_script("return document.scripts.length") == 3
     assert no_complaint(browser)
 
