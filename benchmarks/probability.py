@@ -74,7 +74,7 @@ def redrawn(split: datasets.Split, per_class: int, seed: int) -> datasets.Split:
 
 
 def part(folder: Path, name: str) -> datasets.Split:
-    """Only the flowers that the official split has for training (train and valid), or only those for tests."""
+    """Only the flowers that the official split has for training (train and valid), or those for tests."""
     split = datasets.flowers(folder, 20)
     rows, labels = getattr(split, name), getattr(split, f"{name}_labels")
     return datasets.Split(rows, labels, rows[:0], labels[:0])
