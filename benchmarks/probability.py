@@ -73,6 +73,13 @@ def redrawn(split: datasets.Split, per_class: int, seed: int) -> datasets.Split:
     return datasets.Split(rows[is_kept], labels[is_kept], rows[~is_kept], labels[~is_kept])
 
 
+def part(folder: Path, name: str) -> datasets.Split:
+    """Only the flowers that the official split has for training (train and valid), or those for tests."""
+    split = datasets.flowers(folder, 20)
+    rows, labels = getattr(split, name), getattr(split, f"{name}_labels")
+    return datasets.Split(rows, labels, rows[:0], labels[:0])
+
+
 def usps_pixels(folder: Path) -> datasets.Split:
     split = datasets.usps(folder)
     return datasets.Split(_grey(split.train), split.train_labels, _grey(split.test), split.test_labels)
@@ -95,6 +102,8 @@ DATA: dict[str, Callable[[Path, int], Vectors]] = {
     "flowers-20": lambda folder, seed: of_rows(datasets.flowers(folder, 20)),
     "flowers-mixed": lambda folder, seed: of_rows(mixed(datasets.flowers(folder, 20), seed)),
     "flowers-20-mixed": lambda folder, seed: of_rows(redrawn(datasets.flowers(folder, 20), 20, seed)),
+    "flowers-10-of-train": lambda folder, seed: of_rows(redrawn(part(folder, "train"), 10, seed)),
+    "flowers-10-of-test": lambda folder, seed: of_rows(redrawn(part(folder, "test"), 10, seed)),
     "ar-mixed": lambda folder, seed: of_rows(mixed(datasets.ar(folder), seed)),
     "ar-elsewhere": lambda folder, seed: of_rows(datasets.ar(folder)),
     "usps-mixed": lambda folder, seed: of_rows(mixed(datasets.usps(folder), seed)),

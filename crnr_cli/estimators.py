@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -133,7 +133,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         It expects rows of what the gallery was made from: features, outputs of its network, or pixels of
         pictures of its working size, from 0 to 255, row by row. Classes have the type of the `y` that was
-        saved. In a gallery that `crnr` built or changed, they are text, unless `dtype` is given, such as int.
+        saved. In a gallery that `crnr build` wrote, they are text, unless `dtype` is given, such as int.
         """
         with _as_value_error():
             gallery = load_gallery(Path(path))
@@ -172,8 +172,13 @@ def _label_type(classes: Array) -> str:
 
 def _typed_classes(path: str | Path, gallery: Gallery, dtype: Any) -> tuple[Array, list[int]]:
     """The classes of a gallery in ascending order, and their columns in it, where they are in name order."""
-    kind = np.dtype(dtype or gallery.label_type or str)
-    names: list[Any] = gallery.classes
+    if dtype is None:
+        with suppress(ValueError):  # a class of another type has been added since, or one has been renamed
+            return _as_type(path, gallery.classes, np.dtype(gallery.label_type or str))
+    return _as_type(path, gallery.classes, np.dtype(dtype or str))
+
+
+def _as_type(path: str | Path, names: list[Any], kind: np.dtype[Any]) -> tuple[Array, list[int]]:
     try:
         if kind.kind == "b":
             names = [{"False": False, "True": True}[name] for name in names]

@@ -333,6 +333,20 @@ def test_a_type_that_the_classes_do_not_have(tmp_path: Path) -> None:
     assert crnr_cli.CRNRClassifier.load(tmp_path / "g.h5").classes_.tolist() == ["01", "1", "x"]
 
 
+def test_commands_keep_the_type_of_labels_as_far_as_they_can(crnr: Runner, digits: Any) -> None:
+    X, y, queries, truths = digits
+    crnr_cli.CRNRClassifier().fit(X, y).save("g.h5")
+    np.savez("more.npz", features=queries[:50], labels=truths[:50])
+    np.savez("named.npz", features=queries[:2], labels=["eleven", "eleven"])
+    assert crnr("add", "g.h5", "more.npz", "-q").exit == 0
+    assert crnr_cli.CRNRClassifier.load("g.h5").classes_.tolist() == list(range(10))
+    assert crnr("remove", "g.h5", "--class", "3", "-q").exit == 0
+    assert crnr_cli.CRNRClassifier.load("g.h5").classes_.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert crnr("add", "g.h5", "named.npz", "-q").exit == 0
+    opened = crnr_cli.CRNRClassifier.load("g.h5")
+    assert opened.classes_.tolist() == ["0", "1", "2", "4", "5", "6", "7", "8", "9", "eleven"]
+
+
 @each
 def test_a_sample_of_zeros_has_no_influence(estimator: type[GalleryClassifier], digits: Any) -> None:
     X, y, queries, _ = digits

@@ -76,7 +76,7 @@ def explain(
 
 
 def _record(report: ExplainReport) -> dict[str, Any]:
-    from crnr_cli.api import explanations
+    from crnr_cli.api.values import explanations
 
     answers = [one.record() for one in explanations(report, _SAMPLES)]
     return {"query": report.query, "truth": report.truth, "explanations": answers}

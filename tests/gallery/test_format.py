@@ -67,6 +67,17 @@ def test_a_step_that_this_crnr_does_not_know_is_refused(crnr: Runner) -> None:
         load_gallery(Path("gallery.h5"))
 
 
+@pytest.mark.parametrize("label_type", [np.bytes_("object"), np.bytes_("V8"), np.int64(3)])
+def test_labels_of_an_unknown_type_are_refused(crnr: Runner, label_type: object) -> None:
+    make_features(crnr.here / "features.npz")
+    crnr("build", "features.npz")
+    with h5py.File("gallery.h5", "r+") as file:
+        file.attrs["label_type"] = label_type
+    rehash(Path("gallery.h5"))
+    with pytest.raises(GalleryError, match=r"gallery\.h5: not a consistent gallery"):
+        load_gallery(Path("gallery.h5"))
+
+
 def test_the_checksum_is_the_documented_one(crnr: Runner) -> None:
     """Computed here from docs/gallery-format.md alone."""
     digest = hashlib.sha256()

@@ -141,7 +141,9 @@ def test_the_same_digits_as_the_csv(crnr: Runner, name: str) -> None:
 def test_the_same_explanation_as_the_command(
     crnr: Runner, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crnr_cli.api.available_cores", lambda: 1)  # as for all commands in this process
+    monkeypatch.setattr(
+        "crnr_cli.api.gallery.available_cores", lambda: 1
+    )  # as for all commands in this process
     query = "queries.npz#4" if name == "features" else "queries/bee/21.png"
     printed = crnr("explain", query, "-g", f"{name}.h5", "--json", "--against", "nrc")
     assert (printed.exit, printed.err) == (0, "")
@@ -236,6 +238,38 @@ def test_a_file_of_several_that_is_missing_has_a_status(crnr: Runner) -> None:
         assert missing.residuals is None
 
 
+def test_a_name_that_no_file_can_have_has_a_status_too(crnr: Runner) -> None:
+    found = Gallery.load("pixels.h5").classify(["a\0b.png", "x" * 300, "queries/ant/20.png"])
+    assert [answer.status for answer in found] == ["unreadable", "unreadable", "ok"]
+
+
+def test_features_and_labels_of_other_names(crnr: Runner) -> None:
+    with np.load("queries.npz") as stored:
+        np.savez("named.npz", values=stored["features"], kinds=stored["labels"])
+    gallery = Gallery.load("features.h5")
+    expected = gallery.classify("queries.npz")
+    keys = {"features_key": "values", "labels_key": "kinds"}
+    found = gallery.classify("named.npz", **keys)
+    assert [dataclasses.replace(answer, path="") for answer in found] == [
+        dataclasses.replace(answer, path="") for answer in expected
+    ]
+    assert gallery.explain("named.npz#4", **keys).truth == expected[4].truth == "cow"
+
+
+def test_pictures_of_too_many_pixels_are_not_decoded(crnr: Runner) -> None:
+    (answer,) = Gallery.load("pixels.h5", max_pixels=63).classify(["queries/ant/20.png"])
+    (row,) = rows(crnr("classify", "queries/ant/20.png", "-g", "pixels.h5", "--max-pixels", 63).out)
+    assert answer.status == row["status"] != "ok"
+
+
+def test_empty_folders_have_no_answers(crnr: Runner, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    gallery = Gallery.load("pixels.h5")
+    assert gallery.classify([tmp_path / "empty"]) == []
+    with pytest.raises(DataError, match="nothing to do: no files found in"):
+        gallery.classify(tmp_path / "empty")
+
+
 def test_a_dash_is_a_file_and_not_stdin(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     (answer,) = Gallery.load("pixels.h5").classify(["-"])
@@ -272,6 +306,7 @@ def explained(query: Any, **keywords: Any) -> Any:
         (GalleryError, "nothing.h5: no such gallery", loaded("nothing.h5")),
         (GalleryError, "features.npz: not a crnr gallery", loaded("features.npz")),
         (UsageError, "provider: 'gpu' is not one of", loaded("pixels.h5", provider="gpu")),
+        (UsageError, "max_pixels must be a whole number of at least 1", loaded("pixels.h5", max_pixels=0)),
         (UsageError, "pixels.h5 was built without", loaded("pixels.h5", extractor="model.onnx")),
         (TypeError, "an input must be a path, or all of them an array", classified([0.5])),
     ],

@@ -1,0 +1,1 @@
+"""What Python programs import: a gallery, its answers and its explanations."""

@@ -1,0 +1,238 @@
+"""crnr from Python: the answers of `crnr classify` and `crnr explain` as typed values.
+
+    from crnr_cli import Gallery
+
+    gallery = Gallery.load("gallery.h5")
+    for answer in gallery.classify("queries"):
+        print(answer.path, answer.label, answer.margin)
+
+Errors are those of `crnr_cli.errors`, which all derive from `CrnrError`, with the messages of the commands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from operator import index
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from crnr_cli.api.values import STRONGEST, Answer, Explanation, answers_of, explanations
+from crnr_cli.arrays import Array
+from crnr_cli.errors import UsageError
+from crnr_cli.gallery import answer
+from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.gallery.gallery import Gallery as StoredGallery
+from crnr_cli.gallery.gallery import describe
+from crnr_cli.jobs.explain import Query, explained, opened_query
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.recipe.provider_names import AUTO, PROVIDERS
+from crnr_cli.sources.base import Keys, Source
+from crnr_cli.sources.folders import list_pictures
+from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.rows import rows_as_source
+from crnr_cli.system.blas import product_threads
+from crnr_cli.system.cores import available_cores
+from crnr_cli.wording import not_one_of
+
+Name = str | os.PathLike[str]
+# One file or folder, several, or rows of features as an array: (m, d), or (d,) for one row.
+Inputs = Name | Iterable[Name] | Array
+
+
+class Gallery:
+    """A gallery that `crnr build` wrote, ready to answer. Make one with `Gallery.load`.
+
+    It does not change, and notices no changes of its file. Calls may come from several threads.
+    """
+
+    def __init__(self, stored: StoredGallery, path: str, options: QueryOptions) -> None:
+        self._stored, self._path, self._options = stored, path, options
+        self._calibrated: StoredGallery | None = None  # computed when it is first needed
+
+    @classmethod
+    def load(
+        cls,
+        path: Name,
+        *,
+        extractor: Name | None = None,
+        provider: str = AUTO,
+        max_pixels: int = MAX_PIXELS,
+    ) -> Self:
+        """Read and check the file; GalleryError if it is missing, damaged or no gallery.
+
+        The keywords are options of `crnr classify`. For a gallery with a network, `extractor` is the path of
+        the network, if it has moved, and `provider` what it runs on. Pictures of more than `max_pixels` are
+        not decoded.
+        """
+        if provider not in (AUTO, *PROVIDERS):
+            raise UsageError(f"provider: {not_one_of(provider, (AUTO, *PROVIDERS))}")
+        _require_counts(max_pixels=max_pixels)
+        model = None if extractor is None else Path(extractor)
+        options = QueryOptions(model=model, provider=provider, max_pixels=max_pixels)
+        return cls(answer.load_for(options, Path(path)), os.fspath(path), options)
+
+    def __repr__(self) -> str:
+        stored = self._stored
+        return (
+            f"<Gallery {self._path}: {stored.method.name}, {len(stored.names)} samples, "
+            f"{len(stored.classes)} classes>"
+        )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """In name order."""
+        return tuple(self._stored.classes)
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """The names of the samples, class by class."""
+        return tuple(self._stored.names)
+
+    def describe(self) -> dict[str, Any]:
+        """How the gallery was made, as plain values, as `crnr info --json` prints them."""
+        return describe(self._stored)
+
+    def classify(
+        self,
+        inputs: Inputs,
+        *,
+        reject: float | None = None,
+        min_probability: float | None = None,
+        sets: float | None = None,
+        top: int | None = None,
+        jobs: int | None = None,
+        features_key: str | None = None,
+        labels_key: str | None = None,
+    ) -> list[Answer]:
+        """The answers to all inputs, in the order of the rows that `crnr classify` writes.
+
+        `inputs` is a file or folder, several of them, or an array of features with one row per sample. The
+        keywords are the options of the command. An input that cannot be used has an answer too, whose
+        `status` says why; so does each of several files that does not exist. What raises an error: a single
+        file or folder that does not exist, and inputs of another kind than the gallery's (DataError); a
+        keyword out of range (UsageError); a gallery of one class (GalleryError).
+
+        One call for many inputs is much faster than many calls: each starts its own decoders.
+        """
+        return list(
+            self.iter_classify(
+                inputs,
+                reject=reject,
+                min_probability=min_probability,
+                sets=sets,
+                top=top,
+                jobs=jobs,
+                features_key=features_key,
+                labels_key=labels_key,
+            )
+        )
+
+    def iter_classify(
+        self,
+        inputs: Inputs,
+        *,
+        reject: float | None = None,
+        min_probability: float | None = None,
+        sets: float | None = None,
+        top: int | None = None,
+        jobs: int | None = None,
+        features_key: str | None = None,
+        labels_key: str | None = None,
+    ) -> Iterator[Answer]:
+        """Like `classify`, but the answers come batch by batch, for more inputs than fit into memory."""
+        for name, value in (("reject", reject), ("min_probability", min_probability), ("sets", sets)):
+            if value is not None and not 0 <= value <= 1:
+                raise UsageError(f"{name} must be a number from 0 to 1, not {value}")
+        _require_counts(top=top, jobs=jobs)
+        options = replace(
+            self._options,
+            reject=reject,
+            min_probability=min_probability,
+            sets=sets,
+            top=top,
+            jobs=jobs,
+            keys=Keys(features_key, labels_key),
+        )
+        source = self._opened(inputs, options)
+        if source is None:
+            return iter(())
+        with product_threads(1):
+            ready = answer.ready_for(options, self._stored, lambda: self._with_calibration(options.n_jobs))
+        return self._answers(ready, answer.accepted(source, ready, options), options)
+
+    def explain(
+        self,
+        query: Name | Array,
+        *,
+        against: str | None = None,
+        strongest: int = STRONGEST,
+        features_key: str | None = None,
+        labels_key: str | None = None,
+    ) -> Explanation:
+        """Why a query gets its label: a picture, a row of a feature file such as `queries.h5#3`, or an array.
+
+        `against` is the name of another method to compare with, and `strongest` the number of gallery samples
+        to return. A query that cannot be used raises DataError.
+        """
+        options = replace(self._options, keys=Keys(features_key, labels_key))
+        if isinstance(query, str | os.PathLike):
+            one = opened_query(_file_name(query), self._stored, options)
+        else:
+            source = answer.accepted(rows_as_source(_as_rows(np.asarray(query))), self._stored, options)
+            if len(source) != 1:
+                raise UsageError(f"explain takes one row of features, not {len(source)}")
+            one = Query("row 0", source, 0)
+        with product_threads(available_cores()):
+            report = explained(one, self._stored, options, against)
+        found, *others = explanations(report, strongest)
+        return replace(found, against=others[0]) if others else found
+
+    @staticmethod
+    def _answers(ready: StoredGallery, source: Source, options: QueryOptions) -> Iterator[Answer]:
+        with product_threads(1), closing(answer.answer(ready, source, options)) as batches:
+            for batch in batches:
+                yield from answers_of(batch, ready.classes, options.top)
+
+    def _with_calibration(self, jobs: int) -> StoredGallery:
+        if self._calibrated is None:
+            self._calibrated = self._stored.calibrated(jobs)
+        return self._calibrated
+
+    def _opened(self, inputs: Inputs, options: QueryOptions) -> Source | None:
+        """None if there are no inputs."""
+        if isinstance(inputs, str | os.PathLike):
+            return open_source([_file_name(inputs)], options, allow_missing=True)
+        if hasattr(inputs, "__array__"):
+            array = np.asarray(inputs)
+            if array.dtype.kind in "fiub":
+                rows = _as_rows(array)
+                return rows_as_source(rows) if len(rows) else None
+            inputs = array.ravel().tolist()
+        names = [_file_name(name) for name in inputs]
+        if self._stored.recipe.kind != "pictures" or "" in names or any(map(is_table, names)):
+            return open_source(names, options, allow_missing=True) if names else None
+        pictures = list_pictures(names, nul_separated=False)  # even if none of them exists
+        return pictures if len(pictures) else None
+
+
+def _require_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and index(count) < 1:
+            raise UsageError(f"{name} must be a whole number of at least 1, not {count}")
+
+
+def _file_name(name: Name) -> str:
+    if not isinstance(name, str | os.PathLike):
+        raise TypeError(f"an input must be a path, or all of them an array of numbers; found {name!r}")
+    text = os.fsdecode(name)
+    return "./-" if text == "-" else text  # for a command, - is a list on stdin
+
+
+def _as_rows(array: Array) -> Array:
+    return array[np.newaxis] if array.ndim == 1 else array
