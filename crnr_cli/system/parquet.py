@@ -14,6 +14,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.system import memory
 from crnr_cli.system.optional import require
 
 Kind = Literal["number", "text", "numbers", "texts", "other"]
@@ -121,8 +122,16 @@ class ParquetNumbers:
     def __len__(self) -> int:
         return self._file.n_rows
 
-    def __getitem__(self, where: slice) -> Array:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        size = len(self) * self.shape[1] * self.dtype.itemsize
+        memory.require(size, f"{self._file.path}: {self._names[0]}", "save fewer rows per file")
+        return np.asarray(self[:], dtype=dtype)
+
+    def __getitem__(self, where: Any) -> Array:
         """Rows are best read from the first to the last; another order begins again at a row group."""
+        if not isinstance(where, slice):
+            found: Array = np.asarray(self)[where]
+            return found
         start, stop, _ = where.indices(len(self))
         is_near = self._at <= start <= self._at + len(self._held) + _ROWS_PER_GROUP
         if start < stop and (self._batches is None or not is_near):
