@@ -13,6 +13,7 @@ from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import joined
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import say, shown_progress
+from crnr_cli.cli.format_options import Format
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Doubt, Input, Quiet, Sources, Strictness
 from crnr_cli.cli.values import Whole
@@ -55,20 +56,16 @@ def classify(
             show_default="128 to 256, 32 with a network",
         ),
     ] = None,
-    json_lines: Annotated[
-        bool,
-        typer.Option(
-            "--json", rich_help_panel="Output", help="Write JSON Lines instead of CSV: one object per input."
-        ),
-    ] = False,
     *,
     doubt: Doubt,
     input: Input,
     model: Model,
     strictness: Strictness,
+    written: Format,
     output: Quiet,
 ) -> None:
-    """Label every input by the gallery, and write one CSV row for each, with the residual of every class."""
+    """Label every input by the gallery, and write one row for each, with the residual of every class."""
+    format = written.chosen(path)
     with DecoderPool(input.jobs) as decoders:
         if dask is None and not all(map(is_table, sources)):
             decoders.start_early()
@@ -81,12 +78,16 @@ def classify(
             **strictness.values(),
             **doubt.values(),
             top=top,
-            json_lines=json_lines,
+            format=format,
             **model.values(),
             batch_size=batch_size,
         )
         to_stdout = path == "-" or is_stdout(Path(path))
-        remedy = "" if to_stdout else "; the same command with --resume continues from there"
+        remedy = (
+            ""
+            if to_stdout or format == "parquet"
+            else "; the same command with --resume continues from there"
+        )
         with (
             joined(dask, output.quiet) as cluster,
             shown_progress(output.quiet, prints=to_stdout) as shown,

@@ -38,7 +38,7 @@ class QueryOptions(InputOptions):
     min_probability: float | None = None  # reject queries whose best class is less probable
     sets: float | None = None  # write the labels that cannot be excluded at this level
     top: int | None = None  # write only this many of the best classes, not the residuals of all
-    json_lines: bool = False  # write JSON Lines instead of CSV
+    format: str = "csv"  # of what is written: csv, jsonl or parquet
     model: Path | None = None  # the path of the gallery's network, if it has moved
     find_copies: bool = False  # look for queries that are in the gallery too
 

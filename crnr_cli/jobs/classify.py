@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from crnr_cli import __version__
 from crnr_cli.errors import DataError, UsageError
@@ -23,7 +24,7 @@ from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
-from crnr_cli.results.decision import Prediction
+from crnr_cli.results.decision import Answers, Prediction
 from crnr_cli.results.journal import Done, Identity, Partial, resumable
 from crnr_cli.results.json_lines import JsonLinesWriter
 from crnr_cli.results.table import CsvWriter
@@ -32,6 +33,7 @@ from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.files import replacing
+from crnr_cli.system.optional import require
 from crnr_cli.system.outputs import is_replaceable
 from crnr_cli.wording import counted, have
 
@@ -68,30 +70,42 @@ def classify(
     `answered_by` classifies the queries; by default, this process does.
     """
     answered_by = answered_by or answering(DecoderPool(options.jobs))
+    _refuse_format(options.format, resume)
     if resume and not (isinstance(output, Path) and is_replaceable(output)):
         raise UsageError("--resume needs an output file; name it with --output")
     gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
     if not isinstance(output, Path):
         return _write(gallery, source, _Direct(output), options, progress, answered_by)
-    if not is_replaceable(output):
+    if not is_replaceable(output) or options.format == "parquet":
         with replacing(output) as stream:
             return _write(gallery, source, _Direct(stream), options, progress, answered_by)
     with resumable(output, _identity(gallery, source, options), resume=resume) as partial:
         return _write(gallery, source, partial, options, progress, answered_by)
 
 
+def _refuse_format(format: str, resume: bool) -> None:
+    """Refuse, before any work, what cannot be written."""
+    if format == "parquet":
+        require("parquet", "--format parquet", "pyarrow")
+        if resume:
+            raise UsageError(
+                "--resume cannot continue a Parquet file, which is of no use until its end is written; "
+                "choose --format csv or jsonl"
+            )
+
+
 class _Direct:
     """A stream that cannot be resumed, written batch by batch."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self.done = stream, Done()
+        self.stream, self.done = stream, Done()
 
     def write(self, data: bytes) -> None:
-        self._stream.write(data)
+        self.stream.write(data)
 
     def end_batch(self, statuses: Counter[str], skipped: int) -> None:
-        self._stream.flush()
+        self.stream.flush()
         self.done.statuses += statuses
         self.done.skipped += skipped
 
@@ -108,23 +122,15 @@ def _write(
     resumed_after = done.statuses.total()
     failures: list[tuple[str, str]] = []
     _refuse_too_many(file, len(source), options)
-    sure = sureness(gallery, options)
-    more = sure.columns if sure else ()
-    writer: CsvWriter | JsonLinesWriter
-    if options.json_lines:
-        writer = JsonLinesWriter(file, gallery.classes, options.top, more)
-    else:
-        writer = CsvWriter(
-            file, gallery.classes, gallery.dtype, options.top, header=not done.batches, more=more
-        )
-    for answers in answered_by(gallery, source, options, progress, done.batches):
-        rows = writer.write(answers)
-        missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
-        file.end_batch(Counter(row.status for row in rows), len(missing))
-        if len(failures) < _MAX_FAILURES:
-            failed = zip(answers.batch.names, answers.batch.errors, strict=True)
-            failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
-        _refuse_too_many(file, len(source), options, missing)
+    with _writer(gallery, file, options) as writer:
+        for answers in answered_by(gallery, source, options, progress, done.batches):
+            rows = writer.write(answers)
+            missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
+            file.end_batch(Counter(row.status for row in rows), len(missing))
+            if len(failures) < _MAX_FAILURES:
+                failed = zip(answers.batch.names, answers.batch.errors, strict=True)
+                failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
+            _refuse_too_many(file, len(source), options, missing)
     return ClassifyReport(
         n_queries=len(source),
         resumed_after=resumed_after,
@@ -137,6 +143,29 @@ def _write(
         accelerator=_accelerator(gallery, source, options),
         notes=source.notes() if isinstance(source, Features) else [],
     )
+
+
+class _Writer(Protocol):
+    def write(self, answers: Answers) -> list[Prediction]: ...
+
+
+@contextmanager
+def _writer(gallery: Gallery, file: Partial | _Direct, options: QueryOptions) -> Iterator[_Writer]:
+    """What writes batches in the format that is wanted."""
+    sure = sureness(gallery, options)
+    more, top = sure.columns if sure else (), options.top
+    if options.format == "jsonl":
+        yield JsonLinesWriter(file, gallery.classes, top, more)
+    elif options.format == "parquet":
+        from crnr_cli.results.parquet_rows import ParquetRows, parquet_schema
+        from crnr_cli.system.parquet import table_writer
+
+        assert isinstance(file, _Direct)
+        with table_writer(file.stream, parquet_schema(gallery.classes, gallery.dtype, top, more)) as table:
+            yield ParquetRows(table, gallery.classes, top, more)
+    else:
+        is_first = not file.done.batches
+        yield CsvWriter(file, gallery.classes, gallery.dtype, top, header=is_first, more=more)
 
 
 def _accelerator(gallery: Gallery, source: Source, options: QueryOptions) -> str | None:
@@ -201,7 +230,7 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "--sets": options.sets,
         "--top": options.top,
         "--provider": options.provider if gallery.recipe.is_slow_to_read else None,
-        "--json": options.json_lines or None,
+        "--format": options.format,
         "number of inputs": len(source),
         "list of inputs": fingerprint(source),
         "batch": queries_per_batch(gallery, options),

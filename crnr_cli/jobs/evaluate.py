@@ -17,10 +17,12 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.results.corrections import Corrections, read_corrections
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
+from crnr_cli.results.format_names import ENDINGS
+from crnr_cli.results.formats import parse_stream, read_answers
 from crnr_cli.results.open_set import OpenSet, is_outsider, open_set
+from crnr_cli.results.parquet_rows import has_parquet_predictions
 from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
 from crnr_cli.results.scores import Scores, score
-from crnr_cli.results.table import parse_predictions, read_predictions
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.csv_features import has_features
 from crnr_cli.sources.folders import is_unrelated
@@ -174,8 +176,13 @@ def _answered(
 
 
 def _has_predictions(name: str) -> bool:
-    """Whether these are predictions, or queries to classify; a CSV can be either."""
-    return name == "-" or (name.lower().endswith(".csv") and not has_features(Path(name)))
+    """Whether these are predictions, or queries to classify; a CSV or a Parquet file can be either."""
+    if name == "-" or not name.lower().endswith(ENDINGS):
+        return name == "-"
+    path = Path(name)
+    if path.suffix.lower() == ".csv":
+        return not has_features(path)
+    return path.suffix.lower() != ".parquet" or existing(path) is None or has_parquet_predictions(path)
 
 
 def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
@@ -273,8 +280,7 @@ def has_answer(row: Prediction) -> bool:
 def _read(name: str) -> list[Prediction]:
     if name != "-":
         existing(name)  # reports a closed folder or a name that is too long
-        return read_predictions(Path(name))
+        return read_answers(Path(name))
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a predictions CSV")
-    sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape", newline="")  # type: ignore[union-attr]
-    return parse_predictions(sys.stdin, "stdin")
+    return parse_stream(sys.stdin.buffer, "stdin")

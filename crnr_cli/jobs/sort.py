@@ -16,11 +16,10 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError, OutputError
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.number_column import read_numbers
+from crnr_cli.results.formats import read_answers, read_probabilities
 from crnr_cli.results.sort_list import LOCK, Entry, SortList, lists_in, new_list
 from crnr_cli.results.sort_names import DEFAULT_TEMPLATE, DOUBTFUL, FAILED, REJECTED, Template, folder_of
 from crnr_cli.results.sort_plan import Names
-from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.named_files import GONE, NamedFile, NamedFiles
 from crnr_cli.sources.readers import is_table
@@ -120,7 +119,7 @@ def _rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str
         raise DataError(f"{table}: there is no such file; give a CSV written by `crnr classify`")
     if not stat.S_ISREG(found.st_mode):
         raise DataError(f"{table}: is not a regular file; give a CSV written by `crnr classify`")
-    rows = read_predictions(table)
+    rows = read_answers(table)
     if not rows:
         raise DataError(f"{table}: has no rows")
     for number, row in enumerate(rows, 1):
@@ -134,7 +133,8 @@ def _rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str
             )
     special: list[str | None] = [None] * len(rows)
     if options.min_probability is not None:
-        numbers = read_numbers(table, "probability", "leave out --min-probability, or give a CSV with it")
+        remedy = "leave out --min-probability, or give a CSV with it"
+        numbers = read_probabilities(table, rows, remedy)
         for i, (row, sure) in enumerate(zip(rows, numbers, strict=True)):
             if folder_of(row) not in _SPECIAL and (sure is None or sure < options.min_probability):
                 special[i] = DOUBTFUL

@@ -1,16 +1,18 @@
-"""Write predictions as JSON Lines: one object per input, on a line of its own."""
+"""Write and read predictions as JSON Lines: one object per input, on a line of its own."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Answers, Prediction, best_classes, predictions
 from crnr_cli.results.probability import DECIMALS
+from crnr_cli.results.records import prediction_of
 from crnr_cli.results.table import COLUMNS, Writable
 
 
@@ -58,3 +60,17 @@ def by_class(
         {classes[i]: value for i, value in zip(row, of_query, strict=True)}
         for row, of_query in zip(order.tolist(), best.tolist(), strict=True)
     ]
+
+
+def parse_json_lines(lines: Iterable[str], name: str) -> list[Prediction]:
+    """The rows of a file written by classify, or of any other one with the keys truth and label."""
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as e:  # the latter for brackets within brackets, thousands deep
+            raise DataError(f"{name}, line {number}: not readable as JSON ({e}); is it complete?") from e
+        rows.append(prediction_of(record, f"{name}, line {number}"))
+    return rows

@@ -22,6 +22,7 @@ READERS = {
     ".mat": "matlab",
     ".npy": "npy",
     ".csv": "csv_features",
+    ".parquet": "parquet",
 }
 
 BEST_RATIO = 1032  # of compression, for deflate and every other filter that readers accept

@@ -188,7 +188,7 @@ def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:
     assert {option for _, option, _ in CHOICES} == {
         *("--method", "--methods", "--against", "--factor", "--dtype", "--samples"),
         *("--extractor-preset", "--filter", "--channels", "--layout", "--pool", "--block-norm"),
-        *("--provider", "--how"),
+        *("--provider", "--how", "--format"),
     }
 
 

@@ -15,6 +15,7 @@ from random import Random
 
 import h5py
 import numpy as np
+import pyarrow.parquet
 from PIL import Image
 from scipy.io import savemat
 
@@ -145,6 +146,26 @@ def open_npy_labels(path: Path) -> object:
 def make_numbers(path: Path) -> None:
     rows = [f"{i}.png,{i / 7},{i * i},-1e-{i},{'abc'[i % 3]}" for i in range(12)]
     path.write_text("\n".join(["path,u,v,w,label", *rows]) + "\n")
+
+
+def make_parquet(path: Path, *, lists: bool, **storage: object) -> None:
+    values = np.random.default_rng(0).random((12, 5))
+    columns = {"e": list(values)} if lists else {f"f{i}": values[:, i] for i in range(5)}
+    names = [f"{i}.png" for i in range(12)]
+    table = pyarrow.table({"path": names, **columns, "label": ["a", "b", "c"] * 4})
+    pyarrow.parquet.write_table(table, path, row_group_size=5, **storage)
+
+
+def make_predictions(path: Path) -> None:
+    table = {"path": ["a", "b"], "truth": ["x", "y"], "label": ["x", None], "margin": [0.5, None]}
+    pyarrow.parquet.write_table(pyarrow.table({**table, "status": ["ok", "bad"]}), path)
+
+
+def make_json_lines(path: Path) -> None:
+    rows = [
+        {"path": f"{i}", "truth": "a", "label": "ab"[i % 2], "margin": 0.5, "set": ["a"]} for i in range(5)
+    ]
+    path.write_text("".join(json.dumps({**row, "probability": 0.5}) + "\n" for row in rows))
 
 
 def make_extracted(path: Path) -> None:
@@ -356,6 +377,16 @@ KINDS: dict[str, Kind] = {
     "npy": Kind(".npy", make_npy, open_features, damage.npy_changed, 4),
     "npy of labels": Kind(".npy", make_npy_labels, open_npy_labels, damage.npy_changed, 4),
     "csv of numbers": Kind(".csv", make_numbers, open_features, damage.csv_changed, 8),
+    "parquet": Kind(".parquet", lambda path: make_parquet(path, lists=False), open_features, None, 4),
+    "parquet of lists": Kind(
+        ".parquet",
+        lambda path: make_parquet(path, lists=True, compression="gzip", use_dictionary=False),
+        open_features,
+        None,
+        4,
+    ),
+    "parquet of predictions": Kind(".parquet", make_predictions, open_table, None, 4),
+    "json lines": Kind(".jsonl", make_json_lines, open_table, damage.journal_changed, 4),
     "mat": Kind(".mat", make_mat, open_mat_here, damage.mat_changed, 8, whole_way=open_features),
     "mat, all the way": Kind(".mat", make_mat, open_features, damage.mat_changed, 0.1),
     "mat 7.3": Kind(".mat", make_mat73, open_features, damage.hdf5_changed, 2),

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.io import savemat
 
-SUFFIXES = ("npz", "h5", "mat", "npy", "csv")
+SUFFIXES = ("npz", "h5", "mat", "npy", "csv", "parquet")
 
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
@@ -40,12 +40,15 @@ def save_features(path: Path, features: Any, labels: Any = None) -> None:
             np.save(path, features)
             if labels is not None:
                 np.save(path.with_name(f"{path.stem}_labels.npy"), labels)
-        case ".csv":
+        case ".csv" | ".parquet":
             frame = pd.DataFrame(
                 np.asarray(features, float), columns=[f"f{i}" for i in range(len(features[0]))]
             )
             if labels is not None:
                 frame["label"] = labels
-            frame.to_csv(path, index=False)
+            if path.suffix == ".csv":
+                frame.to_csv(path, index=False)
+            else:
+                frame.to_parquet(path)
         case _:
             save_arrays(path, {"features": features} | ({} if labels is None else {"labels": labels}))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow.parquet
 import pytest
 from PIL import Image
 from scipy.io import savemat
@@ -83,6 +84,12 @@ def make_numbers(path: Path) -> None:
     path.write_text("\n".join(["u,v,w,label", *rows]) + "\n")
 
 
+def make_parquet(path: Path) -> None:
+    values = np.random.default_rng(0).random((12, 5))
+    labels = ["a", "b", "c"] * 4
+    pyarrow.parquet.write_table(pyarrow.table({"e": list(values), "label": labels}), path, row_group_size=5)
+
+
 MAKERS = {
     "gallery.h5": ("gallery", make_gallery),
     "plain.h5": ("features", make_hdf5),
@@ -95,6 +102,7 @@ MAKERS = {
     "lzma.npz": ("features", make_lzma),
     "plain.npy": ("features", lambda path: np.save(path, np.random.default_rng(0).random((12, 5)))),
     "numbers.csv": ("features", make_numbers),
+    "lists.parquet": ("features", make_parquet),
     "v73.mat": ("features", make_v73),
     "texts.mat": ("features", lambda path: make_v73(path, "double")),
     "plain.mat": ("features", lambda path: make_matlab(path, packed=False)),

@@ -36,6 +36,7 @@ HOMES = {
     "matplotlib": {"report"},
     "onnx": {"models"},
     "onnxruntime": {"recipe"},
+    "pyarrow": {"system"},
     "resource": {"system"},
     "rich": {"cli"},
     "scipy": {"solvers", "recipe", "results", "sources"},

@@ -50,7 +50,7 @@ def test_a_stopped_run_continues_in_its_own_format(built: Runner) -> None:
     assert built(*strict, "--strict").exit == 1
     as_csv = built("classify", "queries", "-o", "out", "--batch-size", 4, "--resume")
     assert as_csv.exit == 1
-    assert "--json was True and is now None" in as_csv.err
+    assert "--format was jsonl and is now csv" in as_csv.err
     assert built(*strict, "--resume").exit == 3
     assert Path("out").read_text() == built("classify", "queries", "--batch-size", 4, "--json", "-q").out
 

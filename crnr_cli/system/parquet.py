@@ -1,0 +1,286 @@
+"""Parquet, which an optional package reads and writes: the one place that knows it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+from crnr_cli.system import memory
+from crnr_cli.system.optional import require
+
+Kind = Literal["number", "text", "numbers", "texts", "other"]
+
+MAGIC = b"PAR1"  # the first bytes of a file
+_NUMBERS_PER_BATCH = 2**20
+_ROWS_PER_BATCH = 4096
+_ROWS_PER_GROUP = 16_384  # that are written at once
+_LONGEST_TEXT = 2**16  # bytes
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    kind: Kind  # one number or text per row, or a list of them
+    type: str  # in Parquet's words
+    dtype: np.dtype[Any]  # of its numbers
+
+
+class ParquetFile:
+    """A file that is read a few rows at a time, whatever it declares."""
+
+    def __init__(self, path: Path) -> None:
+        require("parquet", f"{path}: reading Parquet", "pyarrow")
+        self.path = path
+        with self._failures():
+            found = self._opened()
+            metadata = found.metadata
+            self._edges = list(
+                accumulate(
+                    (metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)), initial=0
+                )
+            )
+            if min(np.diff(self._edges), default=0) < 0 or self._edges[-1] != metadata.num_rows:
+                raise ValueError("its row groups do not have the declared number of rows")
+            self.columns = [_column(field) for field in found.schema_arrow]
+        self.n_rows = int(self._edges[-1])
+
+    def batches(
+        self, names: Sequence[str], first: int, rows: int = _ROWS_PER_BATCH
+    ) -> Iterator[tuple[int, Any]]:
+        """Batches of at most so many rows from the group of the `first` row on, each with its first row."""
+        with self._failures():
+            group = max(0, bisect_right(self._edges, first) - 1)
+            at = self._edges[group]
+            groups = range(group, len(self._edges) - 1)
+            for batch in self._opened().iter_batches(rows, row_groups=groups, columns=list(names)):
+                # Columns of one name, or of one that contains a dot, are found in another number.
+                if batch.schema.names != list(names):
+                    raise ValueError(f"the columns {', '.join(names)} cannot be told from others")
+                yield at, batch
+                at += batch.num_rows
+            if at != self.n_rows:
+                raise ValueError(f"{at} rows instead of {self.n_rows}")
+
+    def values(self, name: str) -> list[Any]:
+        """A column as Python's numbers, texts or lists; None where a value is missing."""
+        found: list[Any] = []
+        for _, batch in self.batches([name], 0):
+            with self._failures():
+                _refuse_long_texts(batch.column(0))
+                found += batch.column(0).to_pylist()
+        return found
+
+    def width(self, name: str) -> int:
+        """The length of the first list of a column; 0 if there is none."""
+        for _, batch in self.batches([name], 0, rows=1):
+            with self._failures():
+                return len(batch.column(0)[0]) if batch.column(0)[0].is_valid else 0
+        return 0
+
+    def _opened(self) -> Any:
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetFile(self.path)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except DataError:
+            raise
+        except Exception as e:  # a damaged or malicious file may raise anything
+            reason = str(e).partition("\n")[0]
+            raise DataError(f"{self.path}: not a readable Parquet file ({reason})") from e
+
+
+class ParquetNumbers:
+    """Columns of numbers, or one column of lists of numbers, as a table that is read by slices of rows."""
+
+    def __init__(self, file: ParquetFile, columns: Sequence[Column]) -> None:
+        self._file, self._names = file, [column.name for column in columns]
+        self._is_list = columns[0].kind == "numbers"
+        width = file.width(columns[0].name) if self._is_list else len(columns)
+        self.shape = (file.n_rows, width)
+        kinds = {column.dtype for column in columns}
+        # Only these have a value for what is missing.
+        self.dtype = kinds.pop() if len(kinds) == 1 and max(kinds).kind == "f" else np.dtype(np.float64)
+        self._batches: Iterator[tuple[int, Any]] | None = None
+        self._held, self._at = (
+            np.empty((0, width), self.dtype),
+            0,
+        )  # rows that have been read, and the first one
+
+    def __len__(self) -> int:
+        return self._file.n_rows
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        size = len(self) * self.shape[1] * self.dtype.itemsize
+        memory.require(size, f"{self._file.path}: {self._names[0]}", "save fewer rows per file")
+        return np.asarray(self[:], dtype=dtype)
+
+    def __getitem__(self, where: Any) -> Array:
+        """Rows are best read from the first to the last; another order begins again at a row group."""
+        if not isinstance(where, slice):
+            found: Array = np.asarray(self)[where]
+            return found
+        start, stop, _ = where.indices(len(self))
+        is_near = self._at <= start <= self._at + len(self._held) + _ROWS_PER_GROUP
+        if start < stop and (self._batches is None or not is_near):
+            self._restart(start)
+        out = np.empty((max(0, stop - start), self.shape[1]), self.dtype)
+        done = 0
+        while done < len(out):
+            held = self._held[start + done - self._at :]
+            count = min(len(held), len(out) - done)
+            out[done : done + count] = held[:count]
+            done += count
+            if done < len(out):
+                self._next()
+        return out
+
+    def _restart(self, first: int) -> None:
+        rows = max(1, min(_ROWS_PER_BATCH, _NUMBERS_PER_BATCH // max(1, self.shape[1])))
+        self._batches = self._file.batches(self._names, first, rows)
+        self._held, self._at = self._held[:0], 0
+        self._next()
+
+    def _next(self) -> None:
+        assert self._batches is not None
+        found = next(self._batches, None)
+        if found is None:
+            self._batches = None
+            raise DataError(f"{self._file.path}: was changed while it was being read; run the command again")
+        self._at, batch = found
+        with self._file._failures():
+            self._held = self._list_values(batch) if self._is_list else self._values(batch)
+
+    def _values(self, batch: Any) -> Array:
+        out = np.empty((batch.num_rows, self.shape[1]), self.dtype)
+        for i, column in enumerate(batch.columns):
+            out[:, i] = _numbers(column)
+        return out
+
+    def _list_values(self, batch: Any) -> Array:
+        import pyarrow.compute
+
+        column = batch.column(0)
+        lengths = pyarrow.compute.list_value_length(column).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(lengths != self.shape[1])  # also where there is no list
+        if len(wrong):
+            raise DataError(
+                f"{self._file.path}: row {self._at + int(wrong[0])} of {self._names[0]} does not have "
+                f"{self.shape[1]} numbers, as the first row has"
+            )
+        return _numbers(column.flatten()).reshape(batch.num_rows, self.shape[1])
+
+
+@contextmanager
+def table_writer(stream: BinaryIO, schema: Mapping[str, str]) -> Iterator[TableWriter]:
+    """Write a table with these columns: `text`, `texts` or the name of a type of numbers.
+
+    The file is complete, and can be read, only if the block succeeds.
+    """
+    writer = TableWriter(stream, schema)
+    try:
+        yield writer
+        writer.finish()
+    finally:
+        writer.abandon()
+
+
+class TableWriter:
+    def __init__(self, stream: BinaryIO, schema: Mapping[str, str]) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        text = pyarrow.string()
+        types = {"text": text, "texts": pyarrow.list_(text)}
+        self._schema = pyarrow.schema(
+            [(name, types.get(kind) or getattr(pyarrow, kind)()) for name, kind in schema.items()]
+        )
+        self._writer = pyarrow.parquet.ParquetWriter(stream, self._schema)
+        self._waiting: list[Any] = []
+
+    def write(self, columns: Sequence[Sequence[Any]]) -> None:
+        """Some rows, as one sequence per column; None where a value is missing."""
+        import pyarrow
+
+        try:
+            arrays = [
+                pyarrow.array(values, type=field.type)
+                for values, field in zip(columns, self._schema, strict=True)
+            ]
+        except UnicodeEncodeError as e:
+            raise DataError(
+                f"{e.object!r} is not UTF-8, as text in Parquet has to be; use another --format"
+            ) from e
+        self._waiting.append(pyarrow.record_batch(arrays, schema=self._schema))
+        if sum(batch.num_rows for batch in self._waiting) >= _ROWS_PER_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow
+
+        if self._waiting:
+            self._writer.write_table(pyarrow.Table.from_batches(self._waiting))
+            self._waiting.clear()
+
+    def finish(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Write nothing more, not even the end of the file."""
+        self._writer.is_open = False
+
+
+def _column(field: Any) -> Column:
+    import pyarrow
+
+    types, inner = pyarrow.types, field.type
+    is_list = types.is_list(inner) or types.is_large_list(inner) or types.is_fixed_size_list(inner)
+    inner = inner.value_type if is_list else inner
+    if types.is_dictionary(inner):
+        inner = inner.value_type
+    if types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner):
+        return Column(
+            field.name, "numbers" if is_list else "number", str(field.type), np.dtype(inner.to_pandas_dtype())
+        )
+    if types.is_string(inner) or types.is_large_string(inner):
+        return Column(field.name, "texts" if is_list else "text", str(field.type), np.dtype(object))
+    return Column(field.name, "other", str(field.type), np.dtype(object))
+
+
+def _numbers(column: Any) -> Array:
+    """NaN where a number is missing."""
+    import pyarrow
+
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pyarrow.types.is_boolean(column.type):
+        column = column.cast(pyarrow.uint8())
+    values: Array = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _refuse_long_texts(column: Any) -> None:
+    """A short file can repeat a long text very often."""
+    import pyarrow
+    import pyarrow.compute
+
+    inner = column.flatten() if hasattr(column, "flatten") and pyarrow.types.is_list(column.type) else column
+    if pyarrow.types.is_dictionary(inner.type):
+        inner = inner.dictionary
+    if pyarrow.types.is_string(inner.type) or pyarrow.types.is_large_string(inner.type):
+        longest = pyarrow.compute.max(pyarrow.compute.binary_length(inner)).as_py() or 0
+        if longest > _LONGEST_TEXT:
+            raise ValueError(f"a text of {longest} bytes")

@@ -1,0 +1,225 @@
+"""Parquet of columns of numbers, or of lists of numbers, in row groups of any size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crnr_cli.errors import DataError
+from crnr_cli.sources.base import Keys
+from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.system import parquet
+from helpers.patches import set_free_bytes
+from helpers.runner import Outcome, Runner
+from helpers.samples import make_features
+
+VALUES = np.random.default_rng(0).random((23, 3)).astype(np.float32)
+LABELS = [("ant", "bee", "cöw")[i % 3] for i in range(23)]
+
+
+def opened(path: Path, table: Any, keys: Keys | None = None, **storage: Any) -> FeatureFile:
+    pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), path, **storage)
+    return FeatureFile.open(path, keys or Keys())
+
+
+def columns(values: np.ndarray = VALUES) -> dict[str, Any]:
+    return {f"f.{i}": values[:, i] for i in range(values.shape[1])}
+
+
+LISTS = {
+    "list": pa.list_(pa.float32()),
+    "large list": pa.large_list(pa.float32()),
+    "fixed list": pa.list_(pa.float32(), 3),
+}
+
+
+@pytest.mark.parametrize("group", [1, 4, 23])
+@pytest.mark.parametrize("kind", ["columns", *LISTS])
+@pytest.mark.parametrize("batch", [2, 4096])
+def test_rows_in_any_order(
+    tmp_path: Path, group: int, kind: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_ROWS_PER_BATCH", batch)
+    monkeypatch.setattr(parquet, "_ROWS_PER_GROUP", 3)
+    lists = kind != "columns" and {"embedding": pa.array(VALUES.tolist(), type=LISTS[kind])}
+    file = opened(tmp_path / "x.parquet", {**(lists or columns()), "label": LABELS}, row_group_size=group)
+    for start, stop in ((0, 5), (5, 23), (22, 23), (7, 7), (3, 9), (4, 20), (0, 23)):
+        np.testing.assert_array_equal(file.rows(start, stop), VALUES[start:stop])
+    assert file.rows(0, 1).dtype == np.float32
+    assert file.labels == LABELS
+    np.testing.assert_array_equal(file.picked([5, 2, 21]).rows(0, 3), VALUES[[5, 2, 21]])
+
+
+def test_what_pandas_writes(tmp_path: Path) -> None:
+    frame = pd.DataFrame(VALUES[:6], columns=list("uvw"), index=[5, 4, 3, 2, 1, 0])
+    frame["class"] = pd.Categorical(LABELS[:6])
+    frame["path"] = [f"{i}.png" for i in range(6)]
+    frame.to_parquet(tmp_path / "x.parquet")
+    file = FeatureFile.open(tmp_path / "x.parquet", Keys())
+    np.testing.assert_array_equal(file.rows(0, 6), VALUES[:6])
+    assert (file.labels, file.names[:2]) == (LABELS[:6], ["0.png", "1.png"])
+    assert file.notes == (f"{tmp_path}/x.parquet: its last column numbers the rows and is left out",)
+
+
+def test_numbers_of_several_types_and_missing_ones(tmp_path: Path) -> None:
+    table = {
+        "a": pa.array([1, None, 3], pa.int16()),
+        "b": pa.array([True, False, None], pa.bool_()),
+        "c": pa.array([0.5, float("inf"), None], pa.float32()),
+        "d": pa.array([1, 2, 255], pa.uint8()),
+    }
+    file = opened(tmp_path / "x.parquet", table)
+    expected = [[1, 1, 0.5, 1], [np.nan, 0, np.inf, 2], [3, np.nan, np.nan, 255]]
+    np.testing.assert_array_equal(file.rows(0, 3), expected)
+    assert file.rows(0, 1).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (pa.array([7, 8, 7]), ["7", "8", "7"]),
+        (pa.array([7.0, 8.0, 0.5]), ["7", "8", "0.5"]),
+        (pa.array([True, False, True]), ["True", "False", "True"]),
+        (pa.array(["a", "b", "a"], pa.large_string()), ["a", "b", "a"]),
+    ],
+)
+def test_labels_of_any_type_are_text(tmp_path: Path, labels: pa.Array, expected: list[str]) -> None:
+    file = opened(tmp_path / "x.parquet", {"u": [1.0, 2, 3], "kind": labels}, Keys(labels="kind"))
+    assert file.labels == expected
+
+
+def test_lists_leave_other_columns_alone(tmp_path: Path) -> None:
+    """As a table of embeddings has them: where each comes from, and when."""
+    lists = [[1.0, 2.0], [3.0, 4.0]]
+    table = {"id": [1, 2], "when": pa.array([0, 1], pa.timestamp("s")), "emb": lists, "label": ["a", "b"]}
+    file = opened(tmp_path / "x.parquet", table)
+    assert (file.rows(0, 2).tolist(), file.labels) == (lists, ["a", "b"])
+    assert file.notes[0].endswith(
+        "the features are emb (2 x 2), the labels are label; --features-key and --labels-key name others"
+    )
+    table["more"] = [[1.0], [2.0]]
+    chosen = opened(tmp_path / "x.parquet", table, Keys("emb", "id"))
+    assert (chosen.rows(0, 2).tolist(), chosen.labels) == (lists, ["1", "2"])
+
+
+def test_one_hot_lists_are_labels(tmp_path: Path) -> None:
+    table = {"emb": [[0.5, 2.0]] * 3, "kind": [[1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]}
+    assert opened(tmp_path / "x.parquet", table).labels == ["0", "2", "0"]
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "ragged": (
+        {"e": [[1.0, 2.0], [3.0]]},
+        "x.parquet: row 1 of e does not have 2 numbers, as the first row has",
+    ),
+    "no list": ({"e": [[1.0, 2.0], None]}, "x.parquet: row 1 of e does not have 2 numbers"),
+    "empty lists": (
+        {"e": pa.array([[], []], pa.list_(pa.float32()))},
+        r"found e \(2, 0\), none of which is a table",
+    ),
+    "text": ({"u": [1.0], "a": ["x"], "b": ["y"]}, "the columns a and b could each be the labels"),
+    "time": (
+        {"u": [1.0], "t": pa.array([0], pa.timestamp("s"))},
+        r"column t is of type timestamp\[ms\], and not",
+    ),
+    "predictions": ({"truth": ["a"], "label": ["b"], "margin": [0.5]}, "has predictions, as `crnr classify`"),
+    "no numbers": ({"path": ["a"], "label": ["b"]}, "has no columns of numbers"),
+    "no label": ({"u": [1.0, 2.0], "label": ["a", None]}, "row 1 has no value in the column label"),
+    "structs": (
+        {"u": [1.0], "label": [{"a": 1}]},
+        "column label is of type struct<a: int64>, and not of numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("table", "words"), BAD.values(), ids=BAD)
+def test_bad_tables_are_refused(tmp_path: Path, table: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        opened(tmp_path / "x.parquet", table).rows(0, 2)
+
+
+def test_columns_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    struct = pa.array([{"b": 1.0}])
+    with pytest.raises(DataError, match="is of type struct"):
+        opened(tmp_path / "x.parquet", {"a": struct, "u": [1.0]})
+    with pytest.raises(DataError, match=r"the columns a\.b cannot be told from others"):
+        opened(tmp_path / "x.parquet", {"a": struct, "a.b": [[1.0]]})
+    twice = pa.table([pa.array([["x"]]), pa.array([[1.0]]), pa.array([[2.0]])], names=["t", "e", "e"])
+    with pytest.raises(DataError, match="several columns are called e; rename them"):
+        opened(tmp_path / "x.parquet", twice)
+
+
+def test_a_damaged_file_and_one_of_something_else(tmp_path: Path) -> None:
+    pq.write_table(pa.table(columns()), tmp_path / "x.parquet")
+    data = (tmp_path / "x.parquet").read_bytes()
+    for content in (b"", b"hello", data[:-1], data[:100], b"PAR1" + b"\xff" * 50 + b"PAR1"):
+        (tmp_path / "x.parquet").write_bytes(content)
+        with pytest.raises(DataError, match=r"x.parquet: not a readable Parquet file \("):
+            FeatureFile.open(tmp_path / "x.parquet", Keys())
+
+
+def test_a_small_file_of_very_many_rows_takes_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 3_000_000
+    table = pa.table({"u": np.zeros(count, np.float32), "v": np.ones(count, np.float32)})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=count)
+    assert (tmp_path / "x.parquet").stat().st_size < 20_000
+    before = pa.total_allocated_bytes()
+    set_free_bytes(10_000_000, monkeypatch.setattr)
+    with pytest.raises(DataError, match=r"a list of 3000000 samples needs .*; divide the file"):
+        FeatureFile.open(tmp_path / "x.parquet", Keys())
+    numbers = parquet.ParquetNumbers(
+        parquet.ParquetFile(tmp_path / "x.parquet"),
+        [parquet.Column(name, "number", "float", np.dtype(np.float32)) for name in ("u", "v")],
+    )
+    assert numbers[2_000_000:2_000_003].tolist() == [[0, 1]] * 3
+    assert pa.total_allocated_bytes() - before < 5_000_000
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.lists(st.floats(width=32), min_size=2, max_size=2), min_size=1, max_size=9),
+    st.integers(1, 9),
+    st.sampled_from(["NONE", "gzip", "snappy", "zstd"]),
+)
+def test_what_pyarrow_writes_is_read_exactly(
+    tmp_path_factory: pytest.TempPathFactory, values: list[list[float]], group: int, compression: str
+) -> None:
+    path = tmp_path_factory.mktemp("parquet") / "x.parquet"
+    array = np.array(values, np.float32)
+    for table in (columns(array), {"features": pa.array(values, pa.list_(pa.float32()))}):
+        file = opened(path, table, row_group_size=group, compression=compression)
+        np.testing.assert_array_equal(file.rows(0, len(array)), array)
+
+
+def test_the_whole_way(crnr: Runner) -> None:
+    make_features(Path("x.npz"))
+    arrays = np.load("x.npz")
+    pq.write_table(pa.table({**columns(arrays["features"]), "label": arrays["labels"].tolist()}), "x.parquet")
+    assert crnr("build", "x.parquet", "-q") == Outcome(0, "", "")
+    done = crnr("classify", "x.parquet", "-o", "out.parquet")
+    assert done == Outcome(0, "", "15 of 15 inputs labelled: out.parquet\n")
+    scored = [crnr("evaluate", name, "--json") for name in ("x.parquet", "out.parquet")]
+    assert [(one.exit, '"accuracy": 1.0' in one.out) for one in scored] == [(0, True), (0, True)]
+    refused = crnr("build", "out.parquet", "-o", "g.h5")
+    assert (refused.exit, "has predictions" in refused.err) == (1, True)
+    listed = crnr("info", "x.parquet")
+    assert (listed.exit, listed.err) == (0, "")
+    assert "15, along the first axis of features" in listed.out
+
+
+def test_a_missing_package_is_named_with_its_extra(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table(columns()), "x.parquet")
+    monkeypatch.setattr("crnr_cli.system.optional.find_spec", lambda name: None)
+    assert crnr("build", "x.parquet") == Outcome(
+        1, "", "error: x.parquet: reading Parquet needs pyarrow: pip install 'crnr-cli[parquet]'\n"
+    )
