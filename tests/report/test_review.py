@@ -118,8 +118,10 @@ def test_five_of_a_hundred_answers_are_corrected_by_keyboard(
     for step in range(100):
         if step == 40:
             browser.refresh()
-        assert text(browser, "place") == f"Answer {step + 1} of 100"
-        path, label = text(browser, "path"), text(browser, "state")
+        place, path, label = browser.execute_script(
+            "return ['place', 'path', 'state'].map((id) => document.getElementById(id).textContent)"
+        )
+        assert place == f"Answer {step + 1} of 100"
         if truths[path] == label:
             press(browser, Keys.ENTER)
         else:

@@ -353,7 +353,7 @@
       return item;
     }));
     const hint = found.length > n ? `${found.length - n} more; type more of the name`
-      : n ? "" : "No class matches. The arrow down and Enter add a new one.";
+      : n ? "" : "No class matches. Choose the new class to add it: arrow down, then Enter.";
     if (hint) {
       const item = element("li", hint, "hint");
       item.setAttribute("role", "none");
