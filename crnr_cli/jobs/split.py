@@ -186,7 +186,7 @@ def _class_and_name(file: PictureFile, source: Pictures, longest: int) -> tuple[
     if source.is_labelled:  # a label may be any text
         return fitted(escaped(label), longest), file.path.rpartition("/")[2]
     for folder in source.named_folders:
-        above = os.path.join(folder.path, label, "")  # noqa: PTH118
+        above = f"{Path(folder.path, label)}/"
         if file.path.startswith(above):
             return label, file.path.removeprefix(above)
     return label, file.path.rpartition("/")[2]

@@ -130,6 +130,11 @@ def test_folders_below_that_of_a_class_are_kept() -> None:
     make_pictures(Path("all"), ("bee",), per_class=3)
     run()
     assert files("g") | files("q") == files("all")
+    for folder, source in (("all", "."), ("all/ant", "..")):
+        with chdir(folder):
+            up = "/".join(".." for _ in Path(folder).parts)
+            report = split([source], SplitOptions(gallery=Path(up, "g"), queries=Path(up, "q")))
+        assert (report.count(THERE), len(report.rows)) == (9, 9)
 
 
 def test_pictures_of_two_sources_may_have_one_name() -> None:

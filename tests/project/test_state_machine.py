@@ -143,6 +143,19 @@ class Galleries(RuleBasedStateMachine):
         else:
             self.assert_refused(outcome)
 
+    @rule(data=st.data(), new=classes)
+    def class_renamed(self, data: st.DataObject, new: str) -> None:
+        """In the gallery; until it is brought up to date, the folders say otherwise."""
+        labels = sorted({label for label, _ in self.known.values()})
+        old = data.draw(st.sampled_from(labels))
+        if old == new:
+            return
+        merge = ["--merge"] if new in labels else []
+        self.assert_done(self.crnr("rename", "-q", *merge, "--", "gallery.h5", old, new), set())
+        self.known = {
+            name: (new if label == old else label, content) for name, (label, content) in self.known.items()
+        }
+
     @precondition(lambda self: self.files)
     @rule()
     def verify(self) -> None:
