@@ -72,10 +72,10 @@ def auroc(others: Array, outsiders: Array) -> float | None:
         return None
     ordered = np.sort(others)
     not_larger = np.searchsorted(ordered, outsiders, side="right")
-    smaller = np.searchsorted(ordered, outsiders, side="left")
+    smaller = np.searchsorted(ordered, outsiders)
     pairs = len(others) * len(outsiders)
     return float((2 * pairs - (not_larger + smaller).sum()) / (2 * pairs))
 
 
 def _known(values: Iterable[float | None]) -> Array:
-    return np.array([value for value in values if value is not None], dtype=np.float64)
+    return np.array([value for value in values if value is not None])
