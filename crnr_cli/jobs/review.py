@@ -19,7 +19,7 @@ from crnr_cli.gallery.raw_values import raw_values
 from crnr_cli.gallery.strongest import strongest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.results.candidates import classes_in, read_candidates
+from crnr_cli.results.candidates import read_candidates
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.folders import is_unrelated, named_pictures
@@ -55,12 +55,12 @@ def review(
     """`is_named` says that the user named the gallery; otherwise it may be missing."""
     rows = _rows(table)
     shown = sorted(rows, key=lambda numbered: _doubt(numbered[1]))[:limit]
-    best = read_candidates(table, {number for number, _ in shown}, _CANDIDATES)
+    best, named = read_candidates(table, {number for number, _ in shown}, _CANDIDATES)
     answers = [Answer(number, row, _candidates(row, best.get(number, []))) for number, row in shown]
     gallery, why = _gallery(gallery_path, options, is_named=is_named)
     names = {name for _, row in rows for name in (row.label, row.runner_up) if name and name != UNKNOWN}
     names |= {name for answer in answers for name in answer.candidates}
-    names.update(classes_in(table), gallery.classes if gallery else [])
+    names.update(named, gallery.classes if gallery else [])
     return ReviewReport(answers, len(rows), sorted(names), _identity(rows), gallery, why)
 
 

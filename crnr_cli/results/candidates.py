@@ -15,8 +15,11 @@ _RESIDUAL = "residual:"
 _RANKED = re.compile(r"label_[1-9][0-9]*")
 
 
-def read_candidates(path: Path, wanted: Container[int], count: int) -> dict[int, list[str]]:
-    """Of the wanted rows, counted from 0: the classes with the smallest residuals, the smallest first."""
+def read_candidates(path: Path, wanted: Container[int], count: int) -> tuple[dict[int, list[str]], list[str]]:
+    """Of the wanted rows, counted from 0: the classes with the smallest residuals, the smallest first.
+
+    And all classes that the header names.
+    """
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -33,7 +36,7 @@ def read_candidates(path: Path, wanted: Container[int], count: int) -> dict[int,
                     found[number] = (
                         [row[i] for i in ranked if row[i]] if ranked else _best(row, by_class, count)
                     )
-            return found
+            return found, [name for _, name in by_class]
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
     except (csv.Error, ValueError, IndexError) as e:
@@ -43,13 +46,3 @@ def read_candidates(path: Path, wanted: Container[int], count: int) -> dict[int,
 def _best(row: list[str], by_class: list[tuple[int, str]], count: int) -> list[str]:
     residuals = ((float(row[i]), name) for i, name in by_class if row[i])
     return [name for _, name in heapq.nsmallest(count, (r for r in residuals if math.isfinite(r[0])))]
-
-
-def classes_in(path: Path) -> list[str]:
-    """The classes that the header names."""
-    try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            header = next(csv.reader(file, strict=True), [])
-    except (OSError, csv.Error) as e:
-        raise DataError(f"{path}: cannot read it ({e})") from e
-    return [name.removeprefix(_RESIDUAL) for name in header if name.startswith(_RESIDUAL)]

@@ -6,7 +6,7 @@ import csv
 import os
 import stat
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from crnr_cli.system.outputs import refuse_inputs
 from crnr_cli.wording import counted
 
 COLUMNS = ("path", "label", "corrected", "when")
+_SHOWN = 40  # characters of a text that is no date
 
 
 class Correction(NamedTuple):
@@ -73,7 +74,6 @@ def read_corrections(file: Path) -> Corrections:
 
 
 def _rows(file: Path) -> Iterator[Correction]:
-    line = 0
     try:
         with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
             reader = csv.reader(stream, strict=True)
@@ -92,7 +92,7 @@ def _rows(file: Path) -> Iterator[Correction]:
                         f"{file}, line {line}: {counted(len(row), 'field')}, but the header has "
                         f"{len(header)}; is the file truncated?"
                     )
-                values = dict(zip(header, row, strict=True))
+                values = [row[header.index(column)] for column in COLUMNS]
                 yield _correction(values, line, f"{file}, line {line}")
     except OSError as e:
         raise DataError(f"{file}: cannot read it ({e.strerror})") from e
@@ -100,8 +100,8 @@ def _rows(file: Path) -> Iterator[Correction]:
         raise DataError(f"{file}, line {reader.line_num}: not readable as CSV ({e})") from e
 
 
-def _correction(values: Mapping[str, str], line: int, where: str) -> Correction:
-    path, label, corrected, when = (values[column] for column in COLUMNS)
+def _correction(values: Sequence[str], line: int, where: str) -> Correction:
+    path, label, corrected, when = values
     if not path:
         raise DataError(f"{where}: the path is empty")
     if "\0" in path:
@@ -119,7 +119,7 @@ def _seconds(text: str, where: str) -> float | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as e:
         raise DataError(
-            f"{where}: the column when contains {text[:40]!r}, which is not a date such as "
+            f"{where}: the column when contains {text[:_SHOWN]!r}, which is not a date such as "
             "2026-01-31T12:00:00Z; leave it empty if it is not known"
         ) from e
 

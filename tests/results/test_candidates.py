@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import DataError
-from crnr_cli.results.candidates import classes_in, read_candidates
+from crnr_cli.results.candidates import read_candidates
 
 
 def test_the_smallest_residuals_come_first(tmp_path: Path) -> None:
@@ -16,15 +16,28 @@ def test_the_smallest_residuals_come_first(tmp_path: Path) -> None:
         "path,truth,label,residual:a,residual:b,residual:c\n"
         "1,,b,0.5,0.25,0.75\n2,,,,,\n\n3,,a,-1,nan,-2\n4,,a,0,1,2\n"
     )
-    assert read_candidates(path, {0, 1, 2}, 2) == {0: ["b", "a"], 1: [], 2: ["c", "a"]}
-    assert classes_in(path) == ["a", "b", "c"]
+    found = {0: ["b", "a"], 1: [], 2: ["c", "a"]}
+    assert read_candidates(path, {0, 1, 2}, 2) == (found, ["a", "b", "c"])
 
 
 def test_with_top_they_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text("path,label,label_1,residual_1,label_2,residual_2\n1,b,b,0.1,a,0.2\n2,,,,,\n")
-    assert read_candidates(path, range(9), 5) == {0: ["b", "a"], 1: []}
-    assert classes_in(path) == []
+    assert read_candidates(path, range(9), 5) == ({0: ["b", "a"], 1: []}, [])
+    assert read_candidates(path, range(9), 1)[0] == {0: ["b"], 1: []}
+
+
+def test_names_are_read_as_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_bytes(b'\xef\xbb\xbfresidual:caf\xe9,"residual:a\r\nb"\n0.5,0.25\n')
+    names = ["caf\udce9", "a\r\nb"]
+    assert read_candidates(path, {0}, 5) == ({0: names[::-1]}, names)
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as error:
+        read_candidates(tmp_path / "none.csv", {0}, 5)
+    assert str(error.value) == f"{tmp_path}/none.csv: cannot read it (No such file or directory)"
 
 
 @pytest.mark.parametrize("row", ["1,x", "1", '1,"0.5'])
