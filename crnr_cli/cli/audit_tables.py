@@ -160,7 +160,7 @@ def _facts(report: AuditReport) -> list[tuple[str, str, str]]:
     copies = sum(map(report.is_across, report.copies))
     facts = [
         ("samples", str(len(report.names)), f"of {counted(len(report.classes), 'class')}"),
-        ("labels confirmed", share, f"by the other samples, in {report.folds} folds"),
+        ("labels confirmed", share, f"by the other samples, in {counted(report.folds, 'fold')}"),
         ("labels that look wrong", str(len(report.suspects)), ""),
         ("groups of copies", str(len(report.copies)), f"{copies} of them in several classes"),
         ("groups of near duplicates", str(len(report.near)), f"{near} of them in several classes"),

@@ -122,7 +122,7 @@ def _cards(report: EvaluateReport) -> list[Card]:
         interval = wilson(len(report.rejected), n)
         cards.append(Card("Rejected as unknown", len(report.rejected) / n, interval, note))
     if sets := report.sets:
-        note = f"{sets.mean_size:.2f} labels on average, {sets.empty} empty"
+        note = f"mean number of labels {sets.mean_size:.2f}, {sets.empty} empty"
         cards.append(Card("Sets with the truth", sets.coverage, sets.interval, note))
     intervals = macro_intervals(scores)
     cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
