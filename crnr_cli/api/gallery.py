@@ -38,7 +38,7 @@ from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.rows import rows_as_source
 from crnr_cli.system.blas import product_threads
 from crnr_cli.system.cores import available_cores
-from crnr_cli.wording import not_one_of
+from crnr_cli.wording import counted, not_one_of
 
 Name = str | os.PathLike[str]
 # One file or folder, several, or rows of features as an array: (m, d), or (d,) for one row.
@@ -80,8 +80,8 @@ class Gallery:
     def __repr__(self) -> str:
         stored = self._stored
         return (
-            f"<Gallery {self._path}: {stored.method.name}, {len(stored.names)} samples, "
-            f"{len(stored.classes)} classes>"
+            f"<Gallery {self._path}: {stored.method.name}, {counted(len(stored.names), 'sample')}, "
+            f"{counted(len(stored.classes), 'class')}>"
         )
 
     @property

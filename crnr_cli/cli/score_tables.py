@@ -62,7 +62,7 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         )
         facts.append(("calibration error", share(reliability.error, reliability.interval), remark))
     if sets := report.sets:
-        remark = f"{sets.covered} of {sets.n} contain the truth; average size {sets.mean_size:.2f}"
+        remark = f"{sets.covered} of {sets.n} contain the truth; mean number of labels {sets.mean_size:.2f}"
         facts.append(("coverage of sets", share(sets.coverage, sets.interval), remark))
     if report.rejected:
         facts.append(("rejected as unknown", str(len(report.rejected)), report.rejection_note))

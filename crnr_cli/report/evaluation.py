@@ -125,7 +125,7 @@ def _cards(report: EvaluateReport) -> list[Card]:
         )
         cards.append(Card("Rejected as unknown", share, interval, note))
     if sets := report.sets:
-        note = f"average size {sets.mean_size:.2f}, {sets.empty} empty"
+        note = f"mean number of labels {sets.mean_size:.2f}, {sets.empty} empty"
         cards.append(Card("Sets with the truth", sets.coverage, sets.interval, note))
     intervals = macro_intervals(scores)
     cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
