@@ -92,7 +92,7 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="CSVs written by `crnr classify` (- is one on stdin), or labelled queries to classify now.",
+            help="Predictions written by `crnr classify` (- is stdin), or labelled queries to classify now.",
         ),
     ],
     gallery: options.GalleryPath = options.GALLERY,

@@ -35,7 +35,7 @@ def show_file(report: FileReport) -> None:
         arrays.add_column(name, overflow="fold")
     for array in report.arrays:
         could_be = " or ".join(array.could_be) or (f"- ({array.why_not})" if array.why_not else "-")
-        sizes = " x ".join(map(str, array.shape)) or "-"
+        sizes = " x ".join(map(str, array.shape)) or ("-" if array.why_not else "single")
         arrays.add_row(plain(array.name), sizes, array.type, plain(could_be), _role(report, array.name))
     console = results_console()
     print_table(console, arrays)

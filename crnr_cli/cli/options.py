@@ -112,11 +112,13 @@ class Input:
 
     features_key: Annotated[
         str | None,
-        _reading_option(metavar="NAME", help="Dataset with the features.", show_default="features"),
+        _reading_option(metavar="NAME", help="Dataset or column with the features.", show_default="features"),
     ] = None
     labels_key: Annotated[
         str | None,
-        _reading_option(metavar="NAME", help="Dataset with the labels.", show_default="labels"),
+        _reading_option(
+            metavar="NAME", help="Dataset, column or .npy file with the labels.", show_default="labels"
+        ),
     ] = None
     samples: Annotated[
         str | None,
@@ -124,7 +126,7 @@ class Input:
             "--samples",
             click_type=Choice(("rows", "columns")),
             help="Whether the samples are the rows or the columns of the features.",
-            show_default="rows; in .mat files decided by the number of labels",
+            show_default="what fits the number of labels; rows, except in .mat files, if both do",
         ),
     ] = None
     labels: Annotated[

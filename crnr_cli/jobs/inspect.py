@@ -55,6 +55,7 @@ def inspect(path: Path) -> FileReport:
     all_arrays = listed(path, reader, arrays)
     try:
         choice = chosen(path, reader, Keys())
+        is_extracted = bool(reader.recipe and reader.recipe(path))
     except DataError as e:
         return FileReport(path, found.st_size, all_arrays, None, str(e), ())
     samples, numbers = choice.values.shape
@@ -66,4 +67,7 @@ def inspect(path: Path) -> FileReport:
         labels=choice.labels_from,
         classes=None if choice.labels is None else len(set(choice.labels)),
     )
-    return FileReport(path, found.st_size, all_arrays, taken, None, choice.notes)
+    notes = choice.notes
+    if is_extracted:
+        notes = (*notes, f"{path}: written by `crnr extract`; `crnr build {path}` builds a gallery from it")
+    return FileReport(path, found.st_size, all_arrays, taken, None, notes)

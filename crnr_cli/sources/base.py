@@ -25,7 +25,7 @@ class Keys:
 
     features: str | None = None
     labels: str | None = None
-    samples: str | None = None  # "rows" or "columns"; None: rows, but in .mat decided by the number of labels
+    samples: str | None = None  # "rows" or "columns"; None: see sources.axes.sample_axis
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,16 +141,17 @@ def test_labels(case: Case) -> None:
 
 @pytest.mark.fault(26, "HDF5 with other dataset names")
 def test_other_dataset_names(case: Case) -> None:
-    """The error lists the datasets in the file with their shapes, and the option to choose one."""
+    """The only datasets that fit are taken, with a note. If several do, the error lists them."""
     with h5py.File("data.h5", "w") as file:
         file["deep/vectors"] = np.eye(3)
         file["y"] = [1, 2, 3]
+        file["other/vectors"] = np.eye(3)
     case.run(
         "build data.h5",
         exit=1,
         err=[
-            "error: data.h5: no dataset features; found deep/vectors (3, 3), y (3,); "
-            "name one with --features-key"
+            "error: data.h5: no dataset features; it could be deep/vectors with the labels y, or "
+            "other/vectors with the labels y; choose with --features-key and --labels-key"
         ],
     )
     assert case.files() == {"data.h5"}
@@ -158,6 +159,18 @@ def test_other_dataset_names(case: Case) -> None:
         "build data.h5 --features-key deep/vectors --labels-key y",
         exit=0,
         err=["gallery.h5: 3 classes, 3 samples, dimension 3, crnr, dense"],
+    )
+    with h5py.File("pair.h5", "w") as file:
+        file["deep/vectors"] = np.eye(3)
+        file["y"] = [1, 2, 3]
+    case.run(
+        "build pair.h5 -o other.h5",
+        exit=0,
+        err=[
+            "note: pair.h5: the features are deep/vectors (3 x 3), the labels are y; "
+            "--features-key and --labels-key name others",
+            "other.h5: 3 classes, 3 samples, dimension 3, crnr, dense",
+        ],
     )
 
 

@@ -94,6 +94,7 @@ SCENARIOS = {
     "classify": Scenario(CLASSIFY, ["out.csv"], keeps=PARTIAL),
     "classify, then resumed": Scenario(CLASSIFY, ["out.csv"], [*CLASSIFY, "--resume"], keeps=PARTIAL),
     "classify --resume": Scenario([*CLASSIFY, "--resume"], ["out.csv"], before=CLASSIFY, keeps=PARTIAL),
+    "classify as Parquet": Scenario(["classify", "queries.npz", "-o", "out.parquet"], ["out.parquet"]),
     "extract": Scenario(EXTRACT, ["features.h5"], keeps=ROWS),
     "extract, continued": Scenario(EXTRACT, ["features.h5"], before=EXTRACT, keeps=ROWS),
     "extract --update": Scenario([*EXTRACT, "--update"], ["features.h5"], keeps=ROWS),
@@ -115,7 +116,7 @@ def start(crnr: Runner, server: Server, request: pytest.FixtureRequest) -> Path:
     assert server.run(start, ["build", "first.npz"]).exit == 0
     assert server.run(start, ["classify", "queries.npz", "-o", "old.csv"]).exit == 0
     assert server.run(start, ["extract", "first.npz", "-o", "features.h5"]).exit == 0
-    for name in ("out.csv", "errors.csv", "matrix.csv"):
+    for name in ("out.csv", "out.parquet", "errors.csv", "matrix.csv"):
         (start / name).write_text("what was here before")
     return start
 
