@@ -155,7 +155,6 @@ def test_five_of_a_hundred_answers_are_corrected_by_keyboard(
 
 
 EVIL = "</script><script>alert(1)</script>"
-NAMES = ("ant", "anteater", "bee", "unicorn", 'c"o,w', EVIL)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.errors import CrnrError, DataError
+from crnr_cli.errors import CrnrError, DataError, OutputError
 from crnr_cli.results.corrections import read_corrections
+from crnr_cli.system.outputs import Output, planned
+from helpers.runner import powerless
 
 HEADER = "path,label,corrected,when\n"
 
@@ -80,6 +83,58 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, text: str, words: str) -
     with pytest.raises(DataError) as error:
         read_corrections(path)
     assert str(error.value) == words.format(path)
+
+
+def test_a_time_has_a_zone_or_is_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "c.csv"
+    moments = ["2026-01-31T12:00:00", "2026-01-31T12:00:00Z", "2026-01-31T14:00:00+02:00"]
+    path.write_text(HEADER + "".join(f"{i}.png,a,a,{moment}\n" for i, moment in enumerate(moments)))
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setenv("TZ", "JST-9")
+            time.tzset()
+            found = [one.when for one in read_corrections(path)]
+    finally:
+        time.tzset()
+    assert found == [noon] * 3
+
+
+def test_a_long_text_that_is_no_time_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text(HEADER + f"a,b,b,{'x' * 41}\n")
+    with pytest.raises(DataError, match=f"contains '{'x' * 40}', which"):
+        read_corrections(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    rest = "give the corrections that the page of `crnr review` saved"
+    (closed := tmp_path / "closed.csv").write_text(HEADER + "a,b,b,\n")
+    closed.chmod(0)
+    cases = {
+        tmp_path / "none.csv": f"no such file; {rest}",
+        tmp_path: f"is not a file; {rest}",
+        closed: "cannot read it (Permission denied)",
+    }
+    for path, words in cases.items():
+        with powerless(), pytest.raises(DataError) as error:
+            read_corrections(path)
+        assert str(error.value) == f"{path}: {words}"
+
+
+def test_a_path_with_nul_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_bytes(HEADER.encode() + b"a\0b,x,x,\n")
+    with pytest.raises(DataError) as error:
+        read_corrections(path)
+    assert str(error.value) == f"{path}, line 2: the path contains NUL"
+
+
+def test_it_is_an_input_that_no_output_overwrites(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text(HEADER + "a,b,b,\n")
+    with planned([Output(path)]), pytest.raises(OutputError, match="is an input of this run"):
+        read_corrections(path)
 
 
 @given(st.binary(max_size=200))
