@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +27,12 @@ _COLUMNS = ("sample", "class", "sha256", "bytes", "modified")
 @command
 def info(
     context: typer.Context,
-    gallery: options.GalleryArgument = None,
+    gallery: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="A gallery or a feature file; --gallery is another way to name a gallery."
+        ),
+    ] = None,
     option: options.GalleryPath = options.GALLERY,
     samples: Annotated[
         bool,
@@ -35,7 +41,7 @@ def info(
     *,
     output: options.Json,
 ) -> None:
-    """Show what is in a gallery and how it was made, or list the arrays of a feature file named instead."""
+    """Show what is in a gallery and how it was made, or list the arrays of a feature file."""
     from crnr_cli.gallery.file import load_gallery
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.inspect import inspect, is_feature_file
