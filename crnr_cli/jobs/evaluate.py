@@ -249,7 +249,7 @@ def evaluate_rows(
     if not any(row.truth for row in rows):
         raise DataError(
             f"{name}: no row has a true class to compare with; put the queries into folders "
-            "named after the gallery's classes"
+            "named after the gallery's classes, or give --labels or --corrections"
         )
     known = [(row.truth, row.label if has_answer(row) else None) for row in rows if row.truth]
     answered = [(truth, label) for truth, label in known if label is not None]
