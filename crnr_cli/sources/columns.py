@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.errors import DataError
+from crnr_cli.wording import counted
 
 _LABEL_NAMES = ("label", "labels", "class", "target")
 _PATH_NAMES = ("path", "paths")
@@ -58,7 +59,7 @@ class Columns:
 
     def ignore(self, column: int) -> None:
         self.ignored.add(column)
-        self.notes.append(f"{self.path}: its {_ordinal(column)} column numbers the rows and is left out")
+        self.notes.append(f"{self.path}: its {_ordinal(column)} column is left out, as it numbers the rows")
 
     def numbers(self) -> list[int]:
         """The columns of numbers, of which there must be some."""
@@ -81,7 +82,7 @@ class Columns:
     def _only(self, name: str) -> int:
         count = list(self.names).count(name)
         if count > 1:
-            raise DataError(f"{self.path}: {count} columns are called {name}; rename them")
+            raise DataError(f"{self.path}: {counted(count, 'column')} are called {name}; rename them")
         return list(self.names).index(name)
 
     def _shown(self) -> str:

@@ -16,6 +16,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.system import memory
 from crnr_cli.system.optional import require
+from crnr_cli.wording import counted
 
 Kind = Literal["number", "text", "numbers", "texts", "other"]
 
@@ -68,7 +69,7 @@ class ParquetFile:
                 yield at, batch
                 at += batch.num_rows
             if at != self.n_rows:
-                raise ValueError(f"{at} rows instead of {self.n_rows}")
+                raise ValueError(f"{counted(at, 'row')} instead of {self.n_rows}")
 
     def values(self, name: str) -> list[Any]:
         """A column as Python's numbers, texts or lists; None where a value is missing."""
@@ -178,7 +179,7 @@ class ParquetNumbers:
         if len(wrong):
             raise DataError(
                 f"{self._file.path}: row {self._at + int(wrong[0])} of {self._names[0]} does not have "
-                f"{self.shape[1]} numbers, as the first row has"
+                f"{counted(self.shape[1], 'number')}, as the first row has"
             )
         return _numbers(column.flatten()).reshape(batch.num_rows, self.shape[1])
 
@@ -283,4 +284,4 @@ def _refuse_long_texts(column: Any) -> None:
     if pyarrow.types.is_string(inner.type) or pyarrow.types.is_large_string(inner.type):
         longest = pyarrow.compute.max(pyarrow.compute.binary_length(inner)).as_py() or 0
         if longest > _LONGEST_TEXT:
-            raise ValueError(f"a text of {longest} bytes")
+            raise ValueError(f"a text of {counted(longest, 'byte')}")

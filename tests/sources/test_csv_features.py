@@ -46,7 +46,7 @@ def test_a_table_of_pandas(tmp_path: Path, label: str) -> None:
 def test_the_numbers_of_the_rows_are_left_out(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.csv", frame(label=LABELS).to_csv())
     np.testing.assert_array_equal(file.rows(0, 4), VALUES)
-    assert file.notes == (f"{tmp_path}/x.csv: its first column numbers the rows and is left out",)
+    assert file.notes == (f"{tmp_path}/x.csv: its first column is left out, as it numbers the rows",)
 
 
 @pytest.mark.parametrize("label", [{}, {"label": LABELS}], ids=["without labels", "with labels"])

@@ -66,7 +66,7 @@ def test_what_pandas_writes(tmp_path: Path) -> None:
     file = FeatureFile.open(tmp_path / "x.parquet", Keys())
     np.testing.assert_array_equal(file.rows(0, 6), VALUES[:6])
     assert (file.labels, file.names[:2]) == (LABELS[:6], ["0.png", "1.png"])
-    assert file.notes == (f"{tmp_path}/x.parquet: its last column numbers the rows and is left out",)
+    assert file.notes == (f"{tmp_path}/x.parquet: its last column is left out, as it numbers the rows",)
 
 
 def test_numbers_of_several_types_and_missing_ones(tmp_path: Path) -> None:
