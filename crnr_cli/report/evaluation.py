@@ -144,7 +144,7 @@ def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
         Card("Accuracy of answers", found.accuracy, found.accuracy_interval, right),
     ]
     if found.auroc is not None:
-        note = "of separation: 100 % tells all outsiders apart, 50 % is chance"
+        note = "of separation: 100 % separates all outsiders, 50 % is chance"
         cards.append(Card("AUROC", found.auroc, None, note))
     return cards
 

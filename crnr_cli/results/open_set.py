@@ -1,4 +1,4 @@
-"""How well inputs that belong to no class, the outsiders, are told apart from the others."""
+"""How well outsiders, inputs that belong to no class, are distinguished from the others."""
 
 from __future__ import annotations
 

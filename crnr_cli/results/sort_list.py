@@ -158,6 +158,6 @@ def new_list(folder: Path, earlier: list[SortList], how: str) -> SortList:
 
 
 def _number(path: Path) -> int:
-    """Of a list; 0 if it is none."""
+    """The number in the name of a list; 0 if this is not the name of one."""
     found = _NAME.fullmatch(path.name)
     return int(found[1]) if found else 0

@@ -61,7 +61,9 @@ def has_features(path: Path) -> bool:
         with path.open("rb") as file:
             reader = csv.reader(_Lines(path, file), strict=True)
             first, second = next(filter(None, reader), []), next(filter(None, reader), [])
-    except (OSError, csv.Error, DataError):
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+    except (csv.Error, DataError):
         return False
     if not _is_header(first):
         return any(map(_is_number, first))

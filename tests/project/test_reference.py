@@ -411,7 +411,10 @@ def check(case: Case, write: Callable[[Case, Path], tuple[list[str], Array, Arra
     for row, y in zip(rows, unit_queries, strict=True):
         expected = formula(vectors.T, classes, y, **parameters)
         found = [float(row[f"residual:c{i}"]) for i in range(len(classes))]
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+        # crc divides by the weight of a class: the smaller that is, the more an error of it counts.
+        size = np.abs(expected)
+        allowed = tolerance * (1 + size * np.maximum(size, 1))
+        assert np.all(np.abs(np.subtract(found, expected)) <= allowed), (found, expected)
         order = sorted(range(len(found)), key=found.__getitem__)
         assert (row["label"], row["runner_up"], row["status"]) == (f"c{order[0]}", f"c{order[1]}", "ok")
         best, second = np.sort(expected)[:2]
