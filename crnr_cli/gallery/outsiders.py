@@ -11,9 +11,8 @@ from crnr_cli.gallery.answer import QueryOptions, open_queries
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.label_table import place_of
 from crnr_cli.sources.readers import is_table
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import existing, place_of
 from crnr_cli.wording import counted
 
 

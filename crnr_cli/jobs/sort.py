@@ -16,7 +16,7 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError, OutputError
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.formats import read_answers, read_probabilities
+from crnr_cli.results.formats import read_answers
 from crnr_cli.results.sort_list import LOCK, Entry, SortList, lists_in, new_list
 from crnr_cli.results.sort_names import DEFAULT_TEMPLATE, DOUBTFUL, FAILED, REJECTED, Template, folder_of
 from crnr_cli.results.sort_plan import Names
@@ -133,10 +133,14 @@ def _rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str
             )
     special: list[str | None] = [None] * len(rows)
     if options.min_probability is not None:
-        remedy = "leave out --min-probability, or give a CSV with it"
-        numbers = read_probabilities(table, rows, remedy)
-        for i, (row, sure) in enumerate(zip(rows, numbers, strict=True)):
-            if folder_of(row) not in _SPECIAL and (sure is None or sure < options.min_probability):
+        if all(row.probability is None for row in rows):
+            raise DataError(
+                f"{table}: no column probability; leave out --min-probability, or classify with a gallery "
+                "that was built with --calibrate"
+            )
+        for i, row in enumerate(rows):
+            is_sure = row.probability is not None and row.probability >= options.min_probability
+            if folder_of(row) not in _SPECIAL and not is_sure:
                 special[i] = DOUBTFUL
     # An unrelated file among the pictures is not an input.
     kept = [

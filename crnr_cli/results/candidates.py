@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import heapq
 import math
 import re
 from collections.abc import Container
 from pathlib import Path
 
-from crnr_cli.errors import DataError
+from crnr_cli.system.csv_file import opened_csv
 
 _RESIDUAL = "residual:"
 _RANKED = re.compile(r"label_[1-9][0-9]*")
@@ -20,27 +19,17 @@ def read_candidates(path: Path, wanted: Container[int], count: int) -> tuple[dic
 
     And all classes that the header names.
     """
-    try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = next(reader, [])
-            ranked = [i for i, name in enumerate(header) if _RANKED.fullmatch(name)][:count]
-            by_class = [
-                (i, name.removeprefix(_RESIDUAL))
-                for i, name in enumerate(header)
-                if name.startswith(_RESIDUAL)
-            ]
-            found: dict[int, list[str]] = {}
-            for number, row in enumerate(filter(None, reader)):
-                if number in wanted:
-                    found[number] = (
-                        [row[i] for i in ranked if row[i]] if ranked else _best(row, by_class, count)
-                    )
-            return found, [name for _, name in by_class]
-    except OSError as e:
-        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
-    except (csv.Error, ValueError, IndexError) as e:
-        raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({e})") from e
+    with opened_csv(path) as reader:
+        header = next(iter(reader), [])
+        ranked = [i for i, name in enumerate(header) if _RANKED.fullmatch(name)][:count]
+        by_class = [
+            (i, name.removeprefix(_RESIDUAL)) for i, name in enumerate(header) if name.startswith(_RESIDUAL)
+        ]
+        found: dict[int, list[str]] = {}
+        for number, row in enumerate(filter(None, reader)):
+            if number in wanted:
+                found[number] = [row[i] for i in ranked if row[i]] if ranked else _best(row, by_class, count)
+        return found, [name for _, name in by_class]
 
 
 def _best(row: list[str], by_class: list[tuple[int, str]], count: int) -> list[str]:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import os
-import stat
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,9 +10,8 @@ from typing import NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.system.names import existing
-from crnr_cli.system.outputs import refuse_inputs
-from crnr_cli.wording import counted
+from crnr_cli.system.csv_file import records, require_file
+from crnr_cli.system.names import place_of
 
 COLUMNS = ("path", "label", "corrected", "when")
 _SHOWN = 40  # characters of a text that is no date
@@ -44,7 +39,7 @@ class Corrections:
 
     def of(self, path: str) -> Correction | None:
         """The correction of a file, by whatever name it is known."""
-        return self.by_place.get(_place(path))
+        return self.by_place.get(place_of(path))
 
     def __iter__(self) -> Iterator[Correction]:
         return iter(self.by_place.values())
@@ -54,15 +49,11 @@ class Corrections:
 
 
 def read_corrections(file: Path) -> Corrections:
-    found = existing(file)
-    if found is None:
-        raise DataError(f"{file}: no such file; give the corrections that the page of `crnr review` saved")
-    if not stat.S_ISREG(found.st_mode):  # a pipe would make us wait
-        raise DataError(f"{file}: is not a file; give the corrections that the page of `crnr review` saved")
-    refuse_inputs([file])
+    require_file(file, "give the corrections that the page of `crnr review` saved")
     by_place: dict[str, Correction] = {}
-    for correction in _rows(file):
-        other = by_place.setdefault(_place(correction.path), correction)
+    rows = records(file, COLUMNS, "was it saved by the page of `crnr review`?")
+    for correction in (_correction(values, line, where) for values, where, line in rows):
+        other = by_place.setdefault(place_of(correction.path), correction)
         if other.corrected != correction.corrected:
             raise DataError(
                 f"{file}, line {correction.line}: {correction.path} is {correction.corrected!r} here, and "
@@ -71,33 +62,6 @@ def read_corrections(file: Path) -> Corrections:
     if not by_place:
         raise DataError(f"{file}: has no corrections; review some answers and save it again")
     return Corrections(file, by_place)
-
-
-def _rows(file: Path) -> Iterator[Correction]:
-    try:
-        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
-            reader = csv.reader(stream, strict=True)
-            header: list[str] = next(reader, [])
-            missing = [column for column in COLUMNS if column not in header]
-            if missing:
-                raise DataError(
-                    f"{file}: no column {' or '.join(missing)}; was it saved by the page of `crnr review`?"
-                )
-            if twice := [column for column in COLUMNS if header.count(column) > 1]:
-                raise DataError(f"{file}: has two columns {twice[0]}; remove one")
-            for row in filter(None, reader):
-                line = reader.line_num
-                if len(row) != len(header):
-                    raise DataError(
-                        f"{file}, line {line}: {counted(len(row), 'field')}, but the header has "
-                        f"{len(header)}; is the file truncated?"
-                    )
-                values = [row[header.index(column)] for column in COLUMNS]
-                yield _correction(values, line, f"{file}, line {line}")
-    except OSError as e:
-        raise DataError(f"{file}: cannot read it ({e.strerror})") from e
-    except (csv.Error, UnicodeError) as e:
-        raise DataError(f"{file}, line {reader.line_num}: not readable as CSV ({e})") from e
 
 
 def _correction(values: Sequence[str], line: int, where: str) -> Correction:
@@ -122,8 +86,3 @@ def _seconds(text: str, where: str) -> float | None:
             f"{where}: the column when contains {text[:_SHOWN]!r}, which is not a date such as "
             "2026-01-31T12:00:00Z; leave it empty if it is not known"
         ) from e
-
-
-def _place(path: str) -> str:
-    """A path in one form, from whatever folder it is named; links are not followed."""
-    return unicodedata.normalize("NFC", os.path.abspath(path))  # noqa: PTH100

@@ -1,22 +1,20 @@
-"""Predictions in a file of any format: which there are, and how they are told apart and read."""
+"""Read predictions from a file of any format, which is recognised by its first bytes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.json_lines import parse_json_lines
-from crnr_cli.results.number_column import read_numbers
 from crnr_cli.results.table import parse_predictions
 from crnr_cli.system.parquet import MAGIC
 
 
 def read_answers(path: Path) -> list[Prediction]:
-    """The rows of a file that classify wrote in any format, which its first bytes tell."""
+    """The rows of a file that classify wrote in any format."""
     try:
         with path.open("rb") as file:
             if file.peek(len(MAGIC))[: len(MAGIC)] == MAGIC:
@@ -40,14 +38,3 @@ def parse_stream(file: BinaryIO, name: str) -> list[Prediction]:
         text.detach()  # so that the stream is not closed
         if buffered is not file:
             buffered.detach()
-
-
-def read_probabilities(path: Path, rows: Sequence[Prediction], remedy: str) -> list[float | None]:
-    """The column `probability`. The remedy is for a file without it."""
-    with path.open("rb") as file:
-        start = file.peek(len(MAGIC))
-    if not start.startswith((MAGIC, b"{")):
-        return read_numbers(path, "probability", remedy)
-    if rows and all(row.probability is None for row in rows):
-        raise DataError(f"{path}: no column probability; {remedy}")
-    return [row.probability for row in rows]

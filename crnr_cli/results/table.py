@@ -182,7 +182,7 @@ def _prediction(row: list[str], where: dict[str, int], name: str, line: int, wid
 
 
 def _probability(text: str | None) -> float | None:
-    """None for what is no probability: a column of this name may be of another program."""
+    """None if it is not a probability: a column of this name may be of another program."""
     try:
         value = _finite(text)
     except ValueError:

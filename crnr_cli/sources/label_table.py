@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import os
-import stat
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from crnr_cli.errors import DataError
-from crnr_cli.system.names import existing
-from crnr_cli.system.outputs import refuse_inputs
+from crnr_cli.system.csv_file import opened_csv, require_file
+from crnr_cli.system.names import place_of
 
 _PATH, _LABEL = "path", "label"  # the names of the columns, unless the user says otherwise
 
@@ -28,31 +24,17 @@ class LabelOptions:
     root: Path | None = None  # what paths are relative to; None: the folder of the table
 
     def read(self) -> Labels:
-        found = existing(self.path)
-        if found is None or not stat.S_ISREG(found.st_mode):  # a pipe would make us wait
-            raise DataError(f"{self.path}: no such file; give a table of labels with --labels")
-        refuse_inputs([self.path])
-        try:
-            with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-                by_place = self._parsed(file)
-        except OSError as e:
-            raise DataError(f"{self.path}: cannot read it ({e.strerror})") from e
-        return Labels(self.path, by_place)
-
-    def _parsed(self, file: TextIO) -> dict[str, Labelled]:
-        reader = csv.reader(file, strict=True, delimiter="\t" if self.path.suffix == ".tsv" else ",")
-        try:
-            header = next(reader, [])
+        require_file(self.path, "give a table of labels with --labels")
+        found: dict[str, Labelled] = {}
+        with opened_csv(self.path, "\t" if self.path.suffix == ".tsv" else ",") as reader:
+            header = next(iter(reader), [])
             where = [self._column(header, self.path_column, _PATH, "--path-column")]
             where.append(self._column(header, self.label_column, _LABEL, "--label-column"))
-            found: dict[str, Labelled] = {}
             for row in filter(None, reader):
                 if len(row) <= max(where):
                     raise DataError(f"{self._line(reader.line_num)}: the row is too short; is it complete?")
                 self._add(found, row[where[0]], row[where[1]], reader.line_num)
-        except (csv.Error, UnicodeError) as e:
-            raise DataError(f"{self._line(reader.line_num)}: not readable as CSV ({e})") from e
-        return found
+        return Labels(self.path, found)
 
     def _column(self, header: list[str], chosen: str | None, usual: str, option: str) -> int:
         name = usual if chosen is None else chosen
@@ -96,10 +78,5 @@ class Labels:
         return (found.label or None) if found else None
 
     def missing(self, paths: set[str]) -> list[str]:
-        """The paths of the table that are none of these places."""
+        """The paths of the table that are not among these places."""
         return [row.path for place, row in self.by_place.items() if place not in paths]
-
-
-def place_of(path: str) -> str:
-    """A path in one form, from whatever folder it is named; links are not followed."""
-    return unicodedata.normalize("NFC", os.path.abspath(path))  # noqa: PTH100

@@ -7,7 +7,8 @@ from dataclasses import replace
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.folders import Pictures
-from crnr_cli.sources.label_table import LabelOptions, place_of
+from crnr_cli.sources.label_table import LabelOptions
+from crnr_cli.system.names import place_of
 from crnr_cli.wording import are, counted
 
 _SHOWN = 3  # paths

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
 
 from crnr_cli.errors import DataError
+
+
+def place_of(path: str) -> str:
+    """A path in one form, from whatever folder it is named; links are not followed."""
+    return unicodedata.normalize("NFC", os.path.abspath(path))  # noqa: PTH100
 
 
 def existing(path: str | Path, *, follow_links: bool = True) -> os.stat_result | None:
