@@ -119,7 +119,7 @@ def sort(
 
 
 def _record(report: SortReport, folder: str, dry_run: bool) -> dict[str, object]:
-    from crnr_cli.jobs.sort import THERE
+    from crnr_cli.results.placed import THERE
 
     return {
         "folder": folder,
@@ -134,7 +134,7 @@ def _record(report: SortReport, folder: str, dry_run: bool) -> dict[str, object]
 
 
 def _say(report: SortReport, folder: str, dry_run: bool) -> None:
-    from crnr_cli.jobs.sort import THERE
+    from crnr_cli.results.placed import THERE
 
     say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
     if report.passed_over:

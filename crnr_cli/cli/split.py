@@ -112,7 +112,7 @@ def split(
 
 
 def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> dict[str, object]:
-    from crnr_cli.jobs.split import THERE
+    from crnr_cli.results.placed import THERE
 
     return {
         "gallery": gallery,
@@ -132,7 +132,7 @@ def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> d
 
 
 def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None:
-    from crnr_cli.jobs.split import THERE
+    from crnr_cli.results.placed import THERE
 
     say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
     say_some("note", report.notes)

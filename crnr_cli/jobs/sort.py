@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from collections import Counter
@@ -13,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from crnr_cli.errors import DataError, OutputError
+from crnr_cli.errors import DataError
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.formats import read_answers
+from crnr_cli.results.placed import LEFT_OUT, THERE, Placed, PlacingReport, refuse_other_device
 from crnr_cli.results.sort_list import LOCK, Entry, SortList, lists_in, new_list
 from crnr_cli.results.sort_names import DEFAULT_TEMPLATE, DOUBTFUL, FAILED, REJECTED, Template, folder_of
 from crnr_cli.results.sort_plan import Names
@@ -29,21 +29,16 @@ from crnr_cli.system.placing import (
     PART,
     Place,
     Tree,
-    copy_new,
     folder_errors,
     is_same_file,
-    link_new,
     longest_name,
     move_new,
     opened_tree,
     place_of_folder,
-    symlink_new,
+    put_new,
 )
-from crnr_cli.wording import counted, have
 
-THERE, LEFT_OUT = "there", "left out"
 _REPORTED_EVERY = 200  # files
-_STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
 _SPECIAL = (REJECTED, FAILED)
 
 
@@ -57,29 +52,10 @@ class SortOptions:
     dry_run: bool = False
 
 
-class Sorted(NamedTuple):
-    """What becomes of one row."""
-
-    path: str
-    target: str  # with the folder; empty if the file is left out
-    result: str  # how, or THERE, or LEFT_OUT
-    reason: str = ""  # why it is left out
-
-
 @dataclass
-class SortReport:
-    how: str
-    rows: list[Sorted] = field(default_factory=list)
-    passed_over: int = 0  # rows of unrelated files, which stay where they are
+class SortReport(PlacingReport):
     folders: Counter[str] = field(default_factory=Counter)  # files by folder, of those put in place
     list: Path | None = None  # None if nothing had to be done
-
-    @property
-    def left_out(self) -> Sequence[Sorted]:
-        return [row for row in self.rows if row.result == LEFT_OUT]
-
-    def count(self, result: str) -> int:
-        return sum(1 for row in self.rows if row.result == result)
 
 
 class _File(NamedTuple):
@@ -195,20 +171,17 @@ def _planned(
         if target is None and status is not None and source == here + file.wish:
             target = file.wish
         if target is not None:
-            report.rows.append(Sorted(path, f"{folder}/{target}", THERE))
+            report.rows.append(Placed(path, f"{folder}/{target}", THERE))
         elif reason or status is None:
-            report.rows.append(Sorted(path, "", LEFT_OUT, reason))
+            report.rows.append(Placed(path, "", LEFT_OUT, reason))
         else:
-            if options.how == "hardlink" and status.st_dev != device:
-                raise OutputError(
-                    f"{path}: is on another file system than {folder}, and hard links cannot lead there; "
-                    "use --how copy or --how link"
-                )
+            if options.how == "hardlink":
+                refuse_other_device(path, folder, status, device)
             target = names.new(source, file.wish)
             entry = Entry(source, target, file.wish, status.st_size, status.st_mtime_ns)
             entries.append((len(report.rows), entry))
-            report.rows.append(Sorted(path, f"{folder}/{target}", options.how))
-    _refuse_too_many(table, report, options)
+            report.rows.append(Placed(path, f"{folder}/{target}", options.how))
+    report.refuse_too_many(len(report.rows), options.max_failure_rate, f" in {table}")
     if all(row.result == LEFT_OUT for row in report.rows):
         raise _nothing_found(table, files)
     continued = new_list(folder, earlier, options.how)
@@ -233,15 +206,7 @@ def _perform(
         try:
             _put(entry, continued.how, tree.place(entry.target, make=True), part)
         except OSError as e:
-            if e.errno in _STOPPING:
-                raise OutputError(
-                    f"{tree.path / entry.target}: cannot write ({os.strerror(e.errno)}); the same command "
-                    "continues from here"
-                ) from e
-            reason = (
-                "there is another file of this name now" if isinstance(e, FileExistsError) else e.strerror
-            )
-            report.rows[i] = Sorted(report.rows[i].path, "", LEFT_OUT, str(reason))
+            report.leave_out(i, tree.path / entry.target, e)
             failed.append(entry.target)
         else:
             report.folders[entry.target.rpartition("/")[0]] += 1
@@ -252,21 +217,17 @@ def _perform(
 
 
 def _put(entry: Entry, how: str, target: Place, part: Place) -> None:
+    if how != "move":
+        put_new(entry.source, target, part, how)
+        return
     source = Place(entry.source)
-    if how == "copy":
-        copy_new(source, target, part)
-    elif how == "hardlink":
-        link_new(source, target)
-    elif how == "link":
-        symlink_new(entry.source, target)
-    else:
-        try:
-            move_new(source, target, part)
-        except FileExistsError:
-            # Perhaps we were stopped when the file had both names, or was copied and not yet removed.
-            if not is_same_file(source, target):
-                raise
-            source.remove()
+    try:
+        move_new(source, target, part)
+    except FileExistsError:
+        # Perhaps we were stopped when the file had both names, or was copied and not yet removed.
+        if not is_same_file(source, target):
+            raise
+        source.remove()
 
 
 @contextmanager
@@ -282,16 +243,6 @@ def _made(folder: Path, is_missing: bool) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         raise
-
-
-def _refuse_too_many(table: Path, report: SortReport, options: SortOptions) -> None:
-    left_out, total = report.left_out, len(report.rows)
-    if len(left_out) > options.max_failure_rate * total:
-        first = left_out[int(options.max_failure_rate * total)]
-        raise DataError(
-            f"{first.path}: {first.reason}; stopped: {len(left_out)} of {counted(total, 'file')} in {table} "
-            f"{have(len(left_out))} to be left out, and at most {options.max_failure_rate:.2%} is allowed"
-        )
 
 
 def _nothing_found(table: Path, files: Sequence[_File]) -> DataError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -16,6 +15,7 @@ from crnr_cli.errors import DataError, OutputError, UsageError
 from crnr_cli.pictures.pixels import PixelRequest, Pixels
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.results.placed import LEFT_OUT, THERE, Placed, PlacingReport, refuse_other_device
 from crnr_cli.results.sort_list import Entry, is_in_place
 from crnr_cli.results.sort_names import escaped, fitted
 from crnr_cli.sources.base import InputOptions
@@ -27,22 +27,18 @@ from crnr_cli.system.names import existing
 from crnr_cli.system.placing import (
     Place,
     Tree,
-    copy_new,
     folder_errors,
     is_within,
-    link_new,
     longest_name,
     opened_tree,
     place_of_folder,
-    symlink_new,
+    put_new,
 )
-from crnr_cli.wording import counted, have
+from crnr_cli.wording import counted
 
-THERE, LEFT_OUT = "there", "left out"
 _OWN = ".crnr-split"  # how the names of our own files begin
 _LOCK, _PART = f"{_OWN}.lock", f"{_OWN}.part"
 _REPORTED_EVERY = 200  # files
-_STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,32 +54,11 @@ class SplitOptions(InputOptions):
         return self.gallery if to_gallery else self.queries
 
 
-class Part(NamedTuple):
-    """What becomes of one file."""
-
-    path: str
-    target: str  # with the folder; empty if the file is left out
-    result: str  # how, or THERE, or LEFT_OUT
-    reason: str = ""  # why it is left out
-
-
 @dataclass
-class SplitReport:
-    how: str
-    rows: list[Part] = field(default_factory=list)
-    classes: dict[str, tuple[int, int]] = field(
-        default_factory=dict
-    )  # files in the gallery and in the queries
-    passed_over: int = 0  # files that are not pictures
+class SplitReport(PlacingReport):
+    classes: dict[str, tuple[int, int]] = field(default_factory=dict)  # files in the gallery, and queries
     copies: int = 0  # files that have the bytes of another one
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def left_out(self) -> Sequence[Part]:
-        return [row for row in self.rows if row.result == LEFT_OUT]
-
-    def count(self, result: str) -> int:
-        return sum(1 for row in self.rows if row.result == result)
 
 
 class _File(NamedTuple):
@@ -110,7 +85,7 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
     _refuse_overlap(source, options)
     report = SplitReport(options.how, notes=source.notes())
     files = _listed(source, options, report)
-    _refuse_too_many(report, len(files), options)
+    report.refuse_too_many(len(files) + len(report.left_out), options.max_failure_rate)
     if not files:
         raise _nothing(source, report)
     groups = by_content([(one.path, one.status.st_size) for one in files], progress)
@@ -159,10 +134,10 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
         try:
             status = os.lstat(place)
         except OSError as e:
-            report.rows.append(Part(path, "", LEFT_OUT, e.strerror or "cannot be read"))
+            report.rows.append(Placed(path, "", LEFT_OUT, e.strerror or "cannot be read"))
             continue
         if (here := os.path.abspath(path)) in seen:  # noqa: PTH100, links to one file are copies of it
-            report.rows.append(Part(path, "", LEFT_OUT, "is named twice"))
+            report.rows.append(Placed(path, "", LEFT_OUT, "is named twice"))
             continue
         seen.add(here)
         above, slash, last = name.rpartition("/")
@@ -176,7 +151,7 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
 def _is_usable(file: PictureFile, source: Pictures, report: SplitReport) -> bool:
     reason = str(file.error) if file.error else "" if file.folders else source.why_unlabelled
     if reason:
-        report.rows.append(Part(file.path, "", LEFT_OUT, reason))
+        report.rows.append(Placed(file.path, "", LEFT_OUT, reason))
     return not reason
 
 
@@ -222,15 +197,12 @@ def _planned(
         with opened_tree(folder) if folder.is_dir() else contextlib.nullcontext() as tree:
             there = _there(folder, tree, wanted, options.how) if tree else set()
         for target, file in wanted.items():
-            if options.how == "hardlink" and file.status.st_dev != device:
-                raise OutputError(
-                    f"{file.path}: is on another file system than {folder}, and hard links cannot lead "
-                    "there; use --how copy or --how link"
-                )
+            if options.how == "hardlink":
+                refuse_other_device(file.path, folder, file.status, device)
             result = THERE if target in there else options.how
             if target not in there:
                 steps.append(_Step(len(report.rows), to_gallery, _entry(file, target)))
-            report.rows.append(Part(file.path, f"{folder}/{target}", result))
+            report.rows.append(Placed(file.path, f"{folder}/{target}", result))
     return steps
 
 
@@ -270,29 +242,12 @@ def _perform(steps: Sequence[_Step], options: SplitOptions, report: SplitReport,
         for number, (row, to_gallery, entry) in enumerate(steps, 1):
             tree = trees[to_gallery]
             try:
-                _put(entry, options.how, tree)
+                target = tree.place(entry.target, make=True)
+                put_new(entry.source, target, Place(_PART, tree.root), options.how)
             except OSError as e:
-                if e.errno in _STOPPING:
-                    raise OutputError(
-                        f"{tree.path / entry.target}: cannot write ({os.strerror(e.errno)}); the same "
-                        "command continues from here"
-                    ) from e
-                reason = (
-                    "there is another file of this name" if isinstance(e, FileExistsError) else e.strerror
-                )
-                report.rows[row] = Part(report.rows[row].path, "", LEFT_OUT, str(reason))
+                report.leave_out(row, tree.path / entry.target, e)
             if number % _REPORTED_EVERY == 0 or number == len(steps):
                 progress("splitting", number, len(steps))
-
-
-def _put(entry: Entry, how: str, tree: Tree) -> None:
-    target = tree.place(entry.target, make=True)
-    if how == "copy":
-        copy_new(Place(entry.source), target, Place(_PART, tree.root))
-    elif how == "hardlink":
-        link_new(Place(entry.source), target)
-    else:
-        symlink_new(entry.source, target)
 
 
 @contextmanager
@@ -311,16 +266,6 @@ def _opened(folder: Path) -> Iterator[Tree]:
         if is_new:
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-def _refuse_too_many(report: SplitReport, usable: int, options: SplitOptions) -> None:
-    left_out, total = report.left_out, usable + len(report.left_out)
-    if len(left_out) > options.max_failure_rate * total:
-        first = left_out[int(options.max_failure_rate * total)]
-        raise DataError(
-            f"{first.path}: {first.reason}; stopped: {len(left_out)} of {counted(total, 'file')} "
-            f"{have(len(left_out))} to be left out, and at most {options.max_failure_rate:.2%} is allowed"
-        )
 
 
 def _nothing(source: Pictures, report: SplitReport) -> DataError:

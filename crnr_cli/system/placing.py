@@ -186,6 +186,16 @@ def symlink_new(text: str, target: Place) -> None:
     os.symlink(text, target.name, dir_fd=target.folder)
 
 
+def put_new(source: str, target: Place, part: Place, how: str) -> None:
+    """Copy or link a file, given by its whole path."""
+    if how == "copy":
+        copy_new(Place(source), target, part)
+    elif how == "hardlink":
+        link_new(Place(source), target)
+    else:
+        symlink_new(source, target)
+
+
 def copy_new(source: Place, target: Place, part: Place, *, sync: bool = False) -> None:
     """Copy a file with its permissions and times, as `cp -p` does; with `sync`, it survives a power failure.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -14,10 +13,12 @@ from typing import Any
 import pytest
 
 from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
-from crnr_cli.jobs.split import LEFT_OUT, THERE, SplitOptions, SplitReport, split
+from crnr_cli.jobs.split import SplitOptions, SplitReport, split
+from crnr_cli.results.placed import LEFT_OUT, THERE
 from crnr_cli.sources.division import Portion
 from crnr_cli.system import placing
 from crnr_cli.system.files import locked
+from helpers.failing import Killed, fail_at
 from helpers.runner import Runner, rows
 from helpers.samples import make_features, make_pictures, picture
 
@@ -227,10 +228,10 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(monkeypatch: 
             Path(f"/proc/self/fd/{target.folder}", target.name).write_text("mine")
         copied(source, target, part, **options)
 
-    monkeypatch.setattr("crnr_cli.jobs.split.copy_new", slow)
+    monkeypatch.setattr("crnr_cli.system.placing.copy_new", slow)
     report = run()
     assert {(row.path, row.reason) for row in report.left_out} == {
-        (f"all/{label}/1.png", "there is another file of this name") for label in ("ant", "bee", "cow")
+        (f"all/{label}/1.png", "there is another file of this name now") for label in ("ant", "bee", "cow")
     }
     assert Counter((files("g") | files("q")).values())[b"mine"] == 3
 
@@ -282,43 +283,6 @@ def test_two_runs_at_once_are_refused() -> None:
         run()
     assert not Path("g").exists()
     assert run().count("copy") == 6
-
-
-class Killed(BaseException):
-    """Nothing after it is done, not even what cleans up."""
-
-
-PRIMITIVES = ("rename_new", "link_new", "symlink_new", "_new_part", "_copy_bytes", "_copy_status")
-OPERATIONS = ("unlink", "mkdir", "link", "symlink", "rmdir")
-
-
-def fail_at(number: int, error: type[BaseException], patch: pytest.MonkeyPatch) -> list[int]:
-    """Let operation number / 2 fail; one that is killed is done before if the number is odd."""
-    calls = [0]
-
-    def failing(function: Any) -> Any:
-        def wrapper(*arguments: Any, **named: Any) -> Any:
-            if error is Killed and 0 < number <= 2 * calls[0]:
-                raise error  # the process is gone
-            calls[0] += 1
-            if number == 2 * calls[0]:
-                raise error(errno.EIO, "broken") if error is OSError else error
-            result = function(*arguments, **named)
-            if number == 2 * calls[0] + 1 and error is Killed:
-                calls[0] += 1
-                raise error
-            return result
-
-        return wrapper
-
-    for name in PRIMITIVES:
-        replaced = failing(getattr(placing, name))
-        patch.setattr(placing, name, replaced)
-        if name in ("link_new", "symlink_new"):
-            patch.setattr(f"crnr_cli.jobs.split.{name}", replaced)
-    for name in OPERATIONS:
-        patch.setattr(placing.os, name, failing(getattr(os, name)))
-    return calls
 
 
 @pytest.mark.parametrize("error", [Killed, OSError])

@@ -1,0 +1,67 @@
+"""What became of files that a command put in other places: a row per file, for CSV, JSON and messages."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import DataError, OutputError
+from crnr_cli.wording import counted, have
+
+THERE, LEFT_OUT = "there", "left out"
+_STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
+
+
+class Placed(NamedTuple):
+    """What becomes of one file."""
+
+    path: str
+    target: str  # with the folder; empty if the file is left out
+    result: str  # how, or THERE, or LEFT_OUT
+    reason: str = ""  # why it is left out
+
+
+@dataclass
+class PlacingReport:
+    how: str
+    rows: list[Placed] = field(default_factory=list)
+    passed_over: int = 0  # unrelated files, which stay where they are
+
+    @property
+    def left_out(self) -> Sequence[Placed]:
+        return [row for row in self.rows if row.result == LEFT_OUT]
+
+    def count(self, result: str) -> int:
+        return sum(1 for row in self.rows if row.result == result)
+
+    def leave_out(self, number: int, target: Path, error: OSError) -> None:
+        """Record that a file could not be put in its place; OutputError if no other one could be either."""
+        if error.errno in _STOPPING:
+            raise OutputError(
+                f"{target}: cannot write ({os.strerror(error.errno)}); the same command continues from here"
+            ) from error
+        taken = "there is another file of this name now"
+        reason = taken if isinstance(error, FileExistsError) else str(error.strerror)
+        self.rows[number] = Placed(self.rows[number].path, "", LEFT_OUT, reason)
+
+    def refuse_too_many(self, total: int, most: float, source: str = "") -> None:
+        """DataError if more than this share of all files has to be left out."""
+        left_out = self.left_out
+        if len(left_out) > most * total:
+            first = left_out[int(most * total)]
+            raise DataError(
+                f"{first.path}: {first.reason}; stopped: {len(left_out)} of {counted(total, 'file')}{source} "
+                f"{have(len(left_out))} to be left out, and at most {most:.2%} is allowed"
+            )
+
+
+def refuse_other_device(path: str, folder: Path, status: os.stat_result, device: int) -> None:
+    if status.st_dev != device:
+        raise OutputError(
+            f"{path}: is on another file system than {folder}, and hard links cannot lead there; "
+            "use --how copy or --how link"
+        )
