@@ -22,6 +22,7 @@ import datasets
 import numpy as np
 from vectors import Arrays
 
+from crnr_cli.arrays import dense, stacked
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.methods import Samples, fitted, make_method
 from crnr_cli.methods.base import Split
@@ -122,8 +123,8 @@ def measured(vectors: Vectors, method_name: str, jobs: int) -> tuple[list[float]
     certainty = calibrate(samples, method, [], jobs).certainty
     assert certainty is not None
     batches = residuals_in_batches(method, Split(samples, queries), fitted(method, samples))
-    residuals = np.concatenate(list(batches))
-    probabilities = certainty.probabilities(residuals, method.signed)
+    residuals = dense(stacked(list(batches)))
+    probabilities = dense(certainty.probabilities(residuals, method.signed))
     best = residuals.argmin(axis=1)
     right, of_best = best == truth, np.round(probabilities.max(axis=1), 4)
     error, (low, high) = calibration_error(of_best, right, bins(of_best))

@@ -1,8 +1,10 @@
-"""How crnr scales: with the gallery, and with workers.
+"""How crnr scales: with the gallery, with workers, and with the number of classes.
 
-python benchmarks/scale.py                 both
+python benchmarks/scale.py                 the gallery and workers
 python benchmarks/scale.py gallery [--sizes 10000,30000,100000] [--json]
+python benchmarks/scale.py million [--sizes 10000,100000,1000000] [--no-index]
 python benchmarks/scale.py workers [--pictures 8000] [--json]
+python benchmarks/scale.py classes [--sizes 20000x5,1000000x1] [--dimension 128] [--json]
 
 gallery: how build and classify grow, in seconds and bytes, and the exponents fitted to them. Made-up unit
 vectors, d = 512, n/100 classes. Every size is built and classified in processes of their own, so that a peak
@@ -11,6 +13,9 @@ of memory is that of one of them.
 workers: `classify` of a folder of small pictures by one process, and on clusters of 1 and 2 processes of this
 machine; what is sent, and how long its steps take; and from these figures, on paper, 100 workers and 100
 million queries.
+
+classes: build, classify, evaluate and info of galleries with very many classes, by their 50 nearest samples
+and, up to 100,000 samples, by all of them.
 """
 
 from __future__ import annotations
@@ -21,8 +26,11 @@ import tempfile
 import time
 from contextlib import chdir
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
+import many_classes
+import million as million_part
 import numpy as np
 import typer
 import workers as workers_part
@@ -34,6 +42,7 @@ from crnr_cli.methods import Samples, make_method
 
 D, A_CLASS, QUERIES = 512, 100, 1024
 WORKERS, MANY_QUERIES = 100, 100_000_000
+MOST_BY_ALL = 100_000  # samples of a gallery that is coded by all of them
 
 app = typer.Typer(add_completion=False)
 
@@ -127,6 +136,20 @@ def gallery(
 
 
 @app.command()
+def million(
+    sizes: Annotated[
+        str, typer.Option(help="Samples in the gallery, with commas between.")
+    ] = "10000,100000,1000000",
+    index: Annotated[
+        bool, typer.Option(help="Measure the index hnsw too, which takes long to build.")
+    ] = True,
+    folder: Annotated[Path | None, typer.Option(help="For the files, of 5 GB per million samples.")] = None,
+) -> None:
+    """Build and classify with --neighbors: time, memory, and the search next to that of others."""
+    million_part.report([int(n) for n in sizes.split(",")], with_index=index, folder=folder)
+
+
+@app.command()
 def workers(
     pictures: Annotated[int, typer.Option(help="To classify, at most 8,100.")] = 8000,
     json: Json = False,
@@ -164,19 +187,56 @@ def workers(
     _tell(estimate)
 
 
+@app.command()
+def classes(
+    sizes: Annotated[
+        str, typer.Option(help="Classes x samples of each, with commas between.")
+    ] = "20000x5,1000000x1",
+    dimension: Annotated[int, typer.Option(help="Of the features.")] = 128,
+    json: Json = False,
+) -> None:
+    """Galleries of very many classes: 1,000 queries, with the peak of memory of every command."""
+    found = []
+    for n_classes, per_class in (map(int, size.split("x")) for size in sizes.split(",")):
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            # Apart, as a command counts the memory of the process that starts it.
+            apart(many_classes.make_files, n_classes, per_class, dimension, side_by_side=False)
+            found.append(many_classes.measure(n_classes, per_class, dimension, "--neighbors", "50"))
+            if n_classes * per_class <= MOST_BY_ALL:
+                found.append(many_classes.measure(n_classes, per_class, dimension))
+    if json:
+        print(json_module.dumps([asdict(gallery) for gallery in found], indent=2))
+        return
+    for gallery in found:
+        title = f"{gallery.n_classes:,} classes of {gallery.per_class}, dimension {dimension}, {gallery.by}"
+        table = Table(title=title, title_justify="left")
+        for column in ("command", "seconds", "of the cores", "peak", "of features"):
+            table.add_column(column, justify="left" if column == "command" else "right", no_wrap=True)
+        for run in gallery.runs:
+            table.add_row(
+                run.command,
+                f"{run.seconds:.1f}",
+                f"{run.processor_seconds:.1f}",
+                f"{run.peak_bytes / 1e6:,.0f} MB",
+                f"{run.peak_bytes / gallery.feature_bytes:.1f} times",
+            )
+        Console().print(table)
+
+
 def _tell(e: workers_part.Estimate) -> None:
     """The estimate, by the formulas of `workers.estimate`."""
     hours = 3600
     print(f"On paper, {e.workers} workers and {e.queries:,} queries:")
     for what, figure in (
-        ("first the client lists, in", f"{e.listing / hours:.3f} h"),
+        ("first every worker lists", f"{e.folders / hours:.3f} h"),
+        ("while the client joins", f"{e.listing / hours:.3f} h"),
         (
             "then every worker computes",
             f"{e.computing / hours:.3f} h, {e.loading:.2f} s of it its gallery's load",
         ),
         ("while the scheduler is busy", f"{e.scheduling / hours:.3f} h"),
-        ("and the client writes", f"{e.writing / hours:.3f} h"),
-        ("all of it takes", f"{(e.listing + e.spreading) / hours:.2f} h"),
+        ("and the client sends and writes", f"{e.writing / hours:.3f} h"),
+        ("all of it takes", f"{e.seconds / hours:.2f} h"),
         ("through the scheduler", f"{e.scheduler_bytes / 1e9:.1f} GB, {_rate(e.scheduler_bytes, e)}"),
         ("pictures read", f"{e.picture_bytes / 1e9:.1f} GB, {_rate(e.picture_bytes, e)}"),
         ("files opened", f"{e.queries / e.spreading:,.0f} a second"),
@@ -184,7 +244,7 @@ def _tell(e: workers_part.Estimate) -> None:
         ("the CSV", f"{e.csv_bytes / 1e9:.1f} GB, {_rate(e.csv_bytes, e)}"),
         ("the listing in the client", f"{e.client_memory / 1e9:.1f} GB of memory"),
     ):
-        print(f"  {what:<30}{figure}")
+        print(f"  {what:<32}{figure}")
     for name, count in e.limits.items():
         print(f"  {name} takes longer than the workers compute from {count:,.0f} workers on")
     print(f"  so the first limit is {e.limit}; what a shared file system gives is not measured here")

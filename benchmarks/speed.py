@@ -15,7 +15,6 @@ import io
 import json as json_module
 import multiprocessing
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -93,6 +92,11 @@ def apart(work: Callable[..., Result], *arguments: object, side_by_side: bool) -
 
 def at_least(what: str, ours: str, against: str, ratio: float, least: float) -> Figure:
     return Figure(what, ours, against, ratio, f">= {least:g}", ratio >= least)
+
+
+def measured(what: str, ours: str, against: str, ratio: float) -> Figure:
+    """A figure without a demand: it says as much about the machine as about the program."""
+    return Figure(what, ours, against, ratio, "", True)
 
 
 def at_most(what: str, ours: str, against: str, ratio: float, most: float) -> Figure:
@@ -180,39 +184,33 @@ def coding_seconds(split: datasets.Split, per_class: int, dtype: str) -> float:
 
 
 def coding(data: Path) -> list[Figure]:
-    """Coding and residuals, MNIST 500 per class."""
+    """Coding and residuals, MNIST 500 per class, as a share of the machine's own matrix product."""
     n_queries = 4000
     split = datasets.draw(datasets.mnist(data), 500, 0)
     split = replace(split, test=split.test[:n_queries])
-    A = np.random.default_rng(0).random((2000, 2000), dtype=np.float32)
-    X, Y = (unit_rows(raw, "float64").T for raw in (split.train, split.test[:100]))
-    edges = np.arange(0, 5001, 500)
-    inverse = dense_inverse(X, edges, 0.1, 0.1)
-    double, single, product, loop = in_turns(
-        lambda: apart(coding_seconds, split, 500, "float64", side_by_side=True),
+    A = np.random.default_rng(0).random((2000, 2000))
+    B = A.astype(np.float32)
+    single, sgemm, double, dgemm = in_turns(
         lambda: apart(coding_seconds, split, 500, "float32", side_by_side=True),
+        lambda: best(lambda: B @ B, 10),
+        lambda: apart(coding_seconds, split, 500, "float64", side_by_side=True),
         lambda: best(lambda: A @ A, 10),
-        lambda: best(lambda: plain_loop(X, edges, Y, 0.1, 0.1, inverse)) * n_queries / 100,
     )
-    task = Task.of(Samples(unit_rows(split.train, "float32"), edges), 0.1, Y.T)
-    rate, sgemm = 2 * n_queries * task.multiplications() / single, 2 * 2000**3 / product
-    figures = [
-        at_least(
-            "coding + residuals, MNIST 500 per class, float32",
-            f"{rate / 1e9:.0f} GFLOP/s, {1e3 * single / n_queries:.3f} ms per query",
-            f"sgemm {sgemm / 1e9:.0f} GFLOP/s",
-            rate / sgemm,
-            0.7,
-        )
-    ]
-    for dtype, ours, least in (("float64", double, 25), ("float32", single, 50)):
+    edges = np.arange(0, 5001, 500)
+    task = Task.of(Samples(unit_rows(split.train, "float32"), edges), 0.1, split.test)
+    figures = []
+    for dtype, name, taken, product in (
+        ("float32", "sgemm", single, sgemm),
+        ("float64", "dgemm", double, dgemm),
+    ):
+        rate, limit = 2 * n_queries * task.multiplications() / taken, 2 * 2000**3 / product
         figures.append(
             at_least(
-                f"the same, {dtype}",
-                f"{1e3 * ours / n_queries:.3f} ms per query",
-                f"plain loop, {1e3 * loop / n_queries:.1f} ms per query",
-                loop / ours,
-                least,
+                f"coding + residuals, MNIST 500 per class, {dtype}",
+                f"{rate / 1e9:.0f} GFLOP/s, {1e3 * taken / n_queries:.3f} ms per query",
+                f"{name} {limit / 1e9:.0f} GFLOP/s",
+                rate / limit,
+                0.8,
             )
         )
     return figures
@@ -244,7 +242,7 @@ def ar(data: Path) -> list[Figure]:
         lambda: best(lambda: plain_ar_demo(data)),
     )
     return [
-        at_least("AR demo, three dimensions", f"{ours:.2f} s", f"plain loop, {plain:.2f} s", plain / ours, 10)
+        measured("AR demo, three dimensions", f"{ours:.2f} s", f"plain loop, {plain:.2f} s", plain / ours)
     ]
 
 
@@ -356,26 +354,22 @@ def csv(data: Path) -> list[Figure]:
     return figures
 
 
+MANY_FILES = 100_000
+COUNTS = (1, 2_000, 20_000, MANY_FILES)
+
+
 def pictures(data: Path) -> list[Figure]:
-    """20,000 small PNG files to a CSV, and its memory."""
+    """100,000 small PNG files to a CSV, start included, and its memory."""
     split = datasets.mnist(data)
     drawn = datasets.draw(split, 50, 0)
+    queries = np.concatenate([split.train, np.roll(split.train, 1, axis=1)])[:MANY_FILES]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for i, (pixels, label) in enumerate(zip(drawn.train, drawn.train_labels, strict=True)):
-            (folder / "gallery" / str(label)).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels.reshape(28, 28)).save(folder / "gallery" / str(label) / f"{i}.png")
-        for count in (2_000, 20_000):
-            (folder / str(count)).mkdir()
-        for i, pixels in enumerate(split.train[:20_000]):
-            path = folder / "20000" / f"{i:05}.png"
-            Image.fromarray(pixels.reshape(28, 28)).save(path)
-            if i < 2_000:
-                shutil.copy(path, folder / "2000")
+        _save_digits(folder, drawn, queries)
         for extractor in ("pixels", "gradients"):
             options = ["--lam", "0.1", "--extractor", extractor, "-o", f"{extractor}.h5"]
             subprocess.run([*CRNR, "build", "-q", "gallery", *options], cwd=folder, check=True)
-        peaks: dict[int, list[int]] = {2_000: [], 20_000: []}
+        peaks: dict[int, list[int]] = {count: [] for count in COUNTS}
 
         def classify(count: int, extractor: str = "pixels") -> float:
             options = ["-g", f"{extractor}.h5", "-o", f"{count}.csv"]
@@ -384,30 +378,30 @@ def pictures(data: Path) -> list[Figure]:
                 peaks[count].append(peak)
             return taken
 
-        paths = sorted(str(path) for path in (folder / "20000").iterdir())
-        all_drawn = replace(drawn, test=split.train[:20_000])
-        few, many, by_gradients, decoding, coded = in_turns(
+        paths = sorted(str(path) for path in (folder / str(MANY_FILES)).iterdir())
+        all_drawn = replace(drawn, test=queries)
+        start, _, some, by_gradients, many, decoding, coded = in_turns(
+            lambda: classify(1),
             lambda: classify(2_000),
             lambda: classify(20_000),
             lambda: classify(20_000, "gradients"),
+            lambda: classify(MANY_FILES),
             lambda: seconds(lambda: _decode_on_all_cores(paths, PixelRequest((28, 28)))),
             lambda: apart(coding_seconds, all_drawn, 50, "float32", side_by_side=True),
-            rounds=5,
         )
     return [
         at_most(
-            "20,000 PNG files to a CSV",
+            "100,000 PNG files to a CSV",
             f"{many:.1f} s",
-            f"decoding {decoding:.1f} s + coding {coded:.1f} s",
-            many / (decoding + coded),
-            1.2,
+            f"start {start:.2f} s + decoding {decoding:.1f} s + coding {coded:.1f} s",
+            many / (start + decoding + coded),
+            1.25,
         ),
-        at_most(
+        measured(
             "its pace once it runs",
-            f"{many - few:.1f} s for 18,000 more",
-            "nine tenths of those",
-            (many - few) / (0.9 * (decoding + coded)),
-            1.2,
+            f"{many - some:.1f} s for 80,000 more",
+            "four fifths of decoding + coding",
+            (many - some) / (0.8 * (decoding + coded)),
         ),
         at_most(
             "its peak memory",
@@ -417,13 +411,28 @@ def pictures(data: Path) -> list[Figure]:
             1.1,
         ),
         at_most(
-            "the same by gradients",
+            "20,000 of them by gradients",
             f"{by_gradients:.1f} s",
-            f"pixels, {many:.1f} s",
-            by_gradients / many,
+            f"pixels, {some:.1f} s",
+            by_gradients / some,
             1.5,
         ),
     ]
+
+
+def _save_digits(folder: Path, drawn: datasets.Split, queries: np.ndarray) -> None:
+    """gallery/DIGIT/, and a folder of queries for every count, named after it; they share their files."""
+    for i, (pixels, label) in enumerate(zip(drawn.train, drawn.train_labels, strict=True)):
+        (folder / "gallery" / str(label)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.reshape(28, 28)).save(folder / "gallery" / str(label) / f"{i}.png")
+    for count in COUNTS:
+        (folder / str(count)).mkdir()
+    for i, pixels in enumerate(queries):
+        path = folder / str(MANY_FILES) / f"{i:06}.png"
+        Image.fromarray(pixels.reshape(28, 28)).save(path)
+        for count in COUNTS[:-1]:
+            if i < count:
+                (folder / str(count) / path.name).hardlink_to(path)
 
 
 def gradients(data: Path) -> list[Figure]:

@@ -35,12 +35,12 @@ from crnr_cli.methods.base import Split
 from crnr_cli.methods.fitting import residuals_in_batches
 from crnr_cli.methods.folds import stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import silent
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import EXTRACTORS, STEPS
+from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import mcnemar
 from crnr_cli.sources.listing import open_source
 
@@ -120,7 +120,7 @@ class Folders:
     queries: Path
 
     def seen(self) -> Seen:
-        return Seen(open_source([str(self.gallery)], Reading()), Reading(), silent, DecoderPool(None))
+        return Seen(open_source([str(self.gallery)], Reading()), Reading(), silent, Reading().reader)
 
     def values(self, options: ExtractorOptions) -> Values:
         gallery = self._read(self.gallery, options)
@@ -349,7 +349,7 @@ def by_method(name: str, vectors: Vectors) -> tuple[Right, dict[str, Any]]:
     for queries, rows in vectors.queries.items():
         batches = residuals_in_batches(method, Split(vectors.samples, rows), state)
         right[queries] = (
-            np.concatenate([batch.argmin(axis=1) for batch in batches]) == vectors.truths[queries]
+            np.concatenate([best_classes(batch, 1)[:, 0] for batch in batches]) == vectors.truths[queries]
         )
     return right, {parameter: getattr(method, parameter) for parameter in method.parameter_names()}
 

@@ -6,10 +6,12 @@ size on disk.
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
+import tempfile
+import time
 import tracemalloc
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,23 +19,28 @@ from pathlib import Path
 import numpy as np
 from distributed.protocol.pickle import dumps, loads
 from PIL import Image
-from speed import CRNR, seconds
+from speed import CRNR, best, seconds
 
 from crnr_cli import __version__
-from crnr_cli.cluster.answer import MAX_BATCHES, Task, answer_part, answering
+from crnr_cli.cluster.answer import Task, Warned, format_part, formatting, task_for
 from crnr_cli.cluster.dask import connected
-from crnr_cli.gallery.answer import QueryOptions, answer, queries_per_batch
+from crnr_cli.cluster.list import lister
+from crnr_cli.cluster.parts import MAX_BATCHES
+from crnr_cli.gallery.answer import QueryOptions, queries_per_batch
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.formatted import Formatted
 from crnr_cli.jobs.classify import classify
-from crnr_cli.results.table import CsvWriter
+from crnr_cli.results.journal import resumable
 from crnr_cli.sources.base import InputOptions, Part
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.listing import fingerprint, open_source
+from crnr_cli.sources.walk import Folder, Sublisting, sublisting
 
 SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
 SHIFTS = 9  # in each direction, -4 to 4 pixels
 NO_OPS = 2000
+TASKS_WRITTEN = 100  # so that what a file takes once counts for little
+PER_FOLDER = 100  # pictures
 GALLERY, QUERIES, OUTPUT = Path("gallery.h5"), Path("queries"), Path("out.csv")
 
 
@@ -58,9 +65,11 @@ class Measured:
     gallery_seconds: float  # to load it, from the disk cache
     gallery_bytes: int
     picture_bytes: float  # per query
-    listing_seconds: float  # per query, in the client
+    folders_seconds: float  # per query, on a worker, to list its folder
+    listing_seconds: float  # per query, in the client, to unpack, join and hash what workers list
     listing_bytes: float  # of memory, per query, in the client
-    row_seconds: float  # per query, in the client, to unpack and to write it
+    sending_seconds: float  # per query, in the client, to pack it into a task
+    row_seconds: float  # per query, in the client, to unpack and to write it, journal included
     row_bytes: float
 
 
@@ -75,7 +84,9 @@ def make_files(count: int) -> None:
         shift, original = divmod(number, len(originals))
         down, right = divmod(shift, SHIFTS)
         moved = np.roll(originals[original], (down - SHIFTS // 2, right - SHIFTS // 2), axis=(0, 1))
-        Image.fromarray(moved).save(QUERIES / f"{number:05}.png")
+        folder = QUERIES / f"{number // PER_FOLDER:03}"
+        folder.mkdir(exist_ok=True)
+        Image.fromarray(moved).save(folder / f"{number:05}.png")
 
 
 def runs() -> list[Run]:
@@ -86,8 +97,9 @@ def runs() -> list[Run]:
     ]
     for count in (1, 2):
         with connected(f"local:{count}") as cluster:
-            job = partial(classify, [str(QUERIES)], GALLERY, OUTPUT, QueryOptions())
-            working = seconds(partial(job, answered_by=answering(cluster, GALLERY)))
+            options = QueryOptions(lister=lister(cluster))
+            job = partial(classify, [str(QUERIES)], GALLERY, OUTPUT, options)
+            working = seconds(partial(job, formatted_by=formatting(cluster, GALLERY)))
         where = f"local:{count}"
         found.append(Run(f"--dask {where}", _command("--dask", where), working))
     return found
@@ -95,35 +107,45 @@ def runs() -> list[Run]:
 
 def measure() -> Measured:
     gallery = load_gallery(GALLERY)
+    received_listing = Received()
+    source = open_source([str(QUERIES)], InputOptions(lister=received_listing.listed))
+    assert isinstance(source, Pictures)
+    folders_seconds = received_listing.seconds
+    received_listing.again = True
+    listing = partial(open_source, [str(QUERIES)], InputOptions(lister=received_listing.listed))
     tracemalloc.start()
-    source = open_source([str(QUERIES)], InputOptions())
+    source = listing()
     listing_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert isinstance(source, Pictures)
-    listing_seconds = seconds(lambda: fingerprint(open_source([str(QUERIES)], InputOptions())))
+    listing_seconds = best(lambda: fingerprint(listing()))
     part = source.part((0, MAX_BATCHES * queries_per_batch(gallery, QueryOptions())))
-    task = Task(GALLERY.resolve(), gallery.sha256, QueryOptions(jobs=1))
+    task = task_for(GALLERY.resolve(), gallery, QueryOptions())
     with connected("local:1") as cluster:
-        list(cluster.in_order(_timed, task, [Pictures(part.files[:1])]))  # so that it loads its gallery
+        list(cluster.in_order(_timed, task, [source.part((0, 1))]))  # so that it loads its gallery
         ((_, task_seconds),) = cluster.in_order(_timed, task, [part])
     with connected("local:2") as cluster:
         client = cluster._client
         client.gather(client.map(_nothing, range(10), pure=False))
         scheduled = seconds(lambda: client.gather(client.map(_nothing, range(NO_OPS), pure=False)))
-    received = dumps(list(answer(gallery, Pictures(part.files), task.options)))
-    row_seconds, row_bytes = _writing(gallery, received)
-    size = len(part.files)
+    received = dumps(format_part(task, part))
+    row_seconds, row_bytes = _writing(received)
+    size = len(part)
+    span = (0, size)
+    sending_seconds = best(lambda: dumps((__version__, format_part, task, source.part(span))))
     return Measured(
         queries_per_task=size,
-        task_bytes=len(dumps((__version__, answer_part, task, part))),
+        task_bytes=len(dumps((__version__, format_part, task, part))),
         answer_bytes=len(received),
         task_seconds=task_seconds,
         scheduler_seconds=scheduled / NO_OPS,
         gallery_seconds=seconds(lambda: load_gallery(GALLERY)),
         gallery_bytes=GALLERY.stat().st_size,
         picture_bytes=sum(Path(file.path).stat().st_size for file in part.files) / size,
+        folders_seconds=folders_seconds / len(source),
         listing_seconds=listing_seconds / len(source),
         listing_bytes=listing_bytes / len(source),
+        sending_seconds=sending_seconds / size,
         row_seconds=row_seconds / size,
         row_bytes=row_bytes / size,
     )
@@ -136,10 +158,11 @@ class Estimate:
     workers: int
     queries: int
     listing: float  # by the client, before anything else
+    folders: float  # listed by every worker, at the same time
     computing: float  # by every worker, loading the gallery included
     loading: float
     scheduling: float  # by the scheduler, at the same time
-    writing: float  # by the client, at the same time
+    writing: float  # by the client, which also sends the tasks, at the same time
     scheduler_bytes: float  # through the scheduler, in both directions
     picture_bytes: float  # read by all workers
     gallery_bytes: float  # likewise
@@ -153,6 +176,10 @@ class Estimate:
         return max(self.computing, self.scheduling, self.writing)
 
     @property
+    def seconds(self) -> float:
+        return max(self.listing, self.folders) + self.spreading
+
+    @property
     def limit(self) -> str:
         return min(self.limits, key=lambda name: self.limits[name])
 
@@ -160,12 +187,13 @@ class Estimate:
 def estimate(m: Measured, workers: int, queries: int) -> Estimate:
     tasks = queries / m.queries_per_task
     answered = tasks * m.task_seconds  # by one worker
-    listing, writing = queries * m.listing_seconds, queries * m.row_seconds
+    listing, writing = queries * m.listing_seconds, queries * (m.sending_seconds + m.row_seconds)
     scheduling = tasks * m.scheduler_seconds
     return Estimate(
         workers=workers,
         queries=queries,
         listing=listing,
+        folders=queries * m.folders_seconds / workers,
         computing=answered / workers + m.gallery_seconds,
         loading=m.gallery_seconds,
         scheduling=scheduling,
@@ -184,9 +212,29 @@ def estimate(m: Measured, workers: int, queries: int) -> Estimate:
     )
 
 
+class Received:
+    """What workers list, as it arrives from them: the first time, it is listed here instead."""
+
+    def __init__(self) -> None:
+        self.again = False
+        self.seconds = 0.0
+        self._pickles: list[bytes] = []
+
+    def listed(self, root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[Sublisting]:
+        if self.again:
+            yield from map(loads, self._pickles)
+            return
+        for group in groups:
+            started = time.perf_counter()
+            found = sublisting(str(Path.cwd()), root, group)
+            self._pickles.append(dumps(found))
+            self.seconds += time.perf_counter() - started
+            yield found
+
+
 def _timed(task: Task, part: Part) -> float:
     """Runs on a worker."""
-    return seconds(lambda: answer_part(task, part))
+    return seconds(lambda: format_part(task, part))
 
 
 def _nothing(number: int) -> int:
@@ -194,12 +242,20 @@ def _nothing(number: int) -> int:
     return number
 
 
-def _writing(gallery: Gallery, received: bytes) -> tuple[float, int]:
-    """Seconds and bytes of all rows, from the answers as they arrive from a worker."""
-    file = io.BytesIO()
-    writer = CsvWriter(file, gallery.classes, gallery.dtype, None)
-    taken = seconds(lambda: [writer.write(answers) for answers in loads(received)])
-    return taken, file.tell()
+def _writing(received: bytes) -> tuple[float, int]:
+    """Seconds and bytes of all rows, from the rows as they arrive from a worker to the journal's hashes."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "out.csv"
+
+        def write() -> None:
+            with resumable(output, {}, resume=False) as file:
+                for _ in range(TASKS_WRITTEN):
+                    batches: Warned[Formatted] = loads(received)
+                    for batch in batches[0]:
+                        file.write(batch.data)
+                        file.end_batch(batch.statuses, batch.missing)
+
+        return best(write, 5) / TASKS_WRITTEN, output.stat().st_size // TASKS_WRITTEN
 
 
 def _command(*options: str) -> float:

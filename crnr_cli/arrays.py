@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -64,3 +64,156 @@ class Batch:
         for sample, fault in zip(self.rows.tolist(), faults, strict=True):
             errors[sample] = fault
         return replace(self, errors=errors, values=values[[fault is None for fault in faults]])
+
+
+@dataclass(frozen=True)
+class FewClasses:
+    """(m, K) numbers of which, in every row, all but a few are the same, as a table of these few.
+
+    With a million classes, of which a query has neighbours in fifty, the others all have one residual.
+    """
+
+    classes: Array  # (m, t), ascending in every row: the classes that have a number of their own
+    values: Array  # (m, t): the numbers of these
+    others: Array  # (m,): the number of all other classes
+    n_classes: int
+
+    @classmethod
+    def of(cls, classes: Array, values: Array, others: float, n_classes: int) -> FewClasses:
+        """From (m, k) classes, which may be repeated, with the same number each time.
+
+        All rows get the same number of classes, whichever the queries of a batch are: those with fewer are
+        filled up with classes that have the number of the others.
+        """
+        m, k = classes.shape
+        t = min(k, n_classes)
+        order = np.argsort(classes, axis=1, kind="stable")
+        given = np.take_along_axis(classes, order, axis=1)
+        is_last = np.ones((m, k), dtype=bool)
+        is_last[:, :-1] = given[:, 1:] != given[:, :-1]
+        is_free = _not_in(given, t)
+        missing = t - is_last.sum(axis=1, keepdims=True)
+        is_filler = is_free & (np.cumsum(is_free, axis=1) <= missing)
+        # What is not wanted sorts behind all classes, and is cut off.
+        fillers = np.where(is_filler, np.arange(t), n_classes)
+        merged = np.concatenate([np.where(is_last, given, n_classes), fillers], axis=1)
+        numbers = np.concatenate(
+            [np.take_along_axis(values, order, axis=1), np.full((m, t), others, values.dtype)], axis=1
+        )
+        kept = np.argsort(merged, axis=1, kind="stable")[:, :t]
+        return cls(
+            np.take_along_axis(merged, kept, axis=1),
+            np.take_along_axis(numbers, kept, axis=1),
+            np.full(m, others, values.dtype),
+            n_classes,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.values), self.n_classes
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.values.dtype
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: slice | Array) -> FewClasses:
+        """Some of the rows."""
+        return replace(self, classes=self.classes[rows], values=self.values[rows], others=self.others[rows])
+
+    @property
+    def n_others(self) -> int:
+        return self.n_classes - int(self.values.shape[1])
+
+    def dense(self) -> Array:
+        """(m, K)."""
+        full = np.repeat(self.others[:, np.newaxis], self.n_classes, axis=1)
+        np.put_along_axis(full, self.classes, self.values, axis=1)
+        return full
+
+    def at(self, columns: Array) -> Array:
+        """(m, c): the numbers of these classes, (m, c)."""
+        found = np.repeat(self.others[:, np.newaxis], columns.shape[1], axis=1)
+        for i, wanted in enumerate(columns.T):
+            rows, places = np.nonzero(self.classes == wanted[:, np.newaxis])
+            found[rows, i] = self.values[rows, places]
+        return found
+
+    def smallest(self, count: int) -> Array:
+        """(m, count): the classes with the smallest numbers, the smallest first; ties in name order."""
+        m, t = self.values.shape
+        spare = min(count, self.n_others)
+        is_free = _not_in(self.classes, min(self.n_classes, t + count))
+        free = np.argsort(~is_free, axis=1, kind="stable")[:, :spare]
+        columns = np.concatenate([self.classes, free], axis=1)
+        others = np.broadcast_to(self.others[:, np.newaxis], (m, spare))
+        order = np.lexsort((columns, np.concatenate([self.values, others], axis=1)), axis=1)
+        return np.take_along_axis(columns, order[:, :count], axis=1)
+
+
+def _not_in(classes: Array, count: int) -> Array:
+    """(m, count): which of the first classes are not in a row of (m, k) classes."""
+    is_free = np.ones((len(classes), count), dtype=bool)
+    rows, places = np.nonzero(classes < count)
+    is_free[rows, classes[rows, places]] = False
+    return is_free
+
+
+Values = Array | FewClasses  # (m, K): one number per query and class
+
+
+@overload
+def mapped(work: Callable[[Array], Array], values: Array) -> Array: ...
+@overload
+def mapped(work: Callable[[Array], Array], values: FewClasses) -> FewClasses: ...
+def mapped(work: Callable[[Array], Array], values: Values) -> Values:
+    """`work`, which treats every number by itself or by its row, on all numbers."""
+    if isinstance(values, FewClasses):
+        others = work(values.others[:, np.newaxis])[:, 0]
+        return replace(values, values=work(values.values), others=others)
+    return work(values)
+
+
+def row_minima(values: Values) -> Array:
+    """(m,)."""
+    if isinstance(values, FewClasses):
+        smallest: Array = values.values.min(axis=1, initial=np.inf)
+        return np.minimum(smallest, values.others) if values.n_others else smallest
+    found: Array = values.min(axis=1, initial=np.inf)
+    return found
+
+
+def row_sums(values: Values) -> Array:
+    """(m,)."""
+    if isinstance(values, FewClasses):
+        total: Array = values.values.sum(axis=1) + values.n_others * values.others
+        return total
+    found: Array = values.sum(axis=1)
+    return found
+
+
+def at(values: Values, columns: Array) -> Array:
+    """(m, c): the numbers of these classes, (m, c)."""
+    if isinstance(values, FewClasses):
+        return values.at(columns)
+    return np.take_along_axis(values, columns, axis=1)
+
+
+def dense(values: Values) -> Array:
+    """(m, K)."""
+    return values.dense() if isinstance(values, FewClasses) else values
+
+
+def stacked(parts: Sequence[Values]) -> Values:
+    """The rows of all parts, which are all of one kind."""
+    few = [part for part in parts if isinstance(part, FewClasses)]
+    if not few:
+        return np.concatenate([part for part in parts if not isinstance(part, FewClasses)])
+    return FewClasses(
+        np.concatenate([part.classes for part in few]),
+        np.concatenate([part.values for part in few]),
+        np.concatenate([part.others for part in few]),
+        few[0].n_classes,
+    )

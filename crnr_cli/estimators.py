@@ -19,13 +19,13 @@ try:
 except ImportError as e:
     raise ImportError("the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'") from e
 
-from crnr_cli.arrays import Array, Batch
+from crnr_cli.arrays import Array, Batch, dense
 from crnr_cli.errors import CrnrError, NothingToCompare
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import make_gallery, write_gallery
 from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
 from crnr_cli.gallery.samples import LabelledVectors
-from crnr_cli.methods import batch_size, make_method
+from crnr_cli.methods import make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Procrc
 from crnr_cli.methods.sparse import Src
@@ -80,7 +80,8 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.gallery_ = replace(gallery, label_type=_label_type(self.classes_))
         # A gallery sorts its classes by name: 10 comes before 9.
-        self._columns = [self.gallery_.classes.index(name) for name in names]
+        column_of = {name: i for i, name in enumerate(self.gallery_.classes)}
+        self._columns = [column_of[name] for name in names]
         return self
 
     def residuals(self, X: Any) -> Array:
@@ -89,7 +90,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         gallery = self.gallery_
         vectors = _unit_vectors(gallery.recipe, X, gallery.dtype)
-        step = batch_size(len(gallery.names))
+        step = gallery.method.batch_size(gallery.samples)
         parts = [gallery.residuals(vectors[start : start + step]) for start in range(0, len(vectors), step)]
         return np.concatenate(parts)[:, self._columns]
 
@@ -119,7 +120,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.ones_like(residuals)
         with _as_value_error():
             certainty = self.gallery_.certainty
-        return certainty.probabilities(residuals, self.gallery_.method.signed)
+        return dense(certainty.probabilities(residuals, self.gallery_.method.signed))
 
     def save(self, path: str | Path) -> None:
         """Write a gallery that `crnr classify` can read. It calls the class 3 "3"; `load` gives 3 again."""
@@ -229,12 +230,16 @@ class CRNRClassifier(GalleryClassifier):
         iterations: int = Crnr.iterations,
         tol: float = Crnr.tol,
         factor: str = Crnr.factor,
+        neighbors: int = Crnr.neighbors,
+        index: str = Crnr.index,
     ) -> None:
         self.lam = lam
         self.mu = mu
         self.iterations = iterations
         self.tol = tol
         self.factor = factor
+        self.neighbors = neighbors
+        self.index = index
 
 
 class NRCClassifier(GalleryClassifier):
@@ -249,11 +254,15 @@ class NRCClassifier(GalleryClassifier):
         iterations: int = Nrc.iterations,
         tol: float = Nrc.tol,
         factor: str = Nrc.factor,
+        neighbors: int = Nrc.neighbors,
+        index: str = Nrc.index,
     ) -> None:
         self.mu = mu
         self.iterations = iterations
         self.tol = tol
         self.factor = factor
+        self.neighbors = neighbors
+        self.index = index
 
 
 class CRCClassifier(GalleryClassifier):
@@ -262,8 +271,12 @@ class CRCClassifier(GalleryClassifier):
     method = Crc.name
     by_span = True
 
-    def __init__(self, *, lam: float = Crc.lam) -> None:
+    def __init__(
+        self, *, lam: float = Crc.lam, neighbors: int = Crc.neighbors, index: str = Crc.index
+    ) -> None:
         self.lam = lam
+        self.neighbors = neighbors
+        self.index = index
 
 
 class SRCClassifier(GalleryClassifier):
@@ -273,11 +286,19 @@ class SRCClassifier(GalleryClassifier):
     by_span = True
 
     def __init__(
-        self, *, lam: float = Src.lam, tol: float = Src.tol, iterations: int = Src.iterations
+        self,
+        *,
+        lam: float = Src.lam,
+        tol: float = Src.tol,
+        iterations: int = Src.iterations,
+        neighbors: int = Src.neighbors,
+        index: str = Src.index,
     ) -> None:
         self.lam = lam
         self.tol = tol
         self.iterations = iterations
+        self.neighbors = neighbors
+        self.index = index
 
 
 class NSCClassifier(GalleryClassifier):

@@ -1,4 +1,4 @@
-"""A batch: which sample each row belongs to, whatever drops out on the way."""
+"""A batch: which sample each row belongs to, whatever drops out on the way; and tables of few classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.arrays import Batch
+from crnr_cli.arrays import Batch, FewClasses, at, dense, mapped, row_minima, row_sums, stacked
 from crnr_cli.errors import SampleError
 
 
@@ -24,3 +24,48 @@ def test_values_stay_with_their_samples(fates: list[int]) -> None:
     assert batch.rows.tolist() == [i for i, fate in enumerate(fates) if fate == 3]
     assert batch.values[:, 0].tolist() == [100 * i for i, fate in enumerate(fates) if fate == 3]
     assert [error is not None for error in errors] == [fate == 0 for fate in fates]  # the first is untouched
+
+
+@st.composite
+def few_and_all(draw: st.DrawFn) -> tuple[FewClasses, np.ndarray]:
+    """Random classes of a few queries, some of them several times, and the same numbers as a full table."""
+    m, k, n_classes = draw(st.integers(0, 4)), draw(st.integers(1, 6)), draw(st.integers(1, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    # Few different numbers, so that there are ties, also with the other classes; sums of them are exact.
+    full = np.where(rng.random((m, n_classes)) < 0.3, 1.0, rng.integers(0, 9, (m, n_classes)) / 4)
+    classes = rng.integers(0, n_classes, (m, k))
+    given = np.zeros((m, n_classes), dtype=bool)
+    np.put_along_axis(given, classes, True, axis=1)
+    full[~given] = 1.0
+    return FewClasses.of(classes, np.take_along_axis(full, classes, axis=1), 1.0, n_classes), full
+
+
+@given(few_and_all(), st.integers(1, 14))
+def test_few_classes_stand_for_all(both: tuple[FewClasses, np.ndarray], count: int) -> None:
+    few, full = both
+    assert few.shape == full.shape
+    assert len(few) == len(full)
+    np.testing.assert_array_equal(dense(few), full)
+    np.testing.assert_array_equal(dense(few[1:]), full[1:])
+    np.testing.assert_array_equal(few.smallest(count), np.argsort(full, axis=1, kind="stable")[:, :count])
+    np.testing.assert_array_equal(row_minima(few), full.min(axis=1))
+    np.testing.assert_array_equal(row_sums(few), full.sum(axis=1))
+    columns = np.argsort(-full, axis=1)[:, :count]
+    np.testing.assert_array_equal(at(few, columns), np.take_along_axis(full, columns, axis=1))
+    doubled = mapped(lambda values: 2 * values + 1, few)
+    np.testing.assert_array_equal(dense(doubled), 2 * full + 1)
+    assert len(few) == 0 or (np.diff(few.classes, axis=1) > 0).all()
+
+
+@given(few_and_all(), st.integers(0, 4))
+def test_parts_of_few_classes_are_stacked(both: tuple[FewClasses, np.ndarray], cut: int) -> None:
+    few, full = both
+    np.testing.assert_array_equal(dense(stacked([few[:cut], few[cut:]])), full)
+    np.testing.assert_array_equal(stacked([full[:cut], full[cut:]]), full)
+
+
+def test_all_rows_have_the_same_number_of_classes() -> None:
+    few = FewClasses.of(np.array([[7, 7, 7], [9, 0, 2]]), np.array([[0.5, 0.5, 0.5], [3.0, 4, 5]]), 1.0, 1000)
+    assert few.classes.tolist() == [[0, 1, 7], [0, 2, 9]]
+    assert few.values.tolist() == [[1, 1, 0.5], [4, 5, 3]]
+    assert few.n_others == 997

@@ -38,7 +38,7 @@ each = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__
 
 
 @pytest.mark.filterwarnings("ignore::crnr_cli.errors.NothingToCompare")  # some checks have rows of zeros
-@parametrize_with_checks([estimator() for estimator in ESTIMATORS])
+@parametrize_with_checks([*(estimator() for estimator in ESTIMATORS), crnr_cli.CRNRClassifier(neighbors=5)])
 def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 

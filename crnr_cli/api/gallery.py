@@ -32,10 +32,10 @@ from crnr_cli.jobs.explain import Query, explained, opened_query
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.recipe.provider_names import AUTO, PROVIDERS
 from crnr_cli.sources.base import Keys, Source
-from crnr_cli.sources.folders import list_pictures
 from crnr_cli.sources.listing import open_source
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.rows import rows_as_source
+from crnr_cli.sources.walk import list_pictures
 from crnr_cli.system.blas import product_threads
 from crnr_cli.system.cores import available_cores
 from crnr_cli.wording import counted, not_one_of
@@ -149,7 +149,8 @@ class Gallery:
         for name, value in (("reject", reject), ("min_probability", min_probability), ("sets", sets)):
             if value is not None and not 0 <= value <= 1:
                 raise UsageError(f"{name} must be a number from 0 to 1, not {value}")
-        _require_counts(top=top, jobs=jobs)
+        _require_counts(jobs=jobs)
+        _require_counts(0, top=top)
         options = replace(
             self._options,
             reject=reject,
@@ -195,9 +196,10 @@ class Gallery:
 
     @staticmethod
     def _answers(ready: StoredGallery, source: Source, options: QueryOptions) -> Iterator[Answer]:
+        best = answer.best_written(ready, options)
         with product_threads(1), closing(answer.answer(ready, source, options)) as batches:
             for batch in batches:
-                yield from answers_of(batch, ready.classes, options.top)
+                yield from answers_of(batch, ready.classes, best)
 
     def _with_calibration(self, jobs: int) -> StoredGallery:
         if self._calibrated is None:
@@ -221,10 +223,10 @@ class Gallery:
         return pictures if len(pictures) else None
 
 
-def _require_counts(**counts: int | None) -> None:
+def _require_counts(at_least: int = 1, /, **counts: int | None) -> None:
     for name, count in counts.items():
-        if count is not None and index(count) < 1:
-            raise UsageError(f"{name} must be a whole number of at least 1, not {count}")
+        if count is not None and index(count) < at_least:
+            raise UsageError(f"{name} must be a whole number of at least {at_least}, not {count}")
 
 
 def _file_name(name: Name) -> str:

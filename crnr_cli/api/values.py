@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, mapped
 from crnr_cli.jobs.explain import ExplainReport, WeightedSample
 from crnr_cli.results.decision import OK, Answers, predictions
 from crnr_cli.results.json_lines import by_class
-from crnr_cli.results.probability import DECIMALS
+from crnr_cli.results.probability import rounded
 
 STRONGEST = 8  # gallery samples of an explanation, as `crnr explain` shows them
 
@@ -106,7 +106,7 @@ def explanations(report: ExplainReport, strongest: int = STRONGEST) -> list[Expl
                 query=report.query,
                 truth=report.truth,
                 method=one.method.name,
-                parameters=asdict(one.method),  # type: ignore[call-overload]
+                parameters=one.method.parameters,
                 label=classes[first],
                 runner_up=classes[second],
                 margin=one.margin,
@@ -129,7 +129,7 @@ def answers_of(answers: Answers, classes: Sequence[str], top: int | None = None)
     residuals, probabilities = answers.residuals, answers.probabilities
     top = None if top is None else min(top, len(classes))
     of_rows: list[dict[int, dict[str, float]]] = []
-    for values in (residuals, None if probabilities is None else probabilities.round(DECIMALS)):
+    for values in (residuals, None if probabilities is None else mapped(rounded, probabilities)):
         found = [] if values is None else by_class(values, residuals, classes, top)
         of_rows.append(dict(zip(answers.batch.rows.tolist(), found, strict=False)))
     return [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli import options
+from crnr_cli.cli.cluster import read_by
 from crnr_cli.cli.command import Written, command, names_of
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
 from crnr_cli.cli.gallery_report import Replaced, show_report
@@ -53,6 +54,7 @@ def build(
         ),
         Written(is_gallery=True),
     ] = None,
+    dask: options.Dask = None,
     *,
     vectors: Vectors,
     steps: Steps,
@@ -74,7 +76,7 @@ def build(
     from crnr_cli.system.names import existing
 
     replaced = Replaced(path, output.quiet)
-    with shown_progress(output.quiet) as progress:
+    with read_by(dask, output.quiet, sources, reading) as reading, shown_progress(output.quiet) as progress:
         if update and existing(path):  # the first time, there is nothing to update
             model = vectors.moved_model(context, _FIXED, "the gallery")
             report: BuildReport = run_update(sources, path, reading, progress, model)

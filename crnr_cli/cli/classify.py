@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,8 +24,8 @@ from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from crnr_cli.cluster.dask import Cluster
-    from crnr_cli.gallery.answer import Answering
     from crnr_cli.jobs.classify import ClassifyReport
+    from crnr_cli.sources.walk import Lister
 
 
 @command(side_by_side=True)
@@ -37,10 +38,10 @@ def classify(
     top: Annotated[
         int | None,
         typer.Option(
-            click_type=Whole(),
+            click_type=Whole(0),
             metavar="K",
-            help="Write only the K best classes, as label_1, residual_1, ...",
-            show_default="the residuals of all classes",
+            help="Write only the K best classes, as label_1, residual_1, ...; 0 writes the residuals of all.",
+            show_default="0, or 5 with more than 1,000 classes",
         ),
     ] = None,
     dask: options.Dask = None,
@@ -64,7 +65,7 @@ def classify(
     written: Format,
     output: Quiet,
 ) -> None:
-    """Label every input by the gallery, and write one row for each, with the residual of every class."""
+    """Label every input by the gallery, and write one row for each, with the residuals of the classes."""
     format = written.chosen(path)
     with DecoderPool(input.jobs) as decoders:
         if dask is None and not all(map(is_table, sources)):
@@ -97,25 +98,33 @@ def classify(
                 sources,
                 gallery,
                 sys.stdout.buffer if to_stdout else Path(path),
-                query_options,
+                replace(query_options, lister=_lister(cluster)),
                 progress,
                 resume=resume,
-                answered_by=_answering(cluster, gallery, decoders),
+                **_by(cluster, gallery, decoders),
             )
     if not output.quiet:
         _show(report, None if to_stdout else path, resume)
     strictness.finish(report.skipped)
 
 
-def _answering(cluster: Cluster | None, gallery: Path, decoders: DecoderPool) -> Answering:
-    """How queries are classified: by the workers of a cluster, or in this process."""
+def _by(cluster: Cluster | None, gallery: Path, decoders: DecoderPool) -> dict[str, Any]:
+    """Who classifies the queries and makes rows of the answers: the workers of a cluster, or this process."""
     if cluster is None:
         from crnr_cli.gallery.answer import answering as answering_here
 
-        return answering_here(decoders)
-    from crnr_cli.cluster.answer import answering
+        return {"answered_by": answering_here(decoders)}
+    from crnr_cli.cluster.answer import answering, formatting
 
-    return answering(cluster, gallery)
+    return {"answered_by": answering(cluster, gallery), "formatted_by": formatting(cluster, gallery)}
+
+
+def _lister(cluster: Cluster | None) -> Lister | None:
+    if cluster is None:
+        return None
+    from crnr_cli.cluster.list import lister
+
+    return lister(cluster)
 
 
 def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
@@ -130,6 +139,8 @@ def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
         say(f"note: {note}")
     if report.ignored:
         say(f"note: {ignored_note(report.ignored)}")
+    if report.top_note:
+        say(f"note: {report.top_note}")
     if report.sets_note:
         say(f"note: {report.sets_note}", style="yellow")
     if report.rejection:

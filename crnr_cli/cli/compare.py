@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -175,7 +175,7 @@ def _result_record(result: MethodResult) -> dict[str, Any]:
     scores = result.scores
     return {
         "method": result.method.name,
-        "parameters": asdict(result.method),  # type: ignore[call-overload]
+        "parameters": result.method.parameters,
         "accuracy": scores.accuracy,
         "interval": result.interval,
         "macro_f1": scores.macro.f1,

@@ -15,7 +15,7 @@ from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import print_json, say, say_some, shown_progress
 from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Doubt, Input, Output, Strictness
-from crnr_cli.cli.score_tables import show_scores
+from crnr_cli.cli.score_tables import MAX_CONFUSION, show_scores
 from crnr_cli.cli.tables import number, write_csv
 from crnr_cli.cli.values import Number
 from crnr_cli.wording import counted, have
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crnr_cli.jobs.evaluate import EvaluateReport
     from crnr_cli.results.scores import Scores
 
-_MAX_CLASSES = 20_000  # with a confusion matrix or a page
+_MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones: some ten seconds
 _MAX_MATRIX = 1000  # classes; for more, JSON has only the cells that are not zero
 
 
@@ -142,7 +142,7 @@ def evaluate(
     query_options = QueryOptions(**input.values(), **strictness.values(), **doubt.values(), **model.values())
     with shown_progress(output.quiet) as progress:
         report = run(sources, gallery, query_options, progress, Truth(corrections, outsiders or []))
-    if confusion or html:
+    if confusion:
         _refuse_too_many_classes(", ".join(sources), len(report.scores.classes))
     if errors:
         columns = ["path", "truth", "label", "margin"]
@@ -182,8 +182,10 @@ def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | Non
 def _unknown_folders(report: EvaluateReport) -> list[str]:
     """One line per folder that is named after no class; those that may be misspelt come first."""
     lines = []
-    for folder, count in report.unknown_folders.most_common():
-        like = report.class_like(folder)
+    folders = report.unknown_folders
+    is_quick = len(folders) * len(report.known_classes) <= _MAX_COMPARED
+    for folder, count in folders.most_common():
+        like = report.class_like(folder) if is_quick else None
         hint = f"; did you mean {like}?" if like else ""
         if folder.lower().removeprefix("_") == "unknown":
             hint = "; if they belong to no class of the gallery, name it with --outsiders"
@@ -195,10 +197,11 @@ def _unknown_folders(report: EvaluateReport) -> list[str]:
 def _refuse_too_many_classes(name: str, n_classes: int) -> None:
     from crnr_cli.errors import DataError
 
-    if n_classes > _MAX_CLASSES:
+    if n_classes > MAX_CONFUSION:
         raise DataError(
-            f"{name}: truth and label have {n_classes} different names, and --confusion and --html take "
-            f"at most {_MAX_CLASSES}; check that they are names of classes"
+            f"{name}: truth and label have {n_classes} different names, and --confusion takes at most "
+            f"{MAX_CONFUSION}; check that they are names of classes, or use --json, which has the cells "
+            "that are not zero"
         )
 
 
@@ -240,7 +243,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "reliability": asdict(report.reliability) if report.reliability else None,
         "sets": _sets_record(report),
         "open_set": _open_set_record(report),
-        "classes": [asdict(score) for score in scores.classes],
+        "classes": [vars(score) for score in scores.classes],
         "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,
         "confusion_cells": scores.cells.tolist(),
     }

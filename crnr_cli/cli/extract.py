@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli.boundary import finishing_batches
+from crnr_cli.cli.cluster import read_by
 from crnr_cli.cli.command import Written, command, names_of
 from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import Replaced
 from crnr_cli.cli.network_options import Network
-from crnr_cli.cli.options import Input, Output, Sources, Strictness
+from crnr_cli.cli.options import Dask, Input, Output, Sources, Strictness
 from crnr_cli.cli.vector_options import ExtractedVectors
 from crnr_cli.wording import counted
 
@@ -36,6 +37,7 @@ def extract(
             help="Add to the file, keeping its settings: read only files that are new or have changed.",
         ),
     ] = False,
+    dask: Dask = None,
     *,
     vectors: ExtractedVectors,
     network: Network,
@@ -62,6 +64,7 @@ def extract(
     if update and is_there(path):  # the first time, there is nothing to update
         model = vectors.moved_model(context, names_of(ExtractedVectors, Network), "the file")
     with (
+        read_by(dask, output.quiet, sources, reading) as reading,
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,
     ):

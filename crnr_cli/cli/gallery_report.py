@@ -95,6 +95,7 @@ def show_report(path: Path, report: BuildReport, output: Output, early: EarlyNot
     """
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.update import UpdateReport
+    from crnr_cli.methods.local import recall_of
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
     if output.json:
@@ -118,8 +119,10 @@ def show_report(path: Path, report: BuildReport, output: Output, early: EarlyNot
         say(f"{', '.join(counts)}, {changes['unchanged']} unchanged")
     gallery = report.gallery
     factor = f", {gallery.factor}" if gallery.factor else ""
+    recall = recall_of(gallery.state)
+    found = "" if recall is None else f", index with {100 * recall:.1f} % of the nearest samples"
     say(
         f"{path}: {counted(len(gallery.classes), 'class')}, {counted(len(gallery.names), 'sample')}, "
-        f"dimension {gallery.samples.vectors.shape[1]}, {gallery.method.name}{factor}; "
+        f"dimension {gallery.samples.vectors.shape[1]}, {gallery.method.name}{factor}{found}; "
         f"{report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import sys
 from collections.abc import Iterator
@@ -17,10 +18,13 @@ from crnr_cli.cli.console import plain, print_json, print_table, results_console
 from crnr_cli.cli.file_tables import file_record, show_file
 from crnr_cli.cli.tables import print_csv
 from crnr_cli.errors import UsageError
+from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.gallery import Gallery
 
+_MAX_CLASSES = 1000  # in the table
+_SMALLEST = 50  # shown if there are more
 _COLUMNS = ("sample", "class", "sha256", "bytes", "modified")
 
 
@@ -77,7 +81,12 @@ def info(
     classes = Table(title="classes", box=None, pad_edge=False, title_justify="left")
     classes.add_column("class", overflow="fold")
     classes.add_column("samples", justify="right", no_wrap=True)
-    for name, count in sorted(about["classes"].items(), key=lambda item: natural(item[0])):
+    counts = about["classes"].items()
+    if len(counts) > _MAX_CLASSES:
+        counts = heapq.nsmallest(_SMALLEST, counts, key=lambda item: item[1])
+        all_of_them = counted(about["n_classes"], "class")
+        classes.title = f"the {_SMALLEST} of {all_of_them} with the fewest samples; --json has all"
+    for name, count in sorted(counts, key=lambda item: natural(item[0])):
         classes.add_row(plain(name), str(count))
     console = results_console()
     print_table(console, table)

@@ -21,6 +21,12 @@ def _factors() -> Iterable[str]:
     return FACTORS
 
 
+def _indexes() -> Iterable[str]:
+    from crnr_cli.solvers import INDEXES
+
+    return INDEXES
+
+
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions:
     """The method, and what to prepare for rejecting queries and for probabilities."""
@@ -88,6 +94,25 @@ class ParameterOptions:
             help="Form in which the factorized system is stored (crnr, nrc): {choices}. auto takes the "
             "cheaper one.",
             show_default="auto",
+        ),
+    ] = None
+    neighbors: Annotated[
+        int | None,
+        _parameter_option(
+            click_type=Whole(0, 2000),
+            metavar="K",
+            help="Compare a query with its K nearest samples alone, 0 for all. Large galleries are "
+            "then built and searched faster (crnr, nrc, crc, src).",
+            show_default="0",
+        ),
+    ] = None
+    index: Annotated[
+        str | None,
+        _parameter_option(
+            click_type=Choice(_indexes),
+            help="How the K nearest samples are found: {choices}. ivf and hnsw miss a few, but are faster in "
+            "galleries of 100,000 samples and more; they need the extra faiss (crnr, nrc, crc, src).",
+            show_default="exact",
         ),
     ] = None
     gamma: Annotated[

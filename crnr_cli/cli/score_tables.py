@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crnr_cli.jobs.evaluate import EvaluateReport
     from crnr_cli.results.scores import Average, Scores
 
+MAX_CONFUSION = 20_000  # classes in a full matrix
 _CELL = 4  # columns of the screen that a class of the confusion matrix takes at least
 _MAX_CLASSES = 1000  # in the table
 _WORST = 50  # shown if there are more
@@ -37,8 +38,14 @@ def show_scores(report: EvaluateReport) -> None:
             console.print("confusion: rows are truth, columns are labels")
             print_table(console, matrix)
             return
-    console.print("most often confused; --confusion FILE writes the full matrix")
-    print_table(console, _confused_pairs(scores))
+    pairs = _confused_pairs(scores)
+    if not pairs.row_count:
+        console.print("no class was taken for another")
+        return
+    is_large = len(scores.classes) > MAX_CONFUSION
+    rest = "--json has all" if is_large else "--confusion FILE writes the full matrix"
+    console.print(f"most often confused; {rest}")
+    print_table(console, pairs)
 
 
 def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:

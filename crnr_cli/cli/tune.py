@@ -29,6 +29,7 @@ from crnr_cli.cli.options import Input, Output, Sources, Strictness
 from crnr_cli.cli.values import METHOD_LIST, Number, Whole
 from crnr_cli.cli.vector_options import TRIED_PARTS, TriedSteps, Vectors
 from crnr_cli.cli.vector_options import reading as reading_of
+from crnr_cli.errors import UsageError
 from crnr_cli.sources.readers import is_table
 from crnr_cli.wording import counted
 
@@ -44,6 +45,28 @@ _LINES = 6  # in the plot
 
 # How samples are read; `build` has the same options.
 _READING = [name for name in names_of(Vectors, Network, Input) if name != "jobs"]
+
+_Folds = Annotated[
+    int,
+    typer.Option(
+        click_type=Whole(2),
+        metavar="N",
+        help="Number of parts that are held out in turn; above 20,000 samples, 4,000 are held out once.",
+    ),
+]
+_Neighbors = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K,...",
+        help="Numbers of nearest samples to compare a query with, 0 for all; the first is preferred.",
+        show_default="0 below 1,000 samples, then 0,50,100,200; above 20,000 samples 50,100,200",
+    ),
+]
+_Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a plot of accuracy over lam to this file: .png, .svg or .pdf."),
+    Written(),
+]
 
 
 @command(side_by_side=True)
@@ -63,10 +86,7 @@ def tune(
             show_default="none",
         ),
     ] = None,
-    folds: Annotated[
-        int,
-        typer.Option(click_type=Whole(2), metavar="N", help="Number of parts that are held out in turn."),
-    ] = 5,
+    folds: _Folds = 5,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -76,19 +96,14 @@ def tune(
             show_default="none",
         ),
     ] = None,
+    neighbors: _Neighbors = None,
     try_parts: Annotated[
         bool,
         typer.Option(
             "--try-parts", help=f"Try to divide pictures into tiles, too; the same as --parts {TRIED_PARTS}."
         ),
     ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a plot of accuracy over lam to this file: .png, .svg or .pdf."
-        ),
-        Written(),
-    ] = None,
+    plot: _Plot = None,
     dask: options.Dask = None,
     *,
     vectors: Vectors,
@@ -109,7 +124,12 @@ def tune(
     if try_parts and steps.parts == TriedSteps.parts:  # otherwise, those to try were given
         steps = replace(steps, parts=TRIED_PARTS)
     tune_options = TuneOptions(
-        reading=reading, steps=steps.parsed(), methods=names or [], folds=folds, budget=budget
+        reading=reading,
+        steps=steps.parsed(),
+        methods=names or [],
+        neighbors=_counts(neighbors),
+        folds=folds,
+        budget=budget,
     )
     if plot:
         require("report", "--plot", "matplotlib")
@@ -125,6 +145,15 @@ def tune(
     if report.built:
         replaced.say_lost(report.built.gallery)
     strictness.finish(report.skipped)
+
+
+def _counts(text: str | None) -> list[int]:
+    """The numbers of neighbours to try."""
+    try:
+        counts = [] if text is None else [int(part) for part in text.split(",")]
+    except ValueError as e:
+        raise UsageError(f"--neighbors {text!r}: give numbers separated by commas, such as 0,50") from e
+    return list(dict.fromkeys(counts))
 
 
 def _print(
@@ -146,6 +175,7 @@ def _record(report: TuneReport) -> dict[str, Any]:
         "paper": _trial(report, report.paper),
         "trials": [_trial(report, trial) for trial in report.trials],
         "n": len(report.paper.right),
+        "n_samples": report.n_samples,
         "folds": report.folds,
         "untried": report.untried,
         "seconds": report.seconds,
@@ -165,10 +195,12 @@ def _trial(report: TuneReport, trial: Trial) -> dict[str, Any]:
 
 def _show(report: TuneReport) -> None:
     console = results_console()
-    console.print(
-        f"{counted(len(report.paper.right), 'sample')}, each labelled by the others, in "
-        f"{counted(report.folds, 'fold')}; best of {counted(len(report.trials), 'setting')}"
-    )
+    n_asked = len(report.paper.right)
+    if report.folds == 1:
+        how = f"{n_asked} of {counted(report.n_samples, 'sample')}, chosen at random, labelled by the others"
+    else:
+        how = f"{counted(n_asked, 'sample')}, each labelled by the others, in {counted(report.folds, 'fold')}"
+    console.print(f"{how}; best of {counted(len(report.trials), 'setting')}")
     table = _table(report, with_interval=True)
     if console.is_terminal and natural_width(console, table) > console.width:
         table = _table(report, with_interval=False)  # it is in the JSON
@@ -245,7 +277,11 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
     flags = " ".join(
         f"--{name}" if value is True else f"--{name} {_shown(value)}"
         for name, value in settings.items()
-        if value is not None and value is not False and f"--{name}" not in reading and name not in extracted
+        if value is not None
+        and value is not False
+        and (name, value) != ("neighbors", 0)  # the default
+        and f"--{name}" not in reading
+        and name not in extracted
     )
     if path and report.built:
         say(f"{path}: built with {flags}; {report.seconds:.1f} s")
@@ -280,4 +316,6 @@ def _draw(report: TuneReport, path: Path) -> None:
 
 def _shown_fixed(trial: Trial) -> str:
     steps = trial.setting.describe()
-    return counted(trial.setting.parameters()["iterations"], "iteration") + (f", {steps}" if steps else "")
+    settings = trial.setting.parameters()
+    neighbors = [counted(settings["neighbors"], "neighbor")] if settings["neighbors"] else []
+    return ", ".join([counted(settings["iterations"], "iteration"), *neighbors, *([steps] if steps else [])])

@@ -18,6 +18,7 @@ from crnr_cli.system.spread import Item, Result, Shared
 
 TASKS_PER_THREAD = 4  # queued or running: enough to keep all threads busy, few enough to limit the memory
 SECONDS_TO_CONNECT = 20
+_LOSSES = 5  # of what was scattered, after which the cluster is taken to be broken
 _INSTALL = "install crnr-cli on every machine of the cluster, with the extra dask and the extras used here"
 
 
@@ -45,15 +46,30 @@ class Cluster:
         self, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
         """A `Spread`: `shared` is sent to every worker once, before the first item."""
-        with _explained():
-            (everywhere,) = self._client.scatter([shared], broadcast=True, hash=False)
-        yield from self.in_order(work, everywhere, items)
+
+        def scattered() -> Any:
+            with _explained():
+                (everywhere,) = self._client.scatter([shared], broadcast=True, hash=False)
+            return everywhere
+
+        yield from self.in_order(work, scattered(), items, scattered)
 
     def in_order(
-        self, work: Callable[[Shared, Item], Result], shared: Any, items: Iterable[Item]
+        self,
+        work: Callable[[Shared, Item], Result],
+        shared: Any,
+        items: Iterable[Item],
+        scattered: Callable[[], Any] | None = None,
     ) -> Iterator[tuple[Item, Result]]:
-        """Each item with its result. `shared` is sent with every item, unless it was scattered."""
+        """Each item with its result. `shared` is sent with every item, unless it was scattered.
+
+        Dask drops spare copies of what was scattered. If the last one was on a worker that died, the tasks
+        that need it are cancelled; then it is `scattered` again, and they are started again.
+        """
+        from distributed.client import FutureCancelledError
+
         remaining = iter(items)
+        losses = 0
         waiting: deque[tuple[Item, Any]] = deque()
         limit = TASKS_PER_THREAD * self.n_threads
         try:
@@ -63,9 +79,21 @@ class Cluster:
                     waiting.append((item, task))
                 if not waiting:
                     return
-                item, task = waiting.popleft()
-                with _explained():
-                    result: Result = task.result()
+                item, task = waiting[0]
+                try:
+                    with _explained():
+                        result: Result = task.result()
+                except DataError as e:
+                    is_lost = isinstance(e.__cause__, FutureCancelledError)
+                    losses += 1
+                    if not is_lost or not scattered or losses > _LOSSES or self._client.status != "running":
+                        raise
+                    shared = scattered()
+                    for place, (lost, _) in enumerate(waiting):
+                        again = self._client.submit(_run, __version__, work, shared, lost, pure=False)
+                        waiting[place] = (lost, again)
+                    continue
+                waiting.popleft()
                 yield item, result
         finally:
             with contextlib.suppress(Exception):  # the cluster may be gone
@@ -122,7 +150,7 @@ def _explained() -> Iterator[None]:
     except (FutureCancelledError, OSError) as e:
         raise DataError(
             f"the connection to the cluster was lost ({first_line(e)}); start the cluster and crnr again; "
-            "classify continues with --resume"
+            "classify continues with --resume, extract by itself"
         ) from e
     except ImportError as e:
         raise DataError(f"a worker lacks a package ({first_line(e)}); {_INSTALL}") from e

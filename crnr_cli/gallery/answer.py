@@ -9,15 +9,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from crnr_cli.arrays import Batch
+from crnr_cli.arrays import Batch, FewClasses
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.raw_values import raw_values, refuse_mismatch
-from crnr_cli.methods import batch_size
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Answers
@@ -29,7 +26,8 @@ from crnr_cli.system.cores import pieces_at_once, side_by_side
 from crnr_cli.system.memory import room_for
 from crnr_cli.system.outputs import refuse_mentioned
 
-_ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
+_MANY_CLASSES = 1000  # with more, only the best are written, unless all are asked for
+_BEST = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +35,8 @@ class QueryOptions(InputOptions):
     reject: float | None = None  # reject queries at this rate of false rejections
     min_probability: float | None = None  # reject queries whose best class is less probable
     sets: float | None = None  # write the labels that cannot be excluded at this level
-    top: int | None = None  # write only this many of the best classes, not the residuals of all
+    # Write only this many of the best classes; 0: the residuals of all; None: of all, unless these are many.
+    top: int | None = None
     format: str = "csv"  # of what is written: csv, jsonl or parquet
     model: Path | None = None  # the path of the gallery's network, if it has moved
     find_copies: bool = False  # look for queries that are in the gallery too
@@ -125,9 +124,12 @@ def answer(
     def answered(batch: Batch) -> Answers:
         raw = batch if recipe.is_slow_to_read else extract(batch)
         vectors = recipe.applied(raw, gallery.dtype)
-        residuals = Batch(vectors.names, vectors.errors, gallery.residuals(vectors.values), vectors.end)
+        found = gallery.compact_residuals(vectors.values)
+        few = found if isinstance(found, FewClasses) else None
+        values = found.values if isinstance(found, FewClasses) else found
+        residuals = Batch(vectors.names, vectors.errors, values, vectors.end)
         copies = known.in_batch(raw, vectors) if known else []
-        return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies, sure)
+        return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies, sure, few)
 
     def read(batch: Batch) -> Batch:
         """A network runs here and not in the threads that answer, as it uses all cores itself."""
@@ -175,6 +177,13 @@ def truth_in(classes: Iterable[str], *, is_labelled: bool) -> Callable[[tuple[st
     return truth
 
 
+def best_written(gallery: Gallery, options: QueryOptions) -> int | None:
+    """How many of the best classes are written for each query; None if the residuals of all are."""
+    if options.top is None:
+        return _BEST if len(gallery.classes) > _MANY_CLASSES else None
+    return options.top or None
+
+
 def min_standout(gallery: Gallery, options: QueryOptions) -> float:
     if options.reject is None or gallery.calibration is None:
         return 0.0
@@ -190,10 +199,10 @@ def sureness(gallery: Gallery, options: QueryOptions) -> Sureness | None:
 
 
 def queries_per_batch(gallery: Gallery, options: QueryOptions) -> int:
-    return gallery.recipe.batch_size(options.batch_size or batch_size(len(gallery.names)), options.provider)
+    wanted = options.batch_size or gallery.method.batch_size(gallery.samples)
+    return gallery.recipe.batch_size(wanted, options.provider)
 
 
 def _batches_at_once(gallery: Gallery, size: int, jobs: int) -> int:
-    """One batch per core, but fewer if their codes would fill half of the free memory."""
-    codes = size * len(gallery.names) * np.dtype(gallery.dtype).itemsize
-    return min(pieces_at_once(jobs), room_for(_ARRAYS_PER_BATCH * codes))
+    """One batch per core, but fewer if they would fill half of the free memory."""
+    return min(pieces_at_once(jobs), room_for(gallery.method.batch_bytes(gallery.samples, size)))

@@ -12,7 +12,6 @@ from crnr_cli.gallery.new_recipe import Seen, new_recipe
 from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import in_words, is_same, restored_recipe
 from crnr_cli.gallery.samples import Reading
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.extractor_options import ExtractorOptions
@@ -29,7 +28,7 @@ def cached(
     require_ending(path)
     if not isinstance(source, Pictures):
         raise UsageError("--cache is for pictures, but these are features; leave it out")
-    seen = Seen(source, reading, progress, DecoderPool(reading.jobs))
+    seen = Seen(source, reading, progress, reading.reader)
     recipe, notes = new_recipe(source, reading.extractor, (), seen)
     if reading.on_notes and notes:
         reading.on_notes(notes)

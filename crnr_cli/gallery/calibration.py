@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, Values, stacked
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples, fitted
 from crnr_cli.methods.fitting import fit_bytes, residuals_in_batches
@@ -105,17 +105,17 @@ def calibrate(
         )
     enough = 1 + int(np.searchsorted(np.cumsum(asked), min(_ENOUGH, asked.sum())))
 
-    def residuals_of(number: int) -> tuple[Array, Array]:
+    def residuals_of(number: int) -> tuple[Values, Array]:
         fold = Fold.of(samples, fold_of == number, is_asked)
         state = fitted(method, fold.samples)
-        return np.concatenate(list(residuals_in_batches(method, fold, state))), fold.truth
+        return stacked(list(residuals_in_batches(method, fold, state))), fold.truth
 
     needed = fit_bytes(method, samples) + 2 * samples.vectors.nbytes
     memory.require(needed, "holding samples out of the gallery", "use --pca or fewer samples")
     threads = min(pieces_at_once(jobs), memory.room_for(needed))
     total = int(asked[:enough].sum())
     progress("calibrating", 0, total)
-    found: list[tuple[Array, Array]] = []
+    found: list[tuple[Values, Array]] = []
     folds = np.flatnonzero(asked[:enough]).tolist()
     for part in side_by_side(residuals_of, folds, threads, wait=False):
         found.append(part)

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,18 @@ import numpy as np
 from crnr_cli import __version__
 from crnr_cli.arrays import Array
 from crnr_cli.errors import CrnrError, GalleryError
-from crnr_cli.recipe.registry import NEWEST_VERSION
+from crnr_cli.gallery.blocks import BLOCK, block_digests
+from crnr_cli.methods import NEWEST_VERSION as NEWEST_METHOD
+from crnr_cli.recipe.registry import NEWEST_VERSION as NEWEST_RECIPE
 from crnr_cli.sources.extracted import FORMAT as FEATURES
 from crnr_cli.sources.hdf5 import scalar_attribute
 from crnr_cli.system import memory
 
 FORMAT = "crnr-gallery"
+NEWEST_VERSION = max(NEWEST_METHOD, NEWEST_RECIPE)
 
+_BLOCKS_SINCE = 4  # the version from which on large arrays are checked block by block, and mapped
+_BLOCKS = "blocks/"  # where the checksums of the blocks are
 _MAX_DEPTH = 2
 _MAX_GROUPS = 100
 
@@ -33,6 +38,28 @@ class Content:
 
     arrays: dict[str, Array]
     attributes: dict[str, dict[str, Any]]
+    # The checksums of the blocks of large arrays, by path. The checksum covers these instead of the values.
+    blocks: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def has_blocks(self) -> bool:
+        return bool(self.attributes["/"]["version"] >= _BLOCKS_SINCE)
+
+    def with_blocks(self) -> Content:
+        """With the checksums of the blocks of all large arrays, if the version of the file has them."""
+        large = {path: array for path, array in self.arrays.items() if array.nbytes > BLOCK}
+        return replace(self, blocks={path: block_digests(array) for path, array in large.items()})
+
+    def stored(self) -> dict[str, Array]:
+        """All arrays of the file."""
+        return self.arrays | {_stored_at(path): digests for path, digests in self.blocks.items()}
+
+    def has_damaged_blocks(self) -> bool:
+        """Whether a large array differs from the checksums of its blocks, which `sha256` takes for true."""
+        if any(found.dtype != np.uint8 for found in self.blocks.values()):
+            return True
+        known = self.blocks.items()
+        return not all(np.array_equal(block_digests(self.arrays[path]), found) for path, found in known)
 
     def sha256(self) -> str:
         digest = hashlib.sha256()
@@ -41,13 +68,22 @@ class Content:
                 if (path, key) != ("/", "sha256"):
                     _update(digest.update, f"{path}@{key}", np.asarray(value))
         for path, array in sorted(self.arrays.items()):
-            _update(digest.update, path, array)
+            if self.has_blocks:
+                blocks = self.blocks[path] if path in self.blocks else block_digests(array)
+                _update(digest.update, path, array, blocks)
+            else:
+                _update(digest.update, path, array)
         return digest.hexdigest()
 
 
-def _update(update: Callable[[Any], None], path: str, array: Array) -> None:
+def _stored_at(path: str) -> str:
+    return _BLOCKS + path.replace("/", ".")
+
+
+def _update(update: Callable[[Any], None], path: str, array: Array, values: Array | None = None) -> None:
+    values = array if values is None else values
     update(f"{path}\0{array.dtype.str}\0{array.shape}\0".encode())
-    update(np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b"")
+    update(np.ascontiguousarray(values).reshape(-1).view(np.uint8) if values.size else b"")
 
 
 def is_gallery(path: Path) -> bool:
@@ -86,17 +122,12 @@ def read_content(path: Path, wanted: Container[str] | None = None) -> Content:
                     f"{NEWEST_VERSION}; please upgrade crnr"
                 )
             size = path.stat().st_size
-            memory.require(
-                size, f"{path}: the gallery", "classify on a larger machine, or build it with --pca"
-            )
             content = Content({}, {})
             _collect(file, "/", 0, size, content)
-            arrays = {
-                name: _read_array(dataset)
-                for name, dataset in content.arrays.items()
-                if wanted is None or name in wanted
+            declared = {
+                name: dataset for name, dataset in content.arrays.items() if wanted is None or name in wanted
             }
-            return replace(content, arrays=arrays)
+            return _read_arrays(path, declared, content)
     except CrnrError as e:
         raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
     except PermissionError as e:
@@ -142,10 +173,33 @@ def _checked_size(dataset: Any, where: str) -> int:
     return size
 
 
+def _read_arrays(path: Path, declared: dict[str, Any], content: Content) -> Content:
+    """The arrays, read or, if they are large and can be checked by blocks, mapped from the file."""
+    is_mapped = {name: content.has_blocks and item.nbytes > BLOCK for name, item in declared.items()}
+    memory.require(
+        path.stat().st_size - sum(item.nbytes for name, item in declared.items() if is_mapped[name]),
+        f"{path}: the gallery",
+        "classify on a larger machine, or build it with --neighbors or --pca",
+    )
+    arrays = {
+        name: _mapped(path, item) if is_mapped[name] else _read_array(item) for name, item in declared.items()
+    }
+    blocks: dict[str, Array] = {}
+    for name in list(arrays) if content.has_blocks else ():
+        digests = arrays.pop(_stored_at(name), None) if not name.startswith(_BLOCKS) else None
+        if digests is not None:
+            blocks[name] = digests
+    return replace(content, arrays=arrays, blocks=blocks)
+
+
 def _read_array(dataset: Any) -> Array:
     array: Array = dataset[()]
     return array
 
 
-def to_texts(array: Array) -> list[str]:
-    return [value.decode("utf-8", "surrogateescape") for value in array.tolist()]
+def _mapped(path: Path, dataset: Any) -> Array:
+    """An array whose pages are read when they are used, and shared by all processes that map the file."""
+    offset, file_size = dataset.id.get_offset(), path.stat().st_size
+    if offset is None or offset + dataset.nbytes > file_size:
+        raise GalleryError(f"{dataset.name.strip('/')} lies outside of the file")
+    return np.asarray(np.memmap(path, dataset.dtype, "r", offset, dataset.shape))

@@ -76,8 +76,8 @@ def copies_note(copies: Sequence[str], total: int) -> str:
 def copy_notes(labelled: Labelled, copies: Array) -> list[Note]:
     """Notes on copies: in one class they add nothing, and in two classes at most one can be right."""
     names, labels = labelled.names, labelled.labels
-    seen: dict[int, int] = {}
-    pairs = [(seen.setdefault(content, i), i) for i, content in enumerate(copies.tolist())]
+    again = np.flatnonzero(copies != np.arange(len(copies)))
+    pairs = list(zip(copies[again].tolist(), again.tolist(), strict=True))
     notes = [
         Note(
             "in two classes",
@@ -86,11 +86,11 @@ def copy_notes(labelled: Labelled, copies: Array) -> list[Note]:
         for first, i in pairs
         if labels[first] != labels[i]
     ]
-    again = [(first, i) for first, i in pairs if first != i and labels[first] == labels[i]]
-    if again:
-        first, i = again[0]
-        what = "is a copy" if len(again) == 1 else "are copies"
+    alike = [(first, i) for first, i in pairs if labels[first] == labels[i]]
+    if alike:
+        first, i = alike[0]
+        what = "is a copy" if len(alike) == 1 else "are copies"
         pair = f"such as {names[i]} of {names[first]}"
-        text = f"{counted(len(again), 'sample')} {what} of others in the same class, {pair}"
+        text = f"{counted(len(alike), 'sample')} {what} of others in the same class, {pair}"
         notes.append(Note("copies", text))
     return notes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, dense, stacked
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples, Split, fitted
 from crnr_cli.methods.fitting import fit_bytes, residuals_in_batches
@@ -77,9 +77,8 @@ def crossed(
         held = folds.fold_of == number
         kept = ~held & trusted
         split = Split(Samples.of(vectors[kept], class_index[kept], samples.parts), vectors[held])
-        return number, np.concatenate(
-            list(residuals_in_batches(method, split, fitted(method, split.samples)))
-        )
+        batches = residuals_in_batches(method, split, fitted(method, split.samples))
+        return number, dense(stacked(list(batches)))
 
     threads = min(pieces_at_once(jobs), memory.room_for(needed))
     total, done = int(folds.is_held.sum()), 0

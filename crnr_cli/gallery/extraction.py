@@ -34,7 +34,6 @@ from crnr_cli.gallery.samples import (
     refuse_too_many,
     require_samples,
 )
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.journal import Identity, Journal, differences
@@ -204,7 +203,7 @@ def _collect(
     """
     recipe, source, reading = work.recipe, work.source, work.reading
     size = recipe.batch_size(reading.batch_size or BATCH, reading.provider)
-    extract = raw_values(recipe, source, reading)
+    raw_values(recipe, source, reading)  # fail now, before an unfinished run is given up
     identity = _identity(work, size)
     notes = _continued(work, journal, identity, found)
     if reading.on_notes and notes:
@@ -213,12 +212,10 @@ def _collect(
     named, total = possible_classes(whole), len(whole)
     skipped = [left for left in found.left_out if left.is_skipped]
     refuse_too_many(skipped, total, reading.max_failure_rate)
-    request = recipe.request(reading.max_pixels, with_hash=True)
     progress("extracting", found.done, len(source))
     spans = source.spans(size)[found.batches :]
-    with closing(source.batches(spans, request, DecoderPool(reading.jobs))) as batches:
-        for read in batches:
-            raw = extract(read)
+    with closing(reading.reader.raw(source, spans, [recipe], reading)) as batches:
+        for (raw,) in batches:
             hashes = content_hashes(raw)
             batch = recipe.screened(replace(raw, scales=[]))
             rows, left_out = _described(replace(batch, scales=raw.scales), hashes, named)
@@ -228,7 +225,7 @@ def _collect(
             found.add(place, rows, left_out)
             skipped += [left for left in left_out if left.is_skipped]
             refuse_too_many(skipped, total, reading.max_failure_rate)
-            progress("extracting", read.end, len(source))
+            progress("extracting", raw.end, len(source))
     return notes
 
 

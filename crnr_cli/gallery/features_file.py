@@ -15,7 +15,8 @@ import numpy as np
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.hdf5_output import to_attributes, to_bytes, written_hdf5
+from crnr_cli.gallery.columns import to_bytes
+from crnr_cli.gallery.hdf5_output import to_attributes, written_hdf5
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.extracted import FORMAT, VERSION

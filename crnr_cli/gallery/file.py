@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,9 +14,10 @@ import numpy as np
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
-from crnr_cli.gallery.content import FORMAT, Content, read_content, to_texts
+from crnr_cli.gallery.columns import Stamps, Texts, to_bytes
+from crnr_cli.gallery.content import FORMAT, Content, read_content
 from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
-from crnr_cli.gallery.hdf5_output import to_attributes, to_bytes, written_hdf5
+from crnr_cli.gallery.hdf5_output import PlacedRows, to_attributes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
@@ -23,22 +26,65 @@ from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.hdf5 import plain
 from crnr_cli.system.names import existing
 
+_SINCE_4 = ("neighbors", "index")  # parameters that are stored only if they are used
+_VECTORS = "samples/vectors"
+
+
+@dataclass
+class NewGallery:
+    """A gallery's file that is being written, in which vectors can be put in place before the rest."""
+
+    content: Any  # the open HDF5 file
+    handle: int
+    _placed: PlacedRows | None = None
+
+    def place_vectors(self, shape: tuple[int, int], dtype: str) -> PlacedRows:
+        """Where to write the vectors; if the shape turns out to be another one, those are given up."""
+        if self._placed is not None:
+            del self.content[_VECTORS]
+        self._placed = PlacedRows.of(self.content, _VECTORS, shape, dtype, self.handle)
+        return self._placed
+
+    def finish(self, gallery: Gallery) -> None:
+        """Write everything that is not in place yet."""
+        _write(_checked_content(gallery), self.content)
+
+
+@contextmanager
+def new_gallery(file: BinaryIO) -> Iterator[NewGallery]:
+    """Write a gallery to an open file, piece by piece."""
+    with written_hdf5(file) as content:
+        yield NewGallery(content, file.fileno())
+
 
 def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
     """Write a gallery to a new file or an open one. To replace a file safely, use `files.replacing`."""
+    content = _checked_content(gallery)  # before the file is touched
+    with written_hdf5(place) as file:
+        _write(content, file)
+
+
+def _write(content: Content, file: Any) -> None:
+    for name, array in content.stored().items():
+        if name not in file:
+            file.create_dataset(name, data=array)
+    for group, values in content.attributes.items():
+        file.require_group(group).attrs.update(values)
+
+
+def _checked_content(gallery: Gallery) -> Content:
+    """What is written to the file, with its checksum."""
     if not gallery.gives_residuals():  # it could not be loaded, and might replace one that can
-        given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
+        given = ", ".join(f"{name} {gallery.parameters[name]}" for name in gallery.method.parameter_names())
         raise UsageError(
             f"{gallery.method.name} gives no finite residuals in {gallery.dtype} with {given}; "
             "choose less extreme parameters, or float64"
         )
     content = _to_content(gallery)
+    if content.has_blocks:
+        content = content.with_blocks()
     content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
-    with written_hdf5(place) as file:
-        for name, array in content.arrays.items():
-            file.create_dataset(name, data=array)
-        for group, values in content.attributes.items():
-            file.require_group(group).attrs.update(values)
+    return content
 
 
 def load_gallery(path: Path) -> Gallery:
@@ -54,7 +100,7 @@ def load_gallery(path: Path) -> Gallery:
     content = read_content(path)
     root = content.attributes["/"]
     stored, actual = root.get("sha256"), content.sha256()
-    if stored != actual.encode():
+    if stored != actual.encode() or content.has_damaged_blocks():
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
         gallery = replace(_from_content(content, path.parent), sha256=actual)
@@ -84,10 +130,10 @@ def _to_content(gallery: Gallery) -> Content:
         arrays["samples/mtime_ns"] = np.array([stamp.mtime_ns for stamp in gallery.stamps], dtype=np.int64)
     root = {
         "format": FORMAT,
-        "version": gallery.recipe.since_version,
+        "version": gallery.format_version,
         "crnr_version": gallery.crnr_version,
         "method": gallery.method.name,
-        **gallery.parameters,
+        **gallery.method.stored(),
     }
     if gallery.label_type:
         root["label_type"] = gallery.label_type
@@ -105,14 +151,14 @@ def _from_content(content: Content, folder: Path) -> Gallery:
     arrays, root = content.arrays, content.attributes["/"]
     name = root["method"].decode()
     known = METHODS[name].parameter_names() if name in METHODS else ()
-    method = make_method(name, {key: plain(root[key]) for key in known})
-    classes = to_texts(arrays["classes/names"])
+    method = make_method(name, {key: plain(root[key]) for key in known if key in root or key not in _SINCE_4})
+    classes = list(Texts(arrays["classes/names"]))
     class_index = arrays["samples/class"]
     if len(set(classes)) < len(classes):
         raise ValueError("two classes have the same name")
     if not all(classes) or UNKNOWN in classes or classes != sorted(classes):
         raise ValueError("its classes are not names in ascending order")
-    if sorted(set(class_index.tolist())) != list(range(len(classes))):
+    if not np.array_equal(np.unique(class_index), np.arange(len(classes))):
         raise ValueError("samples and classes do not match")
     recipe = Recipe.restored(
         Stored(
@@ -123,8 +169,8 @@ def _from_content(content: Content, folder: Path) -> Gallery:
     )
     gallery = Gallery(
         samples=Samples.of(arrays["samples/vectors"], class_index, recipe.part_edges),
-        names=to_texts(arrays["samples/names"]),
-        hashes=to_texts(arrays["samples/sha256"]),
+        names=Texts(arrays["samples/names"]),
+        hashes=Texts(arrays["samples/sha256"]),
         classes=classes,
         recipe=recipe,
         method=method,
@@ -155,11 +201,10 @@ def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
     return {path.removeprefix(group): array for path, array in arrays.items() if path.startswith(group)}
 
 
-def _stamps(arrays: dict[str, Array]) -> list[Stamp]:
+def _stamps(arrays: dict[str, Array]) -> Sequence[Stamp]:
     if "samples/size" not in arrays:
         return []
-    pairs = zip(arrays["samples/size"].tolist(), arrays["samples/mtime_ns"].tolist(), strict=True)
-    return [Stamp(size, mtime_ns) for size, mtime_ns in pairs]
+    return Stamps(arrays["samples/size"], arrays["samples/mtime_ns"])
 
 
 @dataclass(frozen=True)
@@ -167,7 +212,7 @@ class Glance:
     """What can be said about a gallery without reading all of it."""
 
     n_classes: int
-    names: list[str]  # of the samples
+    names: Sequence[str]  # of the samples
     settings: dict[str, Any]  # of the method and the recipe
 
     @classmethod
@@ -175,7 +220,7 @@ class Glance:
         """Raises a GalleryError if the file is not a gallery; its checksum is not verified."""
         content = read_content(path, {"classes/names", "samples/names"})
         try:
-            names = to_texts(content.arrays["samples/names"])
+            names = Texts(content.arrays["samples/names"])
             return cls(len(content.arrays["classes/names"]), names, _settings(content))
         except (LookupError, AttributeError, TypeError, ValueError, UsageError) as e:
             raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e

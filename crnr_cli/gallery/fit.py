@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,12 +16,16 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.notes import Note
+from crnr_cli.gallery.notes import Note, index_notes
 from crnr_cli.gallery.samples import LabelledVectors, LeftOut, count_skipped
 from crnr_cli.methods import Method, Samples, fitted
+from crnr_cli.methods.fitting import indexed
 from crnr_cli.methods.folds import copies_of
+from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.system.files import replacing
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,24 +44,32 @@ class BuildReport:
         return count_skipped(self.left_out)
 
 
-def make_gallery(labelled: LabelledVectors, method: Method) -> Gallery:
+def make_gallery(labelled: LabelledVectors, method: Method, progress: Progress = silent) -> Gallery:
     """Sort the samples by class, in name order, and fit the method to them."""
     classes, order, class_index = sort_by_class(labelled.labels, labelled.recipe.kind)
-    samples = Samples.of(labelled.vectors[order], class_index, labelled.recipe.part_edges)
+    # Vectors in a file are in order already, and are not copied to memory.
+    vectors = labelled.vectors if (np.diff(order) == 1).all() else labelled.vectors[order]
+    samples = Samples.of(vectors, class_index, labelled.recipe.part_edges)
     if len(classes) == 1:
         text = f"only one class, {classes[0]}: classify will refuse this gallery"
         labelled.notes.append(Note("one class", text))
     labelled.notes += copy_notes(labelled, copies_of(labelled.vectors, labelled.hashes))
+    index = indexed(method, samples, progress)
+    labelled.notes += index_notes(index)
     return Gallery(
         samples=samples,
-        names=[labelled.names[i] for i in order],
-        hashes=[labelled.hashes[i] for i in order],
-        stamps=[labelled.stamps[i] for i in order] if labelled.stamps else [],
+        names=_in_order(labelled.names, order),
+        hashes=_in_order(labelled.hashes, order),
+        stamps=_in_order(labelled.stamps, order) if labelled.stamps else [],
         classes=classes,
         recipe=labelled.recipe,
         method=method,
-        state=fitted(method, samples),
+        state=fitted(method, samples) | index,
     )
+
+
+def _in_order(column: Sequence[T], order: Array) -> Sequence[T]:
+    return column if (np.diff(order) == 1).all() else [column[i] for i in order]
 
 
 def write_gallery(gallery: Gallery, output: Path) -> int:
@@ -81,7 +94,7 @@ def _refuse_lookalikes(classes: Sequence[str], are_folders: bool) -> None:
     """Refuse two names that look the same or, as folders, are the same for some file systems."""
     seen: dict[str, str] = {}
     for name in classes:
-        form = unicodedata.normalize("NFC", name)
+        form = _composed(name)
         other = seen.setdefault(form.casefold() if are_folders else form, name)
         if other != name:
             how = "case or Unicode form" if are_folders else "their Unicode form"
@@ -91,5 +104,9 @@ def _refuse_lookalikes(classes: Sequence[str], are_folders: bool) -> None:
 
 def _refuse_reserved(classes: Sequence[str]) -> None:
     for name in classes:
-        if unicodedata.normalize("NFC", name).casefold() == UNKNOWN:
+        if _composed(name).casefold() == UNKNOWN:
             raise DataError(f"class {name!r}: this name is reserved for rejected queries; rename the class")
+
+
+def _composed(name: str) -> str:
+    return name if name.isascii() else unicodedata.normalize("NFC", name)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from crnr_cli import __version__
-from crnr_cli.arrays import Array, Stamp
+from crnr_cli.arrays import Array, Stamp, Values, mapped, row_minima
 from crnr_cli.errors import NotConverged
 from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.methods import Method, Samples, State
-from crnr_cli.methods.fitting import residuals
+from crnr_cli.methods.fitting import compact_residuals, residuals
+from crnr_cli.methods.local import recall_of
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.probability import Certainty
@@ -30,15 +32,15 @@ class Gallery:
     """Everything that classify needs; the pictures that it was made from are not needed any more."""
 
     samples: Samples
-    names: list[str]  # of the samples: paths, or file#row
-    hashes: list[str]  # SHA-256 of each sample's content
+    names: Sequence[str]  # of the samples: paths, or file#row
+    hashes: Sequence[str]  # SHA-256 of each sample's content
     classes: list[str]  # in name order
     recipe: Recipe
     method: Method
     state: State
     crnr_version: str = __version__
     calibration: Calibration | None = None  # for rejecting queries of no class
-    stamps: list[Stamp] = field(default_factory=list)  # of the samples' files; empty if unknown
+    stamps: Sequence[Stamp] = field(default_factory=list)  # of the samples' files; empty if unknown
     sha256: str = ""  # of the file it was loaded from
     label_type: str = ""  # of the labels that an estimator was fitted to, if they were not text
 
@@ -55,24 +57,38 @@ class Gallery:
         return "low-rank" if "E" in arrays else None
 
     @property
+    def format_version(self) -> int:
+        """The first version of the file's format that has everything in this gallery."""
+        return max(self.recipe.since_version, self.method.since_version)
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of the method."""
-        return asdict(self.method)  # type: ignore[call-overload, no-any-return]
+        return self.method.parameters
 
     def residuals(self, vectors: Array) -> Array:
         """(m, K), for m unit vectors as rows."""
         return residuals(self.method, self.samples, self.state, vectors)
 
+    def compact_residuals(self, vectors: Array) -> Values:
+        """The same, without the classes that are all alike, if the method knows which these are."""
+        return compact_residuals(self.method, self.samples, self.state, vectors)
+
     def gives_residuals(self) -> bool:
         """Classify one sample, to find out whether the state matches the samples, whatever the method."""
+        recall_of(self.state)  # which is shown, even if the index is not used
         iterations = self.parameters.get("iterations", 0)
         # Few, as an untrusted gallery may ask for more than anybody would wait for.
         few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
-        tried = replace(self, method=replace(self.method, **few))  # type: ignore[type-var]
+        tried = replace(
+            self,
+            method=replace(self.method, **few),  # type: ignore[type-var]
+            samples=self.method.tried_on(self.samples),
+        )
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
-            found = tried.residuals(self.samples.vectors[:1])
-        return found.shape == (1, len(self.classes)) and bool(np.isfinite(found).all())
+            found = tried.compact_residuals(self.samples.vectors[:1])
+        return found.shape == (1, len(self.classes)) and bool(row_minima(mapped(np.isfinite, found)).all())
 
     def calibrated(self, jobs: int, progress: Progress = silent) -> Gallery:
         """The gallery with a calibration, for which up to `jobs` parts of it are classified at once."""
@@ -92,7 +108,7 @@ def describe(gallery: Gallery) -> dict[str, Any]:
     """What is in a gallery and how it was made, as plain values."""
     counts = np.diff(gallery.samples.edges).tolist()
     return {
-        "format_version": gallery.recipe.since_version,
+        "format_version": gallery.format_version,
         "crnr_version": gallery.crnr_version,
         "n_classes": len(gallery.classes),
         "n_samples": len(gallery.names),
@@ -101,6 +117,7 @@ def describe(gallery: Gallery) -> dict[str, Any]:
         "method": gallery.method.name,
         "parameters": gallery.parameters,
         "factor": gallery.factor,
+        **({} if (recall := recall_of(gallery.state)) is None else {"index_recall": round(recall, 6)}),
         **gallery.recipe.facts(),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),

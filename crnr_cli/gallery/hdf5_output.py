@@ -1,9 +1,12 @@
-"""Writing HDF5 to a disk that may fail, and text in the one way that all our files store it."""
+"""Writing HDF5 to a disk that may fail, and large datasets in blocks of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -73,9 +76,56 @@ class _ForgivingFile:
                 self.error = e
 
 
-def to_bytes(texts: Sequence[str]) -> Array:
-    """UTF-8 whatever the locale; names that are not UTF-8 are stored as the bytes that were read."""
-    return np.array([text.encode("utf-8", "surrogateescape") for text in texts], dtype=bytes)
+@dataclass(frozen=True)
+class PlacedRows:
+    """The rows of a dataset in a file that is being written, which come in any order, from any thread."""
+
+    handle: int  # of the file
+    offset: int  # where the dataset begins
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, content: Any, name: str, shape: tuple[int, int], dtype: str, handle: int) -> PlacedRows:
+        """Reserve the place of a new dataset in the HDF5 file that is open for writing as `handle`."""
+        plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plan.set_layout(h5py.h5d.CONTIGUOUS)
+        plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        plan.set_obj_track_times(False)  # so that the same gallery is the same file
+        links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+        links.set_create_intermediate_group(True)
+        space, kind = h5py.h5s.create_simple(shape), h5py.h5t.py_create(np.dtype(dtype))
+        dataset = h5py.h5d.create(content.id, name.encode(), kind, space, plan, links)
+        return cls(handle, dataset.get_offset(), shape, np.dtype(dtype))
+
+    def write(self, places: Array, rows: Array) -> None:
+        """Write rows to these places; consecutive ones at once."""
+        order = np.argsort(places, kind="stable")
+        places, rows = places[order], rows if _is_ascending(order) else rows[order]
+        width = self.shape[1] * self.dtype.itemsize
+        data = memoryview(np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data)
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(places) != 1) + 1, [len(places)]]).tolist()
+        for start, stop in pairwise(starts):
+            if start < stop:
+                _write_all(
+                    self.handle, data[start * width : stop * width], self.offset + int(places[start]) * width
+                )
+
+    def mapped(self) -> Array:
+        """All rows, once they are written; they are read from the file when they are used."""
+        with os.fdopen(os.dup(self.handle), "rb") as file:
+            return np.asarray(np.memmap(file, self.dtype, "r", self.offset, self.shape))
+
+
+def _is_ascending(order: Array) -> bool:
+    return bool((np.diff(order) > 0).all())
+
+
+def _write_all(handle: int, data: memoryview, offset: int) -> None:
+    while data:
+        written = os.pwrite(handle, data, offset)
+        data, offset = data[written:], offset + written
 
 
 def to_attributes(values: Mapping[str, Any]) -> dict[str, Any]:

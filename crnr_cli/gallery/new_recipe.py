@@ -11,6 +11,7 @@ import numpy as np
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import recipe_of
+from crnr_cli.gallery.reader import Reader
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
@@ -28,18 +29,17 @@ _SMALL = (32, 32)
 class Seen:
     """The pictures of a source, of which headers and a few examples are read on request."""
 
-    def __init__(
-        self, source: Source, options: InputOptions, progress: Progress, decoders: DecoderPool
-    ) -> None:
+    def __init__(self, source: Source, options: InputOptions, progress: Progress, reader: Reader) -> None:
         self.jobs, self.provider = options.n_jobs, options.provider
-        self.sizes = cache(lambda: source.sizes(options.max_pixels, decoders, progress))
-        self.are_colored = cache(lambda: _are_colored(source, options.max_pixels, decoders))
+        self.sizes = cache(lambda: reader.sizes(source, options, progress))
+        self.are_colored = cache(lambda: _are_colored(source, options))
 
 
-def _are_colored(source: Source, max_pixels: int, decoders: DecoderPool) -> bool:
+def _are_colored(source: Source, options: InputOptions) -> bool:
     """Whether most of the pictures that can be read are in colour."""
     places = np.unique(np.linspace(0, len(source) - 1, _LOOKED_AT).astype(int)).tolist()
-    request = PixelRequest(_SMALL, True, max_pixels, eight_bit=True)
+    request = PixelRequest(_SMALL, True, options.max_pixels, eight_bit=True)
+    decoders = DecoderPool(options.jobs)
     batches = source.batches([(place, place + 1) for place in places], request, decoders)
     found = np.concatenate([are_colored(batch.values) for batch in batches])
     return bool(found.size and found.mean() > 0.5)

@@ -8,8 +8,9 @@ from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery.entries import Entry
 from crnr_cli.gallery.notes import Note
 from crnr_cli.results.corrections import Corrections
-from crnr_cli.sources.folders import Pictures, named_pictures
+from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.walk import named_pictures
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import are, counted, have
 
@@ -36,15 +37,15 @@ def reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
         )
     source = named_pictures([one.path for one in wanted])
     refuse_mentioned(source.names())
-    for i, one in enumerate(wanted):
-        file = source.files[i]
+    files = []
+    for file, one in zip(source.files, wanted, strict=True):
         error = file.error
         if error is None and one.when is not None and file.mtime_ns / _NANOSECONDS > one.when + _ROUNDING:
             error = SampleError(
                 "changed", "changed after it was reviewed; review it again, or empty its field `when`"
             )
-        source.files[i] = file._replace(folders=(one.corrected,), error=error)
-    source.labels_from = corrections.file
+        files.append(file._replace(folders=(one.corrected,), error=error))
+    source.files, source.labels_from = files, corrections.file
     n_corrected = sum(one.label != one.corrected for one in wanted)
     text = f"{corrections.file}: {counted(len(wanted), 'reviewed file')}, {n_corrected} with another label"
     if others := len(corrections) - len(wanted):

@@ -10,11 +10,11 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError
+from crnr_cli.gallery.columns import Texts
 from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
 from crnr_cli.gallery.notes import Note
-from crnr_cli.gallery.raw_values import raw_values
+from crnr_cli.gallery.reader import Reader, ReadHere
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Step
 from crnr_cli.recipe.extractor_options import ExtractorOptions
@@ -37,6 +37,7 @@ class Reading(InputOptions):
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
     label: str | None = None  # the class of all samples, whatever their folders or labels say
+    reader: Reader = field(default_factory=ReadHere)
     # Called with the notes that are known before the samples are read, which may take long.
     on_notes: Callable[[Sequence[Note]], None] | None = None
 
@@ -65,7 +66,7 @@ class Labelled:
     recipe: Recipe
     names: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    hashes: list[str] = field(default_factory=list)
+    hashes: list[str] | Texts = field(default_factory=list)
     stamps: list[Stamp] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -109,22 +110,21 @@ def _first(candidates: tuple[str, ...]) -> str:
 
 def read_samples(source: Source, reading: Reading, progress: Progress = silent) -> LabelledVectors:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
-    decoders = DecoderPool(reading.jobs)
-    seen = Seen(source, reading, progress, decoders)
-    found = _new_gallery(source, reading, seen)
+    seen = Seen(source, reading, progress, reading.reader)
+    found = begun(source, reading, seen)
+    _require_memory([found.recipe], len(source), reading)
     if found.recipe.is_fitted:
-        (vectors,) = _read([found], source, reading, progress, decoders)
-        _check_new(found, source)
+        (vectors,) = _read([found], source, reading, progress)
+        check_new(found, source)
         return LabelledVectors(vectors=vectors, **vars(found))
-    raw = _read_raw([found], source, reading, progress, decoders)[0]
+    raw = _read_raw([found], source, reading, progress)[0]
     return raw.labelled_by(found.recipe.fitted(raw.values), reading.dtype)
 
 
 def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> RawSamples:
     """Read all usable samples of a source as raw values, for recipes that are fitted to parts of them."""
-    decoders = DecoderPool(reading.jobs)
-    found = _new_gallery(source, reading, Seen(source, reading, progress, decoders))
-    return _read_raw([found], source, reading, progress, decoders)[0]
+    found = begun(source, reading, Seen(source, reading, progress, reading.reader))
+    return _read_raw([found], source, reading, progress)[0]
 
 
 def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silent) -> list[RawSamples]:
@@ -132,18 +132,15 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
 
     Pictures are decoded once for all extractors that need the same pixels.
     """
-    decoders = DecoderPool(reading.jobs)
-    seen = Seen(source, reading, progress, decoders)
-    first = _new_gallery(source, reading, seen)
+    seen = Seen(source, reading, progress, reading.reader)
+    first = begun(source, reading, seen)
     others = alternatives(first.recipe, reading.extractor, seen) if source.n_features is None else ()
     recipes = [Recipe.for_pictures(other) for other in others]
     everything = [first, *(Labelled(recipe=recipe) for recipe in recipes)]
     by_request: dict[PixelRequest | None, list[Labelled]] = {}
     for found in everything:
         by_request.setdefault(found.recipe.request(reading.max_pixels), []).append(found)
-    read = [
-        raw for alike in by_request.values() for raw in _read_raw(alike, source, reading, progress, decoders)
-    ]
+    read = [raw for alike in by_request.values() for raw in _read_raw(alike, source, reading, progress)]
     read.sort(key=lambda raw: [found.recipe for found in everything].index(raw.recipe))
     return _with_the_same_samples(read)
 
@@ -182,8 +179,7 @@ def read_by_recipe(
     The share of failures is of `total`, if only a part of a source is read.
     """
     found = Labelled(recipe=recipe, notes=_source_notes(source, needs_labels=reading.label is None))
-    decoders = DecoderPool(reading.jobs)
-    (vectors,) = _read([found], source, reading, progress, decoders, label_of=label_of, total=total)
+    (vectors,) = _read([found], source, reading, progress, label_of=label_of, total=total)
     return LabelledVectors(vectors=vectors, **vars(found))
 
 
@@ -210,14 +206,13 @@ def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
     return [Note("source", text) for text in source.notes()]
 
 
-def _new_gallery(source: Source, reading: Reading, seen: Seen) -> Labelled:
+def begun(source: Source, reading: Reading, seen: Seen) -> Labelled:
     """A gallery without samples yet: its recipe, with steps that are not yet fitted, and notes."""
     notes = _source_notes(source)
     recipe, of_recipe = new_recipe(source, reading.extractor, reading.steps, seen)
     notes += of_recipe
     if reading.on_notes and notes:
         reading.on_notes(notes)
-    _require_memory([recipe], len(source), reading)
     return Labelled(recipe=recipe, notes=notes)
 
 
@@ -231,16 +226,16 @@ def _require_memory(recipes: Sequence[Recipe], n_samples: int, reading: Reading)
 
 
 def _read_raw(
-    found: Sequence[Labelled], source: Source, reading: Reading, progress: Progress, decoders: DecoderPool
+    found: Sequence[Labelled], source: Source, reading: Reading, progress: Progress
 ) -> list[RawSamples]:
     _require_memory([one.recipe for one in found], len(source), reading)
-    values = _read(found, source, reading, progress, decoders, raw=True)
+    values = _read(found, source, reading, progress, raw=True)
     for one in found:
-        _check_new(one, source)
+        check_new(one, source)
     return [RawSamples(values=array, **vars(one)) for one, array in zip(found, values, strict=True)]
 
 
-def _check_new(found: Labelled, source: Source) -> None:
+def check_new(found: Labelled, source: Source) -> None:
     """A new gallery needs at least one sample; notes are added on classes without any."""
     require_samples(found.names, found.left_out)
     found.notes += unusable_classes(source, found.labels)
@@ -251,7 +246,6 @@ def _read(
     source: Source,
     reading: Reading,
     progress: Progress,
-    decoders: DecoderPool,
     *,
     raw: bool = False,
     label_of: LabelOf = _first,
@@ -262,14 +256,11 @@ def _read(
     These need the same pixels. The names and labels of the samples go into `found`, one for each recipe.
     """
     recipes = [one.recipe for one in found]
-    extract = [raw_values(recipe, source, reading) for recipe in recipes]
     kept: list[list[Array]] = [[] for _ in recipes]
     skipped: list[list[LeftOut]] = [[] for _ in recipes]
     spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH, reading.provider))
-    request = recipes[0].request(reading.max_pixels, with_hash=True)
-    for read in source.batches(spans, request, decoders):
-        for i, (one, recipe) in enumerate(zip(found, recipes, strict=True)):
-            batch = extract[i](read)
+    for batches in reading.reader.raw(source, spans, recipes, reading):
+        for i, (one, recipe, batch) in enumerate(zip(found, recipes, batches, strict=True)):
             left_out_before = len(one.left_out)
             hashes = content_hashes(batch)
             usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
@@ -278,7 +269,7 @@ def _read(
             kept[i].append(_collect(usable, hashes, one, label_of, source.why_unlabelled))
             skipped[i] += [left for left in one.left_out[left_out_before:] if left.is_skipped]
             refuse_too_many(skipped[i], total or len(source), reading.max_failure_rate)
-        progress("reading", read.end, len(source))
+        progress("reading", batches[0].end, len(source))
     if source.kind == "features":
         refuse_non_finite(found[0].left_out)
     return [np.concatenate(arrays) for arrays in kept]
@@ -296,6 +287,7 @@ def _collect(
     batch: Batch, hashes: Sequence[str], found: Labelled, label_of: LabelOf, why_unlabelled: str
 ) -> Array:
     """Add the samples of a batch to `found`, as usable or left out; returns the values of the usable ones."""
+    assert isinstance(found.hashes, list)
     row_of = {sample: row for row, sample in enumerate(batch.rows.tolist())}
     rows: list[int] = []
     for sample, name in enumerate(batch.names):

@@ -8,6 +8,7 @@ race between two classes says little about the label.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -76,9 +77,9 @@ def suspects(residuals: Array, samples: Samples, signed: bool) -> list[Suspect]:
     score, other = doubts(residuals, class_index, signed)
     agreed = score <= 0
     usual = np.full(samples.n_classes, np.inf)  # how far a class leads, if it wins and the label says so too
-    for k in range(samples.n_classes):
-        own = agreed & (class_index == k)
-        if own.any():
+    for k, (start, stop) in enumerate(pairwise(samples.edges.tolist())):
+        own = start + np.flatnonzero(agreed[start:stop])
+        if len(own):
             usual[k] = np.median(lead(residuals[own], signed))
     found = np.flatnonzero(score > 0)
     wins = lead(residuals[found], signed) >= _USUAL * usual[other[found]]

@@ -57,7 +57,7 @@ class Known:
 
 @dataclass(frozen=True)
 class AuditReport:
-    names: list[str]
+    names: Sequence[str]
     labels: list[str]  # of the samples
     classes: list[str]
     suspects: list[Suspect]
@@ -71,7 +71,7 @@ class AuditReport:
     n_answered: int  # samples that were compared with the others
     n_wins: int  # of these, samples whose own class is the best
     folds: int
-    hashes: list[str]
+    hashes: Sequence[str]
     seconds: float
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

@@ -10,14 +10,18 @@ from pathlib import Path
 
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.cache import cached
-from crnr_cli.gallery.file import save_gallery
+from crnr_cli.gallery.file import new_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
+from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.notes import Note
-from crnr_cli.gallery.samples import Reading, read_samples
-from crnr_cli.methods import make_method
+from crnr_cli.gallery.samples import LabelledVectors, Reading, read_samples
+from crnr_cli.gallery.streamed import can_stream, stream_samples
+from crnr_cli.methods import Method, make_method
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.tables import Features
 from crnr_cli.system.files import replacing
+from crnr_cli.system.outputs import is_replaceable
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,15 @@ def build(
         of_cache: list[Note] = []
         if options.cache:
             source, reading, of_cache = cached(source, reading, options.cache, progress)
-        labelled = read_samples(source, reading, progress)
-        progress("fitting", 0, 1)
-        gallery = make_gallery(labelled, method)
-        progress("fitting", 1, 1)
-        if options.calibrate:
-            gallery = gallery.calibrated(options.reading.n_jobs, progress)
-        save_gallery(gallery, file)
+        if isinstance(source, Features) and is_replaceable(output) and can_stream(source, reading, method):
+            with new_gallery(file) as new:
+                labelled = stream_samples(source, reading, new.place_vectors, progress)
+                gallery = _made(labelled, method, options, progress)
+                new.finish(gallery)
+        else:
+            labelled = read_samples(source, reading, progress)
+            gallery = _made(labelled, method, options, progress)
+            save_gallery(gallery, file)
         file_bytes = os.fstat(file.fileno()).st_size
     return BuildReport(
         gallery=gallery,
@@ -58,3 +64,10 @@ def build(
         left_out=labelled.left_out,
         notes=of_cache + labelled.notes,
     )
+
+
+def _made(labelled: LabelledVectors, method: Method, options: BuildOptions, progress: Progress) -> Gallery:
+    progress("fitting", 0, 1)
+    gallery = make_gallery(labelled, method, progress)
+    progress("fitting", 1, 1)
+    return gallery.calibrated(options.reading.n_jobs, progress) if options.calibrate else gallery

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from crnr_cli import __version__
 from crnr_cli.errors import DataError, UsageError
@@ -15,29 +14,25 @@ from crnr_cli.gallery.answer import (
     Answering,
     QueryOptions,
     answering,
+    best_written,
     load_for,
     open_queries,
     queries_per_batch,
     sureness,
 )
+from crnr_cli.gallery.formatted import MAX_FAILURES, Formatted, Formatting, formatting, row_writer
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
-from crnr_cli.results.decision import Answers, Prediction
 from crnr_cli.results.journal import Done, Identity, Partial, resumable
-from crnr_cli.results.json_lines import JsonLinesWriter
-from crnr_cli.results.table import CsvWriter
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.files import replacing
 from crnr_cli.system.optional import require
 from crnr_cli.system.outputs import is_replaceable
 from crnr_cli.wording import counted, have
-
-_MAX_FAILURES = 10  # kept for the report; the CSV has all of them
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,7 @@ class ClassifyReport:
     failures: list[tuple[str, str]]  # the first queries of this run without an answer, and the reasons
     rejection: str | None = None  # the rule for labelling queries as unknown
     sets_note: str | None = None  # why the sets of labels are useless, if they are
+    top_note: str | None = None  # why not all residuals were written, if nobody asked for that
     accelerator: str | None = None  # what the network ran on, if that was chosen automatically
     notes: list[str] = field(default_factory=list)  # about the source
 
@@ -63,25 +59,28 @@ def classify(
     *,
     resume: bool = False,
     answered_by: Answering | None = None,
+    formatted_by: Formatting | None = None,
 ) -> ClassifyReport:
     """Write the CSV to a path, where it appears when it is complete, or to an open stream batch by batch.
 
     With a path, finished batches are kept if the run is stopped, and `resume` continues after them.
-    `answered_by` classifies the queries; by default, this process does.
+    `answered_by` classifies the queries, and `formatted_by` makes rows of the answers; by default, this
+    process does. A Parquet file is written by this process in any case.
     """
     answered_by = answered_by or answering(DecoderPool(options.jobs))
+    by = _By(answered_by, formatted_by or formatting(answered_by))
     _refuse_format(options.format, resume)
     if resume and not (isinstance(output, Path) and is_replaceable(output)):
         raise UsageError("--resume needs an output file; name it with --output")
     gallery = load_for(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
     if not isinstance(output, Path):
-        return _write(gallery, source, _Direct(output), options, progress, answered_by)
+        return _write(gallery, source, _Direct(output), options, progress, by)
     if not is_replaceable(output) or options.format == "parquet":
         with replacing(output) as stream:
-            return _write(gallery, source, _Direct(stream), options, progress, answered_by)
+            return _write(gallery, source, _Direct(stream), options, progress, by)
     with resumable(output, _identity(gallery, source, options), resume=resume) as partial:
-        return _write(gallery, source, partial, options, progress, answered_by)
+        return _write(gallery, source, partial, options, progress, by)
 
 
 def _refuse_format(format: str, resume: bool) -> None:
@@ -93,6 +92,14 @@ def _refuse_format(format: str, resume: bool) -> None:
                 "--resume cannot continue a Parquet file, which is of no use until its end is written; "
                 "choose --format csv or jsonl"
             )
+
+
+@dataclass(frozen=True)
+class _By:
+    """Who classifies the queries, and who makes rows of the answers."""
+
+    answered_by: Answering
+    formatted_by: Formatting
 
 
 class _Direct:
@@ -116,56 +123,58 @@ def _write(
     file: Partial | _Direct,
     options: QueryOptions,
     progress: Progress,
-    answered_by: Answering,
+    by: _By,
 ) -> ClassifyReport:
     done = file.done
     resumed_after = done.statuses.total()
     failures: list[tuple[str, str]] = []
     _refuse_too_many(file, len(source), options)
-    with _writer(gallery, file, options) as writer:
-        for answers in answered_by(gallery, source, options, progress, done.batches):
-            rows = writer.write(answers)
-            missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
-            file.end_batch(Counter(row.status for row in rows), len(missing))
-            if len(failures) < _MAX_FAILURES:
-                failed = zip(answers.batch.names, answers.batch.errors, strict=True)
-                failures += [(path, f"{error.status}, {error}") for path, error in failed if error]
-            _refuse_too_many(file, len(source), options, missing)
+    for batch in _written(gallery, source, file, options, progress, by):
+        file.end_batch(batch.statuses, batch.missing)
+        if len(failures) < MAX_FAILURES:
+            failures += batch.failures
+        _refuse_too_many(file, len(source), options, batch.first_missing)
     return ClassifyReport(
         n_queries=len(source),
         resumed_after=resumed_after,
         statuses=done.statuses,
         skipped=done.skipped,
         ignored=source.ignored,
-        failures=failures[:_MAX_FAILURES],
+        failures=failures[:MAX_FAILURES],
         rejection=_rejection_rule(gallery, options),
         sets_note=_sets_note(gallery, options),
+        top_note=_top_note(gallery, options),
         accelerator=_accelerator(gallery, source, options),
         notes=source.notes() if isinstance(source, Features) else [],
     )
 
 
-class _Writer(Protocol):
-    def write(self, answers: Answers) -> list[Prediction]: ...
-
-
-@contextmanager
-def _writer(gallery: Gallery, file: Partial | _Direct, options: QueryOptions) -> Iterator[_Writer]:
-    """What writes batches in the format that is wanted."""
+def _written(
+    gallery: Gallery,
+    source: Source,
+    file: Partial | _Direct,
+    options: QueryOptions,
+    progress: Progress,
+    by: _By,
+) -> Iterator[Formatted]:
+    """Every batch after it was written."""
+    first = file.done.batches
     sure = sureness(gallery, options)
-    more, top = sure.columns if sure else (), options.top
-    if options.format == "jsonl":
-        yield JsonLinesWriter(file, gallery.classes, top, more)
-    elif options.format == "parquet":
-        from crnr_cli.results.parquet_rows import ParquetRows, parquet_schema
-        from crnr_cli.system.parquet import table_writer
+    more, top = sure.columns if sure else (), best_written(gallery, options)
+    if options.format != "parquet":
+        row_writer(file, gallery, options, more, header=not first)  # for the header; rows come as bytes
+        for batch in by.formatted_by(gallery, source, options, progress, first):
+            file.write(batch.data)
+            yield batch
+        return
+    from crnr_cli.results.parquet_rows import ParquetRows, parquet_schema
+    from crnr_cli.system.parquet import table_writer
 
-        assert isinstance(file, _Direct)
-        with table_writer(file.stream, parquet_schema(gallery.classes, gallery.dtype, top, more)) as table:
-            yield ParquetRows(table, gallery.classes, top, more)
-    else:
-        is_first = not file.done.batches
-        yield CsvWriter(file, gallery.classes, gallery.dtype, top, header=is_first, more=more)
+    assert isinstance(file, _Direct)
+    with table_writer(file.stream, parquet_schema(gallery.classes, gallery.dtype, top, more)) as table:
+        writer = ParquetRows(table, gallery.classes, top, more)
+        for answers in by.answered_by(gallery, source, options, progress, first):
+            yield Formatted.of(answers, writer.write(answers))
 
 
 def _accelerator(gallery: Gallery, source: Source, options: QueryOptions) -> str | None:
@@ -198,14 +207,24 @@ def _sets_note(gallery: Gallery, options: QueryOptions) -> str | None:
     )
 
 
+def _top_note(gallery: Gallery, options: QueryOptions) -> str | None:
+    best = best_written(gallery, options)
+    if options.top is not None or best is None:
+        return None
+    return (
+        f"of {counted(len(gallery.classes), 'class')}, the {best} best of each input are written; --top sets "
+        "how many, and --top 0 writes the residuals of all"
+    )
+
+
 def _refuse_too_many(
-    file: Partial | _Direct, total: int, options: QueryOptions, latest: Sequence[Prediction] = ()
+    file: Partial | _Direct, total: int, options: QueryOptions, latest: tuple[str, str] | None = None
 ) -> None:
     """Stop when more inputs have no answer than is allowed, including those of the earlier run."""
     failed, allowed = file.done.skipped, options.max_failure_rate
     if failed <= allowed * total:
         return
-    culprit = f"{latest[0].path}: {latest[0].status}; " if latest else ""
+    culprit = f"{latest[0]}: {latest[1]}; " if latest else ""
     remedy = (
         "; finished batches are kept: continue with --resume, without --strict or with a higher "
         "--max-failure-rate"
@@ -228,7 +247,7 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "--reject": options.reject,
         "--min-probability": options.min_probability,
         "--sets": options.sets,
-        "--top": options.top,
+        "--top": best_written(gallery, options),
         "--provider": options.provider if gallery.recipe.is_slow_to_read else None,
         "--format": options.format,
         "number of inputs": len(source),

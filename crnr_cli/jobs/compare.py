@@ -30,6 +30,7 @@ from crnr_cli.methods import METHODS, Method, Samples, Split, State, fitted, mak
 from crnr_cli.methods.fitting import residuals_in_batches
 from crnr_cli.methods.folds import copies_of, held_out, one_per_copies
 from crnr_cli.progress import Progress, silent
+from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar, score, wilson
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.listing import open_source
@@ -290,7 +291,7 @@ def _run(splits: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
 
 def _winners(method: Method, state: State, split: Split) -> Array:
     batches = residuals_in_batches(method, split, state)
-    return np.concatenate([residuals.argmin(axis=1) for residuals in batches])
+    return np.concatenate([best_classes(residuals, 1)[:, 0] for residuals in batches])
 
 
 def _results(

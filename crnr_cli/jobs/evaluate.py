@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePath
 
 from crnr_cli.errors import DataError, UsageError
@@ -100,10 +101,14 @@ class EvaluateReport:
         del folders[""]
         return folders
 
+    @property
+    def known_classes(self) -> list[str]:
+        """Of the gallery, if there is one, or all that are a truth or a label."""
+        return self.gallery.classes if self.gallery else [score.name for score in self.over_all.classes]
+
     def class_like(self, folder: str) -> str | None:
         """The class whose name is most like that of a folder, if any is."""
-        classes = self.gallery.classes if self.gallery else [score.name for score in self.over_all.classes]
-        lower = {name.lower(): name for name in reversed(classes)}
+        lower = {name.lower(): name for name in reversed(self.known_classes)}
         near = difflib.get_close_matches(folder.lower(), list(lower), n=1, cutoff=0.75)
         return lower[near[0]] if near else None
 
@@ -150,7 +155,9 @@ def evaluate(
         source = without_outsiders(source, strangers, names)
     rows, copies = _answered(gallery, source, options, progress)
     if strangers:
-        more, more_copies = _answered(gallery, strangers, options, progress)
+        # A step of its own, so that its progress does not begin again in that of the queries.
+        counted_apart = partial(_of_outsiders, progress)
+        more, more_copies = _answered(gallery, strangers, options, counted_apart)
         require_read(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
@@ -173,6 +180,10 @@ def _answered(
         failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
         _refuse_too_many(failed, len(source), options)
     return rows, copies
+
+
+def _of_outsiders(progress: Progress, step: str, done: int, total: int) -> None:
+    progress(f"{step} outsiders", done, total)
 
 
 def _has_predictions(name: str) -> bool:

@@ -13,7 +13,16 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.raw_values import raw_values
-from crnr_cli.methods import CodingMethod, Method, NonNegative, Samples, State, fitted, make_method
+from crnr_cli.methods import (
+    CodingMethod,
+    LocalCoding,
+    Method,
+    NonNegative,
+    Samples,
+    State,
+    fitted,
+    make_method,
+)
 from crnr_cli.methods.fitting import are_blank, states_of_parts
 from crnr_cli.methods.neighbour import Nn
 from crnr_cli.pictures.pool import DecoderPool
@@ -180,12 +189,17 @@ def explained(
 
 
 def _other_method(name: str, method: Method) -> Method:
-    """The method at its defaults; crnr and nrc get the same common parameters, so that only lam differs."""
+    """The method at its defaults, with as many neighbours if it can be by neighbours.
+
+    crnr and nrc get all common parameters, so that only lam differs.
+    """
     other = make_method(name, {})
+    common: tuple[str, ...] = ()
     if isinstance(other, NonNegative) and isinstance(method, NonNegative):
-        common = ("mu", "iterations", "tol")
-        return make_method(name, {key: getattr(method, key) for key in common})
-    return other
+        common = ("mu", "iterations", "tol", "neighbors")
+    elif isinstance(other, LocalCoding) and isinstance(method, LocalCoding):
+        common = ("neighbors",)
+    return make_method(name, {key: getattr(method, key) for key in common})
 
 
 def opened_query(name: str, gallery: Gallery, options: QueryOptions) -> Query:
@@ -244,6 +258,8 @@ def _coded(method: Method, samples: Samples, state: State, vector: Array) -> tup
     if not isinstance(method, CodingMethod):
         return method.residuals(samples, state, vector)[0], None
     codes = method.codes(samples, state, vector)
+    if isinstance(method, LocalCoding) and method.neighbors:  # as for classify, from Gram matrices
+        return method.residuals(samples, state, vector)[0], codes[0].astype(np.float64)
     return method.residuals_of(samples, codes, vector)[0], codes[0].astype(np.float64)
 
 

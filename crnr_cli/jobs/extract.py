@@ -14,7 +14,6 @@ from crnr_cli.gallery.new_recipe import Seen, new_recipe
 from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import in_words, is_same, recipe_of, restored_recipe
 from crnr_cli.gallery.samples import Reading
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import Source
@@ -59,9 +58,7 @@ def extract(
 
 
 def _new(source: Source, reading: Reading, progress: Progress) -> tuple[Recipe, list[Note]]:
-    return new_recipe(
-        source, reading.extractor, (), Seen(source, reading, progress, DecoderPool(reading.jobs))
-    )
+    return new_recipe(source, reading.extractor, (), Seen(source, reading, progress, reading.reader))
 
 
 def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:

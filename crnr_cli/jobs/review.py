@@ -22,7 +22,8 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.results.candidates import read_candidates
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.table import read_predictions
-from crnr_cli.sources.folders import is_unrelated, named_pictures
+from crnr_cli.sources.folders import is_unrelated
+from crnr_cli.sources.walk import named_pictures
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import counted

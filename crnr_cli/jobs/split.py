@@ -20,8 +20,9 @@ from crnr_cli.results.sort_list import Entry, is_in_place
 from crnr_cli.results.sort_names import escaped, fitted
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.division import Portion, by_content, in_gallery
-from crnr_cli.sources.folders import PictureFile, Pictures, is_unrelated
+from crnr_cli.sources.folders import Pictures, is_unrelated
 from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.picture_files import PictureFile
 from crnr_cli.system.files import locked
 from crnr_cli.system.names import existing
 from crnr_cli.system.placing import (

@@ -20,9 +20,9 @@ from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write
 from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.samples import BATCH, LeftOut, RawSamples, Reading, count_skipped, read_raw_by_all
 from crnr_cli.gallery.trials import Setting, StepSettings, Trial, Vectors, choose
-from crnr_cli.methods import Method, Samples, make_method
+from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.methods.fitting import winners_after
-from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
+from crnr_cli.methods.folds import Fold, copies_of, few_held_out, one_per_copies, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
@@ -35,6 +35,11 @@ from crnr_cli.wording import counted
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
+NEIGHBORS = (50, 100, 200)
+_LOCAL_LAMS = (1e-2, 0.1, 1.0)  # that are tried with neighbours, at the mu of the paper
+_LOCAL_FROM = 1000  # samples: with fewer, coding by all of them is as fast
+_ALL_UP_TO = 20_000  # samples: with more, coding by all of them takes hours, and so does asking for all
+_ASKED = 4000  # samples that are held out of so many
 _ITERATIONS = (2, 3, 5, 8, 12, 20)
 _CODES = 2**27  # about how many bytes the codes of a batch take while methods are tried
 PAPER = Crnr()  # lam 0.01, mu 0.1, 5 iterations
@@ -48,6 +53,7 @@ class TuneOptions:
     # The settings of every step, by name, the preferred one first; by default those that the step proposes.
     steps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     methods: Sequence[str] = ()  # besides crnr
+    neighbors: Sequence[int] = ()  # numbers of them to try, the preferred one first; by default, by size
     folds: int = 5
     budget: float | None = None  # seconds
 
@@ -66,7 +72,8 @@ class TuneReport:
     trials: list[Trial]  # the most accurate first
     paper: Trial
     chosen: Trial
-    folds: int
+    folds: int  # 1: only some of the samples were held out, once
+    n_samples: int
     untried: int  # settings for which there was no time
     seconds: float
     left_out: list[LeftOut]
@@ -131,7 +138,7 @@ def tune(
 ) -> TuneReport:
     """Try all settings on the source alone; if an output is given, build a gallery with the chosen one."""
     started = time.perf_counter()
-    _methods(options.methods)  # refuse unknown names before anything is read
+    _methods(options.methods, options.neighbors or (0,))  # refuse invalid ones before anything is read
     source = open_source(names, options.reading)
     read = read_raw_by_all(source, options.reading, progress)
     report = tune_samples(read, options, progress, spread)
@@ -149,8 +156,7 @@ def tune_samples(
     in_order_of_source = copies_of(raw.values, raw.hashes)
     copies = in_order_of_source[order]
     is_asked = one_per_copies(class_index, copies)
-    count = _fold_count(class_index[is_asked], options.folds)
-    fold_of = stratified_folds(class_index, count, copies=copies)
+    fold_of = _fold_of(class_index, is_asked, copies, options.folds)
     samples = FoldedSamples(
         [one.values[order] for one in read],
         [one.recipe for one in read],
@@ -159,9 +165,11 @@ def tune_samples(
         is_asked,
         options.reading.dtype,
     )
-    _refuse_too_large(samples, min(count, pieces_at_once(options.reading.n_jobs)))
+    neighbors = options.neighbors or _neighbors(len(class_index))
+    _refuse_too_large(samples, min(samples.count, pieces_at_once(options.reading.n_jobs)), neighbors)
     recipes, notes = _recipes(samples.recipes, options)
-    methods = _methods(options.methods)
+    methods = _methods(options.methods, neighbors)
+    default = replace(PAPER, neighbors=neighbors[0])
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
     passes = _passes(recipes, methods, samples.count, options.budget)
@@ -171,13 +179,14 @@ def tune_samples(
             trials += _trials(done, right)
             right = []
             progress("tuning", done.number + 1, len(recipes) * len(methods))
-    paper = next(trial for trial in trials if trial.setting.method == PAPER)
+    paper = next(trial for trial in trials if trial.setting.method == default)
     settings = len(recipes) * sum(len(method.variants(_ITERATIONS)) for method in methods)
     return TuneReport(
         trials=sorted(trials, key=lambda trial: -trial.accuracy),
         paper=paper,
         chosen=choose(trials, paper),
         folds=samples.count,
+        n_samples=len(class_index),
         untried=settings - len(trials),
         seconds=time.perf_counter() - started,
         left_out=raw.left_out,
@@ -202,22 +211,34 @@ def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[lis
     return found, [Note("not tried", f"not tried: {why}") for why in impossible]
 
 
-def _methods(names: Sequence[str]) -> list[Method]:
-    """The methods to fit, the paper's setting first. Each crnr and nrc covers all numbers of iterations."""
-    grid = sorted((Crnr(lam=lam, mu=mu) for lam in LAMS for mu in MUS), key=_distance)
+def _neighbors(n_samples: int) -> Sequence[int]:
+    """The numbers of neighbours to try, 0 for all samples, the preferred one first."""
+    if n_samples < _LOCAL_FROM:
+        return (0,)
+    return (0, *NEIGHBORS) if n_samples <= _ALL_UP_TO else NEIGHBORS
+
+
+def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Method]:
+    """The methods to fit, the default setting first. Each crnr and nrc covers all numbers of iterations."""
+    grid: list[Crnr] = []
+    for count in neighbors:
+        lams, mus = (_LOCAL_LAMS, (PAPER.mu,)) if count else (LAMS, MUS)
+        grid += sorted((Crnr(lam=lam, mu=mu, neighbors=count) for lam in lams for mu in mus), key=_distance)
     others: list[Method] = []
     for name in names:
         if name == Nrc.name:
-            others += [Nrc(mu=mu) for mu in MUS]
+            others += [Nrc(mu=mu, neighbors=n) for n in neighbors for mu in ((PAPER.mu,) if n else MUS)]
         elif name != Crnr.name:
-            others.append(make_method(name, {}))
+            local = {"neighbors": neighbors[0]} if "neighbors" in METHODS[name].parameter_names() else {}
+            others.append(make_method(name, local))
     return [grid[0], *others, *grid[1:]]  # requested methods come early, in case the budget ends
 
 
 def _distance(method: Crnr) -> tuple[int, int]:
     """The distance in the grid from the paper's setting: the nearest are tried first, lam before mu."""
+    lams = _LOCAL_LAMS if method.neighbors else LAMS
     return abs(MUS.index(method.mu) - MUS.index(PAPER.mu)), abs(
-        LAMS.index(method.lam) - LAMS.index(PAPER.lam)
+        lams.index(method.lam) - lams.index(PAPER.lam)
     )
 
 
@@ -264,6 +285,14 @@ def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
     return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
 
+def _fold_of(class_index: Array, is_asked: Array, copies: Array, wanted: int) -> Array:
+    """The fold of every sample, -1 for those that are never held out: of very many samples, most are not."""
+    count = _fold_count(class_index[is_asked], wanted)
+    if len(class_index) <= _ALL_UP_TO:
+        return stratified_folds(class_index, count, copies=copies)
+    return np.where(few_held_out(class_index, _ASKED, copies), 0, -1)
+
+
 def _fold_count(class_index: Array, wanted: int) -> int:
     largest = int(np.bincount(class_index).max())
     if len(np.unique(class_index)) < 2:
@@ -276,16 +305,18 @@ def _fold_count(class_index: Array, wanted: int) -> int:
     return min(wanted, largest)
 
 
-def _refuse_too_large(samples: FoldedSamples, at_once: int) -> None:
+def _refuse_too_large(samples: FoldedSamples, at_once: int, neighbors: Sequence[int]) -> None:
     """Every fold keeps its unit vectors and, if samples are few, the products of all pairs of them.
 
-    Each of the passes that run at once also needs a factor and the codes of a batch.
+    Each of the passes that run at once also needs a factor, unless it is by neighbours, and some codes.
     """
     n, folds, itemsize = len(samples.class_index), samples.count, np.dtype(samples.dtype).itemsize
     d = max(raw.shape[1] for raw in samples.raw)
-    n_kept = n - n // folds
+    n_kept = int((samples.fold_of != 0).sum())
     vectors = n * d * itemsize
     products, factor = (8 * n_kept**2, 4 * 8 * n_kept**2) if n_kept <= 2 * d else (0, 3 * 8 * n_kept * d)
+    if 0 not in neighbors:
+        products, factor = 0, 0
     needed = folds * (vectors + products) + at_once * (2 * vectors + factor + _CODES)
     memory.require(
         needed,

@@ -218,7 +218,7 @@ def _rewrite(
             )
             labelled.notes.append(Note("kept steps", text))
         calibrated = gallery.calibration is not None
-        gallery = replace(make_gallery(labelled, gallery.method), label_type=gallery.label_type)
+        gallery = replace(make_gallery(labelled, gallery.method, progress), label_type=gallery.label_type)
         if calibrated:
             gallery = _calibrated(gallery, labelled.notes, progress)
         save_gallery(gallery, file)

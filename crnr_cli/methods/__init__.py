@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from crnr_cli.errors import UsageError
 from crnr_cli.methods.base import CodingMethod, Method, Samples, Split, State, batch_size
 from crnr_cli.methods.fitting import fitted
+from crnr_cli.methods.local import LocalCoding
 from crnr_cli.methods.neighbour import Nn
 from crnr_cli.methods.nonnegative import Crnr, NonNegative, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Nsc, Procrc
@@ -16,7 +17,9 @@ from crnr_cli.wording import not_one_of
 
 __all__ = [
     "METHODS",
+    "NEWEST_VERSION",
     "CodingMethod",
+    "LocalCoding",
     "Method",
     "NonNegative",
     "Samples",
@@ -43,6 +46,9 @@ METHODS: dict[str, type[Method]] = {
         Softmax,
     )
 }
+
+
+NEWEST_VERSION = max(method.newest_version for method in METHODS.values())  # of the gallery format
 
 
 def make_method(name: str, parameters: Mapping[str, object]) -> Method:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from crnr_cli import solvers
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, Values
 from crnr_cli.errors import UsageError
+from crnr_cli.methods.prepared import Prepared
 
 State = dict[str, Array]
 
+_ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
+_SEARCHED = 200  # neighbours that are looked for if several numbers of them may be tried
 _LARGEST = 1e12  # of any parameter: beyond, nothing but rounding is left
 _MAX_ITERATIONS = 10**6  # far more than any method needs, and few enough to end
 
@@ -33,6 +36,7 @@ class Samples:
     vectors: Array  # (n, d), rows of unit length or, with parts, rows of parts that are
     edges: Array  # (K + 1,): class i is rows edges[i] to edges[i + 1]
     parts: Array | None = None  # (P + 1,): part p is columns parts[p] to parts[p + 1]; None: there are none
+    prepared: Prepared = field(default_factory=Prepared, compare=False, repr=False)
 
     @classmethod
     def of(cls, vectors: Array, class_index: Array, parts: Array | None = None) -> Samples:
@@ -47,17 +51,22 @@ class Samples:
 
     def part(self, number: int) -> Samples:
         """One part of all samples, as samples without parts."""
-        return Samples(self.part_of(self.vectors, number), self.edges)
+        vectors = self.part_of(self.vectors, number)
+        return Samples(vectors, self.edges, prepared=self.prepared.of_part(number))
 
     def part_of(self, rows: Array, number: int) -> Array:
         """One part of vectors like those of the samples."""
         return rows if self.parts is None else rows[:, self.parts[number] : self.parts[number + 1]]
 
+    def first(self, count: int) -> Samples:
+        """The first samples; the other classes have none."""
+        return Samples(self.vectors[:count], np.minimum(self.edges, count), self.parts)
+
     @property
     def n_classes(self) -> int:
         return len(self.edges) - 1
 
-    @property
+    @cached_property
     def class_index(self) -> Array:
         """(n,): the class of every sample."""
         return np.repeat(np.arange(self.n_classes), np.diff(self.edges))
@@ -106,6 +115,17 @@ class Split:
         """X'Y, computed once for all settings of a method."""
         return self.samples.vectors @ self.queries.T
 
+    def nearest(self, count: int) -> Array:
+        """(m, count): the places of the nearest samples of every query, searched once for all settings."""
+        most = max(count, _SEARCHED)
+        if most not in self._found:
+            self._found[most] = solvers.nearest(self.samples.vectors.T, self.queries.T, most)
+        return self._found[most][:, :count]
+
+    @cached_property
+    def _found(self) -> dict[int, Array]:
+        return {}
+
 
 class Method(ABC):
     """The base of all methods. Subclasses are frozen dataclasses of their parameters."""
@@ -113,6 +133,30 @@ class Method(ABC):
     name: ClassVar[str]
     signed: ClassVar[bool] = False  # residuals are negated scores, and can be below 0
     tunable: ClassVar[tuple[str, ...]] = ()  # the parameters that `tune` varies
+    newest_version: ClassVar[int] = 1  # the newest version of the gallery format that a setting of it needs
+
+    @property
+    def since_version(self) -> int:
+        """The first version of the gallery format that has this method with these parameters."""
+        return 1
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """By name, as they are shown."""
+        return {name: getattr(self, name) for name in self.parameter_names()}
+
+    def stored(self) -> dict[str, object]:
+        """The parameters as stored in a gallery file."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @property
+    def needs_few_samples(self) -> bool:
+        """Whether a query needs few of the samples, which can then stay in the file instead of in memory."""
+        return False
+
+    def tried_on(self, samples: Samples) -> Samples:
+        """The samples that are needed to find out whether the method works at all."""
+        return samples
 
     @abstractmethod
     def fit(self, samples: Samples) -> State:
@@ -121,6 +165,10 @@ class Method(ABC):
     @abstractmethod
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         """(m, K): the residual of each class for each unit query; the smallest wins."""
+
+    def compact_residuals(self, samples: Samples, state: State, queries: Array) -> Values:
+        """The same; methods that know them to be alike for all but a few classes return these few."""
+        return self.residuals(samples, state, queries)
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
         """(variants, batch, K): the residuals of all variants in one pass, batch by batch."""
@@ -132,6 +180,14 @@ class Method(ABC):
         """The methods that one pass of `residuals_after` covers: only this one, unless it iterates."""
         return [self]
 
+    def batch_size(self, samples: Samples) -> int:
+        """Queries per batch, unless the user says how many; it must not depend on the machine."""
+        return batch_size(len(samples.vectors))
+
+    def batch_bytes(self, samples: Samples, size: int) -> int:
+        """About how much memory the residuals of a batch need at their peak; by default, its codes."""
+        return _ARRAYS_PER_BATCH * size * len(samples.vectors) * samples.vectors.itemsize
+
     def fit_bytes(self, samples: Samples) -> int:
         """About how much memory `fit` needs at its peak: a few arrays in float64 as large as the samples."""
         return 3 * 8 * samples.vectors.size
@@ -140,8 +196,7 @@ class Method(ABC):
     def parameter_names(cls) -> tuple[str, ...]:
         return tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
 
-    @classmethod
-    def unavailable(cls) -> str | None:
+    def unavailable(self) -> str | None:
         """Why the method cannot be fitted on this machine; None if it can."""
         return None
 

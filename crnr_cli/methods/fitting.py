@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, Values
 from crnr_cli.errors import DataError
-from crnr_cli.methods.base import Method, Samples, Split, State, batch_size
+from crnr_cli.methods.base import Method, Samples, Split, State
+from crnr_cli.methods.local import LocalCoding
+from crnr_cli.progress import Progress, silent
 from crnr_cli.system import memory
 from crnr_cli.wording import counted
 
@@ -24,7 +26,7 @@ def fitted(method: Method, samples: Samples) -> State:
     memory.require(
         fit_bytes(method, samples),
         f"fitting {method.name} to {counted(n, 'sample')} of dimension {d}",
-        "use --pca or fewer samples",
+        f"use {'--neighbors, ' if 'neighbors' in method.parameter_names() else ''}--pca or fewer samples",
     )
     try:
         with np.errstate(all="ignore"):  # what overflows gives no finite residuals, which is found later
@@ -41,6 +43,19 @@ def fitted(method: Method, samples: Samples) -> State:
             f"{method.name} cannot be fitted to these samples with {given}: "
             "the matrix to invert is singular; choose less extreme parameters"
         ) from e
+
+
+def indexed(method: Method, samples: Samples, progress: Progress = silent) -> State:
+    """The index that finds neighbours faster, of every part its own; empty if the method has none."""
+    if not isinstance(method, LocalCoding):
+        return {}
+    if samples.parts is None:
+        return method.make_index(samples, progress)
+    return {
+        f"{key}.{number}": array
+        for number in range(samples.n_parts)
+        for key, array in method.make_index(samples.part(number), progress).items()
+    }
 
 
 def fit_bytes(method: Method, samples: Samples) -> int:
@@ -68,6 +83,13 @@ def residuals(method: Method, samples: Samples, state: State, queries: Array) ->
     return total
 
 
+def compact_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Values:
+    """The same, in the form of few classes if the method knows it; the mean over parts is dense."""
+    if samples.parts is None:
+        return method.compact_residuals(samples, state, queries)
+    return residuals(method, samples, state, queries)
+
+
 def part_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Iterator[Array]:
     """(m, K), for one part after the other."""
     for number, of_part in enumerate(states_of_parts(state, samples.n_parts)):
@@ -77,11 +99,11 @@ def part_residuals(method: Method, samples: Samples, state: State, queries: Arra
         yield found
 
 
-def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator[Array]:
+def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator[Values]:
     """Of all queries of a split, so that memory does not grow with their number."""
-    step = batch_size(len(split.samples.vectors))
+    step = method.batch_size(split.samples)
     for start in range(0, len(split.queries), step):
-        yield residuals(method, split.samples, state, split.queries[start : start + step])
+        yield compact_residuals(method, split.samples, state, split.queries[start : start + step])
 
 
 def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Array:

@@ -6,7 +6,7 @@ answer for the sample, which says nothing about new queries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -16,25 +16,55 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.methods.base import Samples, Split
 
+_WORDS = 2**21  # that are looked at at once
+
 
 def copies_of(rows: Array, hashes: Sequence[str] = ()) -> Array:
     """(n,): a number for every sample, the same for samples of equal values or of equal hashes."""
-    seen: dict[object, int] = {}
-    parents: list[int] = []  # the number of an earlier sample with the same content, or its own
+    first: dict[object, int] = {}
+    parents = np.arange(len(rows))  # the number of an earlier sample with the same content, or its own
 
     def root(i: int) -> int:
         while parents[i] != i:
-            i = parents[i]
+            i = int(parents[i])
         return i
 
-    for i, row in enumerate(rows):
-        parents.append(i)
-        contents: list[object] = [blake2b(row.tobytes(), digest_size=16).digest()]
+    for i in _suspected_copies(rows, hashes):
+        contents: list[object] = [blake2b(rows[i].tobytes(), digest_size=16).digest()]
         contents += [hashes[i]] if len(hashes) else []
         for content in contents:
-            one, other = root(i), root(seen.setdefault(content, i))
+            one, other = root(i), root(first.setdefault(content, i))
             parents[max(one, other)] = min(one, other)
-    return np.array([root(i) for i in range(len(parents))], dtype=np.int64)
+    changed = np.flatnonzero(parents != np.arange(len(rows)))
+    parents[changed] = [root(i) for i in changed.tolist()]
+    return parents
+
+
+def _suspected_copies(rows: Array, hashes: Sequence[str]) -> list[int]:
+    """All samples that have a copy, and hardly any other, in ascending order."""
+    _, kinds, counts = np.unique(_keys(rows), return_inverse=True, return_counts=True)
+    is_suspect = counts[kinds] > 1
+    if len(hashes):
+        _, kinds, counts = np.unique(_keys(np.asarray(hashes)), return_inverse=True, return_counts=True)
+        is_suspect |= counts[kinds] > 1
+    return np.flatnonzero(is_suspect).tolist()
+
+
+def _keys(rows: Array) -> Array:
+    """(n,): equal for equal rows, and for others with a probability of about 2 to the power of -60.
+
+    These are the sums of the rows' words, each times a fixed random number, modulo 2 to the power of 64.
+    """
+    width = rows[:1].nbytes
+    word = np.dtype(np.uint32 if width % 4 == 0 else np.uint8)
+    factors = np.random.default_rng(0).integers(2**64, size=width // word.itemsize, dtype=np.uint64)
+    keys = np.empty(len(rows), np.uint64)
+    step = max(1, _WORDS // max(1, len(factors)))
+    for start in range(0, len(rows), step):
+        block = np.ascontiguousarray(rows[start : start + step])
+        words = block.reshape(len(block), -1).view(word)
+        keys[start : start + step] = np.einsum("nw,w->n", words, factors)
+    return keys
 
 
 def one_per_copies(class_index: Array, copies: Array) -> Array:
@@ -52,45 +82,101 @@ def stratified_folds(class_index: Array, count: int, seed: int = 0, copies: Arra
     their class would be missing.
     """
     copies = np.arange(len(class_index)) if copies is None else copies
-    rng = np.random.default_rng(seed)
-    folds: dict[int, int] = {}  # by the number of the copies
-    dealt = 0
-    for k in np.unique(class_index):
-        different = _in_order_of_first(copies[rng.permutation(np.flatnonzero(class_index == k))])
-        if len(different) > 1:
-            # Continue where the last class ended, so that all folds have about the same size.
-            for position, group in enumerate(different, start=dealt):
-                folds.setdefault(group, position % count)
-            dealt += len(different)
-        else:
-            folds[different[0]] = -1
-    for k in np.unique(class_index):  # copies in several classes may have brought a whole class into one fold
-        groups = copies[class_index == k].tolist()
-        if len({folds[group] for group in groups}) == 1:
-            folds[groups[0]] = -1
-    return np.array([folds[group] for group in copies.tolist()])
+    turns = _Turns.of(class_index, copies, np.random.default_rng(seed))
+    # Continue where the last class ended, so that all folds have about the same size.
+    is_alone = turns.different == 1
+    folds = turns.first_come((np.cumsum(~is_alone) - 1) % count)
+    folds[turns.contents[is_alone]] = -1
+    # Copies in several classes may have brought a whole class into one fold.
+    for contents in turns.of_classes(folds, lambda low, high: (low == high) & (low >= 0)):
+        if len(np.unique(folds[contents])) == 1:
+            folds[contents[0]] = -1
+    return folds[turns.content_of]
 
 
 def held_out(class_index: Array, share: float, rng: np.random.Generator, copies: Array) -> Array:
     """A random mask with this share of every class, copies together; a class is never held out completely."""
-    is_held: dict[int, bool] = {}
-    for k in np.unique(class_index):
-        different = _in_order_of_first(copies[rng.permutation(np.flatnonzero(class_index == k))])
-        count = min(round(share * len(different)), len(different) - 1)
-        for position, group in enumerate(different):
-            is_held.setdefault(group, position < count)
-    for k in np.unique(class_index):  # copies in several classes may have brought a whole class out
-        groups = copies[class_index == k].tolist()
-        if all(is_held[group] for group in groups):
-            is_held[groups[0]] = False
-    held = np.array([is_held[group] for group in copies.tolist()])
+    turns = _Turns.of(class_index, copies, rng)
+    # np.rint rounds as round() does: a half to the even number.
+    counts = np.minimum(np.rint(share * turns.different), turns.different - 1)
+    is_held = turns.first_come(turns.positions < counts)
+    # Copies in several classes may have brought a whole class out.
+    for contents in turns.of_classes(is_held, lambda low, _: low):
+        if is_held[contents].all():
+            is_held[contents[0]] = False
+    held: Array = is_held[turns.content_of]
     if not held.any():
         raise UsageError(f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test")
     return held
 
 
-def _in_order_of_first(groups: Array) -> list[int]:
-    return list(dict.fromkeys(groups.tolist()))
+def few_held_out(class_index: Array, count: int, copies: Array, seed: int = 0) -> Array:
+    """A random mask with about `count` samples, of sorted classes by their sizes; copies are held together.
+
+    A class is never held out completely.
+    """
+    n = len(class_index)
+    rng = np.random.default_rng(seed)
+    shuffled = np.lexsort((rng.random(n), class_index))  # classes in order, each in random order
+    taken = shuffled[((np.arange(count) + rng.random()) * n / count).astype(np.int64)]
+    held: Array = np.isin(copies, copies[taken])
+    left = np.bincount(class_index[~held], minlength=int(class_index.max()) + 1)
+    for k in np.flatnonzero(left == 0):
+        held[copies == copies[np.flatnonzero(class_index == k)[0]]] = False
+    return held
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """The different contents of every class, class by class, each class in a random order.
+
+    There may be a million classes: nothing but the shuffling is done for each of them by itself.
+    """
+
+    class_index: Array  # (n,), of the samples
+    content_of: Array  # (n,): the number of each sample's content, from 0; the same for copies
+    contents: Array  # (t,): in turn
+    positions: Array  # (t,): the place within the class
+    different: Array  # (t,): the number of different contents of the class
+
+    @classmethod
+    def of(cls, class_index: Array, copies: Array, rng: np.random.Generator) -> _Turns:
+        numbers, content_of = np.unique(copies, return_inverse=True)
+        order = np.argsort(class_index, kind="stable")
+        starts = _starts(class_index[order])
+        sizes = np.diff(starts, append=len(order))
+        for start, size in zip(starts[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
+            rng.shuffle(order[start : start + size])
+        pairs = class_index[order].astype(np.int64) * max(1, len(numbers)) + content_of[order]
+        first = np.sort(np.unique(pairs, return_index=True)[1])
+        starts = _starts(class_index[order[first]])
+        different = np.diff(starts, append=len(first))
+        positions = np.arange(len(first)) - np.repeat(starts, different)
+        return cls(
+            class_index, content_of, content_of[order[first]], positions, np.repeat(different, different)
+        )
+
+    def first_come(self, values: Array) -> Array:
+        """By content: of the values of all turns, the one of its first."""
+        return values[np.unique(self.contents, return_index=True)[1]]
+
+    def of_classes(self, values: Array, is_wanted: Callable[[Array, Array], Array]) -> Iterator[Array]:
+        """The contents of the samples of classes that are wanted, by the smallest and the largest value."""
+        order = np.argsort(self.class_index, kind="stable")
+        starts = _starts(self.class_index[order])
+        if not len(starts):
+            return
+        of_samples = values[self.content_of[order]]
+        low, high = np.minimum.reduceat(of_samples, starts), np.maximum.reduceat(of_samples, starts)
+        stops = np.append(starts[1:], len(order))
+        for k in np.flatnonzero(is_wanted(low, high)).tolist():
+            yield self.content_of[order[starts[k] : stops[k]]]
+
+
+def _starts(ordered: Array) -> Array:
+    """Where a run of equal numbers starts."""
+    changes: Array = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+    return changes
 
 
 @dataclass(frozen=True)

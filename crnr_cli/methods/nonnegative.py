@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
 
 from crnr_cli import solvers
-from crnr_cli.arrays import Array
-from crnr_cli.methods.base import CodingMethod, Method, Samples, Split, State
+from crnr_cli.arrays import Array, FewClasses
+from crnr_cli.methods.base import Method, Samples, Split, State
+from crnr_cli.methods.local import LocalCoding
 
 FACTORS = ("auto", "dense", "low-rank")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NonNegative(CodingMethod):
+class NonNegative(LocalCoding):
     """What crnr and nrc have in common: everything except the weight of the class residuals."""
 
-    tunable: ClassVar[tuple[str, ...]] = ("mu", "iterations")
+    tunable: ClassVar[tuple[str, ...]] = ("mu", "iterations", "neighbors")
     mu: float = 0.1
     iterations: int = 5
     tol: float = 0.0
@@ -32,6 +34,7 @@ class NonNegative(CodingMethod):
         return 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._require_above_0("mu")
         self._require_iterations(self.iterations)
         self._require_at_least_0("tol")
@@ -40,11 +43,11 @@ class NonNegative(CodingMethod):
             f"factor must be {' or '.join(FACTORS)}, not {self.factor!r}",
         )
 
-    def fit(self, samples: Samples) -> State:
+    def fit_all(self, samples: Samples) -> State:
         factorize = solvers.factorize_dense if self._form(samples) == "dense" else solvers.factorize_low_rank
         return dict(vars(factorize(samples.vectors.T, samples.edges, self.class_weight, self.mu)))
 
-    def fit_bytes(self, samples: Samples) -> int:
+    def fit_all_bytes(self, samples: Samples) -> int:
         return solvers.factor_bytes(
             self._form(samples), samples.edges, samples.vectors.shape[1], samples.vectors.itemsize
         )
@@ -60,6 +63,9 @@ class NonNegative(CodingMethod):
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
         """The residuals after each number of iterations, taken while ADMM runs once."""
+        if self.neighbors:
+            yield from self._local_residuals_after(split, iterations)
+            return
         samples, edges = split.samples, split.samples.edges
         d = samples.vectors.shape[1]
         if solvers.cheaper_form(edges, d, self.class_weight, max(iterations)) == "dense":
@@ -81,7 +87,27 @@ class NonNegative(CodingMethod):
                     break
             yield found
 
-    def codes(self, samples: Samples, state: State, queries: Array) -> Array:
+    def _local_residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
+        n_classes = split.samples.n_classes
+        for batch in split.batches:
+            queries = split.queries[batch]
+            found = np.empty((len(iterations), len(queries), n_classes), queries.dtype)
+            places = split.nearest(self.neighbors)[batch]
+            for part, _, near in self.neighborhoods(split.samples, queries, places=places):
+                factor = solvers.factorize_local(near, self.class_weight, self.mu)
+                steps = solvers.admm_steps(factor, near.cross)
+                for step, (c, _) in enumerate(islice(steps, max(iterations)), start=1):
+                    if step in iterations:
+                        values = self.local_decision(near, c).T.astype(queries.dtype)
+                        few = FewClasses.of(near.classes, values, self.without_neighbor, n_classes)
+                        found[iterations.index(step), part] = few.dense()
+            yield found
+
+    def local_codes(self, near: solvers.Neighborhoods) -> Array:
+        factor = solvers.factorize_local(near, self.class_weight, self.mu)
+        return solvers.admm(factor, near.cross, self.iterations, self.tol).c
+
+    def codes_by_all(self, samples: Samples, state: State, queries: Array) -> Array:
         return self.code(state, queries).c.T
 
     def code(self, state: State, queries: Array) -> solvers.Code:
@@ -96,7 +122,7 @@ class Crnr(NonNegative):
     """Class-specific residual constraint non-negative representation."""
 
     name: ClassVar[str] = "crnr"
-    tunable: ClassVar[tuple[str, ...]] = ("lam", "mu", "iterations")
+    tunable: ClassVar[tuple[str, ...]] = ("lam", "mu", "iterations", "neighbors")
     lam: float = 0.01
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from crnr_cli import solvers
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import CodingMethod, Method, Samples, State
+from crnr_cli.methods.local import LocalCoding
 
 
 def projection_bytes(samples: Samples) -> int:
@@ -18,40 +19,52 @@ def projection_bytes(samples: Samples) -> int:
     return solvers.factor_bytes(solvers.projection_form(edges, d), edges, d, 8) + 2 * 8 * samples.vectors.size
 
 
-class Projected(CodingMethod):
-    """A method whose code is the product of a fixed matrix (n x d) and the query."""
-
-    def fit_bytes(self, samples: Samples) -> int:
-        return projection_bytes(samples)
-
-    def codes(self, samples: Samples, state: State, queries: Array) -> Array:
-        c: Array = queries @ state["projection"].T
-        return c
+def projected(state: State, queries: Array) -> Array:
+    """Codes that are the product of a fixed matrix (n x d) and the query."""
+    c: Array = queries @ state["projection"].T
+    return c
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crc(Projected):
-    """Collaborative representation: ridge regression on all samples; the smallest r_i / ||c_i|| wins."""
+class Crc(LocalCoding):
+    """Collaborative representation: ridge regression on the samples; the smallest r_i / ||c_i|| wins."""
 
     name: ClassVar[str] = "crc"
+    without_neighbor: ClassVar[float] = 1 / float(np.finfo(np.float64).eps)  # as of `_per_weight`
     lam: float = 1e-3
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._require_above_0("lam")
 
-    def fit(self, samples: Samples) -> State:
+    def fit_all(self, samples: Samples) -> State:
         return {"projection": solvers.projection(samples.vectors.T, samples.edges, 0.0, self.lam)}
 
+    def fit_all_bytes(self, samples: Samples) -> int:
+        return projection_bytes(samples)
+
+    def codes_by_all(self, samples: Samples, state: State, queries: Array) -> Array:
+        return projected(state, queries)
+
+    def local_codes(self, near: solvers.Neighborhoods) -> Array:
+        return solvers.factorize_local(near, 0.0, 2 * self.lam).first_code(near.cross)
+
+    def local_decision(self, near: solvers.Neighborhoods, codes: Array) -> Array:
+        return _per_weight(solvers.local_residuals(near, codes), solvers.local_norms(near, codes))
+
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
-        # eps keeps the ratio finite for a class without any weight.
         norms = np.sqrt(np.add.reduceat(c * c, edges[:-1], axis=0))
-        np.maximum(norms, np.finfo(c.dtype).eps, out=norms)
-        ratios: Array = solvers.class_residuals(X, edges, c, Y) / norms
-        return ratios
+        return _per_weight(solvers.class_residuals(X, edges, c, Y), norms)
+
+
+def _per_weight(residuals: Array, norms: Array) -> Array:
+    """r_i / ||c_i||; eps keeps the ratio finite for a class without any weight."""
+    ratios: Array = residuals / np.maximum(norms, np.finfo(norms.dtype).eps)
+    return ratios
 
 
 @dataclass(frozen=True, kw_only=True)
-class Procrc(Projected):
+class Procrc(CodingMethod):
     """Probabilistic collaborative representation; the class whose X_i c_i is nearest to X c wins.
 
     The sum over the classes of (X - X_i')'(X - X_i'), where X_i' is X with the other classes set to zero,
@@ -73,6 +86,12 @@ class Procrc(Projected):
         scale = 1 + gamma * (samples.n_classes - 2)
         T = solvers.projection(samples.vectors.T, samples.edges, gamma / scale, self.lam / scale)
         return {"projection": T / scale}
+
+    def fit_bytes(self, samples: Samples) -> int:
+        return projection_bytes(samples)
+
+    def codes(self, samples: Samples, state: State, queries: Array) -> Array:
+        return projected(state, queries)
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
         return solvers.class_residuals(X, edges, c, X @ c)

@@ -29,10 +29,9 @@ class Trained(Method):
         # Smaller values are of no use, and with some of them liblinear never returns.
         self._require(self.c >= _SMALLEST_C, f"c must be at least {_SMALLEST_C:g}, not {self.c:g}")
 
-    @classmethod
-    def unavailable(cls) -> str | None:
+    def unavailable(self) -> str | None:
         if find_spec("sklearn") is None:
-            return f"{cls.name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
+            return f"{self.name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
         return None
 
     @abstractmethod

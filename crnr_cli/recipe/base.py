@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
@@ -91,6 +91,10 @@ class Step(Part):
 
     def fit(self, values: Array) -> Self:
         """Fit to the gallery's values after the previous steps, in float64; they may be overwritten."""
+        return self
+
+    def fit_to_blocks(self, blocks: Iterable[Array]) -> Self:
+        """As `fit`, to values that come in blocks of rows, as they may be too many for the memory."""
         return self
 
     def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -48,6 +49,9 @@ class Pca(Step):
     def fit(self, values: Array) -> Pca:
         return replace(self, axes=principal_axes(values, self.count))
 
+    def fit_to_blocks(self, blocks: Iterable[Array]) -> Pca:
+        return replace(self, axes=principal_axes_of_blocks(blocks, self.count))
+
     def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
         return n_samples * n_inputs * (itemsize + 8) + 3 * 8 * min(n_samples, n_inputs) ** 2
 
@@ -88,12 +92,7 @@ def principal_axes(values: Array, count: int) -> Array:
     `values` are float64, and are overwritten.
     """
     n, n_inputs = values.shape
-    largest = min(n - 1, n_inputs)
-    if not 1 <= count <= largest:
-        raise UsageError(
-            f"--pca {count}: choose 1 to {counted(largest, 'principal component')} for "
-            f"{counted(n, 'sample')} of {counted(n_inputs, 'number')}"
-        )
+    _require_count(count, n, n_inputs)
     values -= values.mean(axis=0)
     if n_inputs <= n:
         _, axes = _leading_eigenvectors(values.T @ values, count)
@@ -104,6 +103,38 @@ def principal_axes(values: Array, count: int) -> Array:
             raise DataError(f"--pca {count}: the samples span fewer dimensions; choose fewer components")
         axes = (values.T @ weights) / np.sqrt(variances)
     return np.ascontiguousarray(axes[:, ::-1])
+
+
+def principal_axes_of_blocks(blocks: Iterable[Array], count: int) -> Array:
+    """(n_inputs, count), of blocks of rows in float64: from their covariance, which one pass gives.
+
+    The mean is not known before the end. That of the first block is near enough to it that nothing is lost
+    by cancellation.
+    """
+    n, shift, total, squares = 0, np.empty(0), np.empty(0), np.empty(0)
+    for block in blocks:
+        if not n:
+            shift = block.mean(axis=0)
+            total, squares = np.zeros(len(shift)), np.zeros((len(shift), len(shift)))
+        n += len(block)
+        centred = block - shift
+        total += centred.sum(axis=0)
+        squares += centred.T @ centred
+    _require_count(count, n, len(shift))
+    if not np.isfinite(squares).all():
+        raise DataError(f"--pca {count}: some samples are too large to be compared with others; scale them")
+    mean = total / n
+    _, axes = _leading_eigenvectors(squares - n * np.outer(mean, mean), count)
+    return np.ascontiguousarray(axes[:, ::-1])
+
+
+def _require_count(count: int, n: int, n_inputs: int) -> None:
+    largest = min(n - 1, n_inputs)
+    if not 1 <= count <= largest:
+        raise UsageError(
+            f"--pca {count}: choose 1 to {counted(largest, 'principal component')} for "
+            f"{counted(n, 'sample')} of {counted(n_inputs, 'number')}"
+        )
 
 
 def _leading_eigenvectors(symmetric: Array, count: int) -> tuple[Array, Array]:

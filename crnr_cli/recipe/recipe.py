@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,6 +101,13 @@ class Recipe:
         steps: list[Step] = []
         for step in self.steps:
             steps.append(step if step.is_fitted else step.fit(_through(steps, raw)))
+        return replace(self, steps=tuple(steps))
+
+    def fitted_to_blocks(self, blocks: Callable[[], Iterator[Array]]) -> Recipe:
+        """As `fitted`, to raw values in blocks of rows, which are read again for every step to be fitted."""
+        steps: list[Step] = []
+        for step in self.steps:
+            steps.append(step if step.is_fitted else step.fit_to_blocks(_blocks_through(steps, blocks())))
         return replace(self, steps=tuple(steps))
 
     def fit_bytes(self, n_samples: int, itemsize: int) -> int:
@@ -214,6 +221,17 @@ def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
     for row in np.flatnonzero(finite & (largest == 0)):
         faults[row] = _blank("all values are zero")
     return largest, faults
+
+
+def _blocks_through(steps: Sequence[Step], blocks: Iterator[Array]) -> Iterator[Array]:
+    """As `_through`. The scale is that of the first block, which is as good as any: no step depends on it."""
+    scale = 0.0
+    for raw in blocks:
+        scale = scale or max(abs(float(raw.min())), abs(float(raw.max())))
+        values = np.divide(raw, scale, dtype=np.float64)
+        for step in steps:
+            values = step.apply(values, "float64")
+        yield values
 
 
 def _through(steps: Sequence[Step], raw: Array) -> Array:

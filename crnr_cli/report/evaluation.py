@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.evaluate import EvaluateReport
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import data_uri
+from crnr_cli.report.confusion import MANY_CLASSES, answered, layout, matrix_cells, matrix_classes, pairs
 from crnr_cli.report.found_pictures import PictureSearch, found_pictures, search_beside
 from crnr_cli.report.names import as_text, common_folder
 from crnr_cli.report.pages import write_page
@@ -30,7 +32,6 @@ from crnr_cli.wording import counted
 _MAX_MISTAKES = 2000  # listed in the page
 MAX_PICTURES = 60  # embedded in the page
 _WORST = 24  # mistakes shown as cards
-_PAIRS = 12
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,16 @@ def write_report(
     """Write the page; mistakes are shown with their pictures. Returns what to say about missing pictures."""
     scores, mistakes = report.scores, report.mistakes
     classes = [score.name for score in scores.classes]
+    in_matrix = matrix_classes(scores)
+    named = _named([classes[i] for i in in_matrix.tolist()], mistakes)
     # The queries were named on the command line, but the files that a CSV names may be anybody's.
     search = PictureSearch() if report.gallery else search_beside(names, pictures_from)
     found = found_pictures(pictured(mistakes), search, max_pixels)
     uris = {name: data_uri(picture) for name, picture in found.pictures.items()}
     folder = common_folder(row.path for row in mistakes)
-    records = mistake_records(mistakes, classes, uris, folder)
-    shown, cells = [as_text(name) for name in classes], matrix_cells(scores)
+    records = mistake_records(mistakes, named, uris, folder)
+    shown, cells = [as_text(name) for name in named], matrix_cells(scores, in_matrix)
+    size = len(in_matrix)
     over_all = report.over_all
     accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f} %"
     write_page(
@@ -72,27 +76,25 @@ def write_report(
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "cards": _cards(report),
             "names": shown,
-            "short_names": max(map(len, shown), default=0) <= 3,
+            "k": size,
+            "n_classes": len(classes),
+            "short_names": max(map(len, shown[:size]), default=0) <= 3,
             "cells": cells,
-            **_layout(len(classes)),
-            "pairs": [
-                {**pair, "truth": as_text(pair["truth"]), "label": as_text(pair["label"])}
-                for pair in pairs(scores)
-            ],
+            **layout(size),
+            "pairs": _pairs(scores, in_matrix),
             "kinds": len(most_confused(scores)),
             "mistakes": records[:_WORST],
             "folder": as_text(folder),
             "n_mistakes": len(mistakes),
-            "classes": sorted(
-                ({**vars(score), "name": as_text(score.name)} for score in scores.classes),
-                key=lambda score: score["f1"],
-            ),
+            "classes": _worst(scores),
             "histogram": histogram(report.rows),
             "reliability": report.reliability,
             "unanswered": [(as_text(status), count) for status, count in report.failed.most_common()],
             "facts": _facts(report.gallery, gallery_path, classes),
             "data": {
                 "names": shown,
+                "k": size,
+                "support": answered(scores)[in_matrix].tolist(),
                 "cells": [[cell["row"], cell["column"], cell["count"]] for cell in cells],
                 "mistakes": records,
                 "listed_all": len(mistakes) <= _MAX_MISTAKES,
@@ -138,7 +140,9 @@ def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
     if found is None:
         return []
     note = f"{found.rejected} of {counted(found.outsiders, 'outsider')}, which belong to no class"
-    right = f"{found.correct} of {counted(found.answers, 'answer')} correct; to an outsider, none is"
+    right = (
+        f"{found.correct} of {counted(found.answers, 'answer')} correct; an answer to an outsider is wrong"
+    )
     cards = [
         Card("Outsiders rejected", found.share, found.interval, note),
         Card("Accuracy of answers", found.accuracy, found.accuracy_interval, right),
@@ -147,17 +151,6 @@ def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
         note = "of separation: 100 % separates all outsiders, 50 % is chance"
         cards.append(Card("AUROC", found.auroc, None, note))
     return cards
-
-
-def _layout(k: int) -> dict[str, Any]:
-    """The layout of the matrix: with many classes, counts and then names are left out."""
-    density = "few" if k <= 14 else "several" if k <= 26 else "many" if k <= 50 else "crowded"
-    return {
-        "density": density,
-        "name_size": 13 if k <= 14 else 12 if k <= 26 else 10,
-        "gap": 0.06 if k <= 30 else 0.1,
-        "matrix_width": f"{max(20, min(48, 5 + 4 * k))}rem",
-    }
 
 
 def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[tuple[str, str]]:
@@ -191,18 +184,23 @@ def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[
     ]
 
 
-def matrix_cells(scores: Scores) -> list[dict[str, Any]]:
-    """The non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
-    floor = 0.25 if len(scores.classes) <= 30 else 0.45  # small cells need a stronger colour
-    answered = np.bincount(scores.cells[:, 0], scores.cells[:, 2])
-    cells = []
-    for i, j, count in scores.cells.tolist():
-        share = count / answered[i]
-        # The square root and the floor keep a single mistake among hundreds visible.
-        cells.append(
-            {"row": i, "column": j, "count": count, "strength": round(floor + (1 - floor) * share**0.5, 3)}
-        )
-    return cells
+def _named(in_matrix: Sequence[str], mistakes: Sequence[Prediction]) -> list[str]:
+    """The classes of the matrix, and then those of listed mistakes that are not in it."""
+    listed = (name or "" for row in mistakes[:_MAX_MISTAKES] for name in (row.truth, row.label))
+    return list(dict.fromkeys([*in_matrix, *listed]))
+
+
+def _worst(scores: Scores) -> list[dict[str, Any]]:
+    """The scores of the classes, the worst first; of very many, only these."""
+    worst = heapq.nsmallest(MANY_CLASSES, scores.classes, key=lambda score: score.f1)
+    return [{**vars(score), "name": as_text(score.name)} for score in worst]
+
+
+def _pairs(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
+    return [
+        {**pair, "truth": as_text(pair["truth"]), "label": as_text(pair["label"])}
+        for pair in pairs(scores, in_matrix)
+    ]
 
 
 def mistake_records(
@@ -229,14 +227,6 @@ def pictured(mistakes: Sequence[Prediction]) -> list[str]:
         first.setdefault((row.truth, row.label), row.path)
     paths = [row.path for row in mistakes[:_WORST]] + list(first.values()) + [row.path for row in mistakes]
     return list(dict.fromkeys(filter(None, paths)))[:MAX_PICTURES]
-
-
-def pairs(scores: Scores) -> list[dict[str, Any]]:
-    place = {score.name: i for i, score in enumerate(scores.classes)}
-    return [
-        {"row": place[truth], "column": place[label], "truth": truth, "label": label, "count": count}
-        for truth, label, count in most_confused(scores)[:_PAIRS]
-    ]
 
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _PICTURES = 7  # of gallery samples, besides that of the query
 _LARGE = 384  # maximum width and height of the query's picture, if its parts are shown
+_MAX_ROWS = 1000  # classes in a table of the page, the best first
 
 
 def check_explanation(path: Path) -> None:
@@ -215,6 +216,7 @@ def _section(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:
                 "value": float(explanation.values[i]),
                 "share": None if shares is None else float(shares[i]),
             }
-            for i in explanation.order.tolist()
+            for i in explanation.order[:_MAX_ROWS].tolist()
         ],
+        "n_classes": len(classes),
     }

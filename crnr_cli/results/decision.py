@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Batch
-from crnr_cli.results.probability import DECIMALS, Sureness
+from crnr_cli.arrays import Array, Batch, FewClasses, Values, at, dense, mapped, row_minima, row_sums
+from crnr_cli.results.probability import Sureness, as_float64, rounded
 
 OK = "ok"
 _REJECTED = "rejected"
@@ -19,7 +19,7 @@ UNKNOWN = "unknown"  # the label of a rejected query; a class of this name is re
 
 @dataclass(frozen=True)
 class Answers:
-    """A batch of queries whose values are the residuals of all classes, and what is needed to decide."""
+    """A batch of queries whose values are the residuals of the classes, and what is needed to decide."""
 
     batch: Batch
     truths: list[str | None]  # the true class of each query, if it is known
@@ -27,14 +27,15 @@ class Answers:
     signed: bool = False  # residuals are negated scores, and can be below 0
     copies: list[str] = field(default_factory=list)  # queries that are in the gallery too, if looked for
     sureness: Sureness | None = None  # None if the gallery does not know how probable its answers are
+    few: FewClasses | None = None  # the residuals, if all but a few classes are alike for each query
 
     @property
-    def residuals(self) -> Array:
+    def residuals(self) -> Values:
         """(m, K), for the queries without an error."""
-        return self.batch.values
+        return self.batch.values if self.few is None else self.few
 
     @cached_property
-    def probabilities(self) -> Array | None:
+    def probabilities(self) -> Values | None:
         """(m, K), for the queries without an error."""
         if self.sureness is None:
             return None
@@ -61,7 +62,7 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     batch, truths = answers.batch, answers.truths
     found: list[Any] = [None] * len(batch.names)
     order = best_classes(answers.residuals, 2)
-    best, second = np.take_along_axis(answers.residuals, order, axis=1).T
+    best, second = at(answers.residuals, order).T
     separations = separation(answers.residuals, answers.signed)
     unsure, sureness = _sureness(answers, order[:, 0], classes)
     decided = zip(
@@ -86,8 +87,10 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     return found
 
 
-def best_classes(residuals: Array, count: int) -> Array:
+def best_classes(residuals: Values, count: int) -> Array:
     """(m, count): the classes with the smallest residuals, the smallest first; ties in name order."""
+    if isinstance(residuals, FewClasses):
+        return residuals.smallest(count)
     m, n_classes = residuals.shape
     if 8 * count > n_classes:
         return np.argsort(residuals, axis=1, kind="stable")[:, :count]
@@ -123,25 +126,35 @@ def _sureness(answers: Answers, best: Array, classes: Sequence[str]) -> tuple[Ar
     if sureness is None or found is None:
         return np.zeros(len(best), dtype=bool), [(None, None)] * len(best)
     # As they are written, so that the decision can be repeated from the figures that are printed.
-    of_best = np.take_along_axis(found, best[:, np.newaxis], axis=1)[:, 0].round(DECIMALS)
+    of_best = rounded(at(found, best[:, np.newaxis])[:, 0])
     sets: list[tuple[str, ...] | None] = [None] * len(best)
     if sureness.least_in_set is not None:
-        for i, (kept, residuals) in enumerate(zip(sureness.in_sets(found), answers.residuals, strict=True)):
-            members = np.flatnonzero(kept)
-            order = members[np.argsort(residuals[members], kind="stable")]
+        for i in range(len(best)):
+            row = slice(i, i + 1)
+            members, residuals = _members(sureness, found[row], answers.residuals[row])
+            order = members[np.argsort(residuals, kind="stable")]
             sets[i] = tuple(classes[k] for k in order.tolist())
     return of_best < sureness.min_probability, list(zip(of_best.tolist(), sets, strict=True))
 
 
-def separation(residuals: Array, signed: bool = False) -> Array:
+def _members(sureness: Sureness, found: Values, residuals: Values) -> tuple[Array, Array]:
+    """The classes in the set of one row, in name order, and their residuals."""
+    if isinstance(found, FewClasses) and not sureness.in_sets(found.others)[0]:
+        members = found.classes[0][sureness.in_sets(found.values[0])]
+    else:
+        members = np.flatnonzero(sureness.in_sets(dense(found)[0]))
+    return members, at(residuals, members[np.newaxis])[0]
+
+
+def separation(residuals: Values, signed: bool = False) -> Array:
     """(m,): how far the best class stands out, in the precision of the residuals."""
     # Rounding can make a tie negative, and then a limit of 0 would reject it.
     return np.maximum(standout(residuals, signed), 0).astype(residuals.dtype)
 
 
-def standout(residuals: Array, signed: bool = False) -> Array:
+def standout(residuals: Values, signed: bool = False) -> Array:
     """(m,): the margin between the best class and the mean of the others."""
-    residuals = residuals.astype(np.float64)
-    best = residuals.min(axis=1, initial=np.inf)
-    others = (residuals.sum(axis=1) - best) / max(1, residuals.shape[1] - 1)
+    residuals = mapped(as_float64, residuals)
+    best = row_minima(residuals)
+    others = (row_sums(residuals) - best) / max(1, residuals.shape[1] - 1)
     return margins(best, others, signed)

@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Values, at, dense, mapped
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Answers, Prediction, best_classes, predictions
-from crnr_cli.results.probability import DECIMALS
+from crnr_cli.results.probability import rounded
 from crnr_cli.results.records import prediction_of
 from crnr_cli.results.table import COLUMNS, Writable
 
@@ -38,8 +36,8 @@ class JsonLinesWriter:
         records: list[dict[str, Any]] = [
             {**{name: getattr(row, name) for name in self._columns}, **empty} for row in rows
         ]
-        rounded = None if answers.probabilities is None else answers.probabilities.round(DECIMALS)
-        for name, values in zip(self._objects, (answers.residuals, rounded), strict=False):
+        probabilities = None if answers.probabilities is None else mapped(rounded, answers.probabilities)
+        for name, values in zip(self._objects, (answers.residuals, probabilities), strict=False):
             found = [] if values is None else by_class(values, answers.residuals, self._classes, self._top)
             for query, of_query in zip(answers.batch.rows.tolist(), found, strict=True):
                 records[query][name] = of_query
@@ -49,13 +47,13 @@ class JsonLinesWriter:
 
 
 def by_class(
-    values: Array, residuals: Array, classes: Sequence[str], top: int | None = None
+    values: Values, residuals: Values, classes: Sequence[str], top: int | None = None
 ) -> list[dict[str, float]]:
     """The values of every query by the names of the classes; with `top`, of so many, the best first."""
     if top is None:
-        return [dict(zip(classes, row, strict=True)) for row in values.tolist()]
+        return [dict(zip(classes, row, strict=True)) for row in dense(values).tolist()]
     order = best_classes(residuals, top)
-    best = np.take_along_axis(values, order, axis=1)
+    best = at(values, order)
     return [
         {classes[i]: value for i, value in zip(row, of_query, strict=True)}
         for row, of_query in zip(order.tolist(), best.tolist(), strict=True)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from crnr_cli.arrays import at, dense
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Answers, Prediction, best_classes, predictions
-from crnr_cli.results.probability import DECIMALS
+from crnr_cli.results.probability import rounded
 from crnr_cli.results.records import prediction_of
 from crnr_cli.results.table import COLUMNS, MORE_COLUMNS
 from crnr_cli.system.parquet import ParquetFile, TableWriter
@@ -58,13 +57,13 @@ class ParquetRows:
         """The values after the fixed columns, for every query with an answer."""
         residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
-            return list(residuals.T.tolist())
+            return list(dense(residuals).T.tolist())
         order = best_classes(residuals, self._top)
-        names = np.array(self._classes, dtype=object)[order]
-        of_best = [names, np.take_along_axis(residuals, order, axis=1)]
+        names = [[self._classes[k] for k in column] for column in order.T.tolist()]
+        of_best = [names, at(residuals, order).T.tolist()]
         if probabilities is not None:
-            of_best.append(np.take_along_axis(probabilities, order, axis=1).round(DECIMALS))
-        return [values[:, i].tolist() for i in range(self._top) for values in of_best]
+            of_best.append(rounded(at(probabilities, order)).T.tolist())
+        return [values[i] for i in range(self._top) for values in of_best]
 
 
 def has_parquet_predictions(path: Path) -> bool:

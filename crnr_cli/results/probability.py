@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, Values, at, mapped, row_minima, row_sums
 
 DECIMALS = 4  # of the probabilities that are written: more than a calibration by 1000 samples can tell
 
@@ -36,7 +36,7 @@ class Certainty:
         """Whether there were enough held-out samples to exclude any label at this level."""
         return math.floor((1 - level) * (len(self.of_truth) + 1) + 1e-9) > 0
 
-    def probabilities(self, residuals: Array, signed: bool = False) -> Array:
+    def probabilities(self, residuals: Values, signed: bool = False) -> Values:
         """(m, K): each row sums to 1, and a smaller residual is a greater probability."""
         return _softmax(_distances(residuals, signed), self.sharpness)
 
@@ -63,7 +63,7 @@ class Sureness:
     least_in_set: float | None = None  # labels that are less probable are excluded; None: no sets are wanted
 
     def in_sets(self, probabilities: Array) -> Array:
-        """(m, K): the labels that cannot be excluded; a row may have none."""
+        """Which labels cannot be excluded; there may be none."""
         return np.asarray(probabilities >= (self.least_in_set or 0.0))
 
     @property
@@ -72,7 +72,7 @@ class Sureness:
         return ("probability",) if self.least_in_set is None else ("probability", "set")
 
 
-def fitted_certainty(held_out: Sequence[tuple[Array, Array]], signed: bool = False) -> Certainty:
+def fitted_certainty(held_out: Sequence[tuple[Values, Array]], signed: bool = False) -> Certainty:
     """From batches of the residuals of held-out samples, (m, K), and of their true classes, (m,).
 
     The negative log-likelihood of the true classes is minimised. As in Platt scaling, each target is
@@ -84,42 +84,57 @@ def fitted_certainty(held_out: Sequence[tuple[Array, Array]], signed: bool = Fal
     doubt = 1 / (n + 2)
     wanted = 0.0
     for distances, truth in batches:
-        of_truth = _at(distances, truth)
-        others = (distances.sum(axis=1) - of_truth) / n_others
+        of_truth = _of(distances, truth)
+        others = (row_sums(distances) - of_truth) / n_others
         wanted += float(((1 - doubt) * of_truth + doubt * others).sum())
 
     def is_too_sharp(sharpness: float) -> bool:
         """The derivative is positive: the likelihood is convex in the sharpness."""
-        expected = sum(float((_softmax(d, sharpness) * d).sum()) for d, _ in batches)
-        return wanted >= expected
+        return wanted >= sum(_expected(distances, sharpness) for distances, _ in batches)
 
     low, high = _SHARPNESS
     while high > low * (1 + _PRECISION):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if is_too_sharp(middle) else (middle, high)
     sharpness = float(f"{high:.{_DIGITS}g}")
-    found = [_at(_softmax(distances, sharpness), truth) for distances, truth in batches]
+    found = [_of(_softmax(distances, sharpness), truth) for distances, truth in batches]
     return Certainty(sharpness, np.sort(np.concatenate(found)))
+
+
+def rounded(probabilities: Array) -> Array:
+    """As they are written."""
+    return probabilities.round(DECIMALS)
+
+
+def as_float64(values: Array) -> Array:
+    return values.astype(np.float64)
 
 
 def logarithms(residuals: Array) -> Array:
     """A residual of 0, for a query that is a sample, has the logarithm of the smallest number above."""
-    return np.asarray(np.log(np.maximum(residuals.astype(np.float64), np.finfo(np.float64).tiny)))
+    return np.asarray(np.log(np.maximum(as_float64(residuals), np.finfo(np.float64).tiny)))
 
 
-def _distances(residuals: Array, signed: bool) -> Array:
+def _distances(residuals: Values, signed: bool) -> Values:
     """(m, K): how much worse every class is than the best one."""
-    values = residuals.astype(np.float64) if signed else logarithms(residuals)
-    distances: Array = values - values.min(axis=1, keepdims=True)
-    return distances
+    values = mapped(as_float64 if signed else logarithms, residuals)
+    best = row_minima(values)[:, np.newaxis]
+    return mapped(lambda value: value - best, values)
 
 
-def _softmax(distances: Array, sharpness: float) -> Array:
-    weights = np.exp(-sharpness * distances)
-    shares: Array = weights / weights.sum(axis=1, keepdims=True)
-    return shares
+def _softmax(distances: Values, sharpness: float) -> Values:
+    weights = mapped(lambda distance: np.exp(-sharpness * distance), distances)
+    sums = row_sums(weights)[:, np.newaxis]
+    return mapped(lambda weight: weight / sums, weights)
 
 
-def _at(values: Array, columns: Array) -> Array:
-    found: Array = np.take_along_axis(values, columns[:, np.newaxis], axis=1)[:, 0]
-    return found
+def _expected(distances: Values, sharpness: float) -> float:
+    """The mean distance of every row, weighted by the probabilities, added up."""
+    sums = row_sums(mapped(lambda distance: np.exp(-sharpness * distance), distances))[:, np.newaxis]
+    products = mapped(lambda distance: np.exp(-sharpness * distance) / sums * distance, distances)
+    return float(products.sum() if isinstance(products, np.ndarray) else row_sums(products).sum())
+
+
+def _of(values: Values, columns: Array) -> Array:
+    """(m,): of each row, the number of one class."""
+    return at(values, columns[:, np.newaxis])[:, 0]

@@ -6,11 +6,11 @@ import csv
 import math
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-import numpy as np
-
+from crnr_cli.arrays import at, dense
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
 from crnr_cli.results.probability import DECIMALS
@@ -47,7 +47,6 @@ class CsvWriter:
         """
         self._file, self._classes = file, classes
         self._top = None if top is None else min(top, len(classes))
-        self._names = {name: _field(name) for name in classes}
         number = number_format(dtype)
         if self._top is None:
             self._extra = [f"residual:{name}" for name in classes]
@@ -72,7 +71,7 @@ class CsvWriter:
             path, truth, label, residual, runner_up, margin, status, separation, probability, labels = rows[
                 query
             ]
-            more = (probability, _field(joined(labels or ())))[: len(self._more)]
+            more = (probability, _field(joined(labels or ())))[: len(self._more)] if self._more else ()
             start = (_field(path), self._name(truth), self._name(label), residual, self._name(runner_up))
             lines[query] = self._answered % (*start, margin, status, separation, *more, *extra)
         for query, error in answers.batch.failed():
@@ -82,19 +81,18 @@ class CsvWriter:
         return rows
 
     def _name(self, name: str | None) -> str:
-        return self._names.get(name) or _field(name) if name else ""
+        return _quoted(name) if name else ""
 
     def _extra_values(self, answers: Answers) -> list[list[Any]]:
         """The values after the fixed columns, for every query with an answer."""
         residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
-            return residuals.tolist()  # type: ignore[no-any-return]
+            return dense(residuals).tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
-        names = [self._names[name] for name in self._classes]
-        columns = [[[names[i] for i in row] for row in order.tolist()]]
+        columns = [[[_quoted(self._classes[i]) for i in row] for row in order.tolist()]]
         for values in (residuals, probabilities):
             if values is not None:
-                columns.append(np.take_along_axis(values, order, axis=1).tolist())
+                columns.append(at(values, order).tolist())
         return [
             [value for of_class in zip(*of_query, strict=True) for value in of_class]
             for of_query in zip(*columns, strict=True)
@@ -126,6 +124,10 @@ def _field(text: str) -> str:
     if _QUOTED.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text
+
+
+# The names of classes, of which the same few come again and again; there may be a million others.
+_quoted = lru_cache(maxsize=4096)(_field)
 
 
 def read_predictions(path: Path) -> list[Prediction]:

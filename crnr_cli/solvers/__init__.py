@@ -34,19 +34,41 @@ from crnr_cli.solvers.factors import (
     projection,
     projection_form,
 )
+from crnr_cli.solvers.indexes import (
+    INDEXES,
+    WANTED_RECALL,
+    Index,
+    index_bytes,
+    made_index,
+    recall_of,
+    require_for,
+)
+from crnr_cli.solvers.local import (
+    LocalFactor,
+    Neighborhoods,
+    factorize_local,
+    local_norms,
+    local_residuals,
+)
 from crnr_cli.solvers.residuals import (
     class_bases,
     class_residuals,
     class_residuals_by_gram,
     subspace_residuals,
 )
+from crnr_cli.solvers.search import nearest, search_bytes
 
 __all__ = [
+    "INDEXES",
+    "WANTED_RECALL",
     "Code",
     "DenseFactor",
     "Factor",
     "FactorForm",
+    "Index",
+    "LocalFactor",
     "LowRankFactor",
+    "Neighborhoods",
     "admm",
     "admm_steps",
     "cheaper_form",
@@ -57,12 +79,21 @@ __all__ = [
     "factor_of",
     "factorize_dense",
     "factorize_gram",
+    "factorize_local",
     "factorize_low_rank",
+    "index_bytes",
     "inverse",
     "join_classes",
     "lasso",
+    "local_norms",
+    "local_residuals",
+    "made_index",
     "multiplications",
+    "nearest",
     "projection",
     "projection_form",
+    "recall_of",
+    "require_for",
+    "search_bytes",
     "subspace_residuals",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.solvers.factors import Factor
+from crnr_cli.solvers.local import LocalFactor
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Code:
         return np.maximum(self.v, 0)
 
 
-def admm_steps(factor: Factor, Y: Array) -> Iterator[tuple[Array, Array]]:
+def admm_steps(factor: Factor | LocalFactor, Y: Array) -> Iterator[tuple[Array, Array]]:
     """(c_t, v_t) for t = 1, 2, ...; the next step overwrites both arrays."""
     c1 = factor.first_code(Y)
     v = c1.copy()
@@ -41,7 +42,7 @@ def admm_steps(factor: Factor, Y: Array) -> Iterator[tuple[Array, Array]]:
         yield c, v
 
 
-def admm(factor: Factor, Y: Array, iterations: int, tol: float = 0.0) -> Code:
+def admm(factor: Factor | LocalFactor, Y: Array, iterations: int, tol: float = 0.0) -> Code:
     """Code every column of Y.
 
     With tol, a query has converged when the norms of z - c and of the last changes of z and c are all below
@@ -54,7 +55,7 @@ def admm(factor: Factor, Y: Array, iterations: int, tol: float = 0.0) -> Code:
     return Code(c, v, np.full(m, iterations), np.zeros(m, dtype=bool))
 
 
-def _admm_until(factor: Factor, Y: Array, iterations: int, tol: float) -> Code:
+def _admm_until(factor: Factor | LocalFactor, Y: Array, iterations: int, tol: float) -> Code:
     m = Y.shape[1]
     final_c = final_v = last_c = last_z = np.zeros_like(factor.first_code(Y))
     steps, converged = np.full(m, iterations), np.zeros(m, dtype=bool)

@@ -179,7 +179,8 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
             talls.append(G.T.astype(X.dtype))
             BXt = Xb.T - G.T @ (G @ Xb.T)
         else:
-            B = _square_block(Xb, edges[(edges >= start) & (edges <= stop)] - start, lam, mu)
+            first, last = np.searchsorted(edges, [start, stop])
+            B = _square_block(Xb, edges[first : last + 1] - start, lam, mu)
             squares.append(B.ravel().astype(X.dtype))
             BXt = B @ Xb.T
         S += (2 / mu) * (Xb @ BXt)

@@ -10,12 +10,14 @@ where a is an over-relaxation between 1 and 2. mu and a only change the speed of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.solvers.factors import Factor, FactorForm, cheaper_form, factorize_dense, factorize_low_rank
+from crnr_cli.solvers.local import LocalFactor, Neighborhoods, factorize_local
 
 # Of mu/lam from 2 to 500 and a from 1 to 1.85, these needed the fewest iterations on faces and digits.
 _MU_PER_LAM = 20.0
@@ -34,6 +36,17 @@ class LassoCode:
     tol: float  # the largest gap that counts as converged
 
 
+@dataclass(frozen=True)
+class _Ending:
+    """When iterations end."""
+
+    iterations: int
+    tol: float
+
+
+_Gap = Callable[[Array, Array], Array]  # from codes, and the places of their queries
+
+
 def factor_form(edges: Array, d: int) -> FactorForm:
     return cheaper_form(edges, d, lam=0.0, iterations=100)  # many, so that the cost per iteration decides
 
@@ -48,25 +61,38 @@ def code(factor: Factor, X: Array, Y: Array, lam: float, iterations: int, tol: f
 
     A query that has converged is taken out of the batch, so that its code does not depend on the others.
     """
-    tol = max(tol, _SMALLEST_GAP * float(np.finfo(X.dtype).eps))
+    ending = _Ending(iterations, max(tol, _SMALLEST_GAP * float(np.finfo(X.dtype).eps)))
     c1 = factor.first_code(Y)
-    codes, gaps = np.empty_like(c1), np.empty(Y.shape[1], Y.dtype)
-    rest = np.arange(Y.shape[1])
+    return _code_until(factor, c1, lambda z, rest: duality_gap(X, Y[:, rest], z, lam), ending)
+
+
+def local_code(near: Neighborhoods, lam: float, iterations: int, tol: float) -> LassoCode:
+    """Code every query by its own samples."""
+    ending = _Ending(iterations, max(tol, _SMALLEST_GAP * float(np.finfo(np.float64).eps)))
+    factor = factorize_local(near, 0.0, _MU_PER_LAM * lam)
+    c1 = factor.first_code(near.cross)
+    return _code_until(factor, c1, lambda z, rest: local_duality_gap(near.only(rest), z, lam), ending)
+
+
+def _code_until(factor: Factor | LocalFactor, c1: Array, gap_of: _Gap, ending: _Ending) -> LassoCode:
+    codes, gaps = np.empty_like(c1), np.empty(c1.shape[1], c1.dtype)
+    rest = np.arange(c1.shape[1])
     v = c1.copy()
-    for k in range(1, iterations + 1):
+    for k in range(1, ending.iterations + 1):
         v, z = _step(factor, c1, v, 1 / _MU_PER_LAM)
-        if k % _STEPS_BETWEEN_CHECKS == 0 or k == iterations:
-            gap = duality_gap(X, Y, z, lam)
-            done = (gap <= tol) | (k == iterations)
+        if k % _STEPS_BETWEEN_CHECKS == 0 or k == ending.iterations:
+            gap = gap_of(z, rest)
+            done = (gap <= ending.tol) | (k == ending.iterations)
             codes[:, rest[done]], gaps[rest[done]] = z[:, done], gap[done]
             if done.all():
                 break
             if done.any():
-                rest, v, c1, Y = rest[~done], v[:, ~done], c1[:, ~done], Y[:, ~done]
-    return LassoCode(codes, gaps, tol)
+                rest, v, c1 = rest[~done], v[:, ~done], c1[:, ~done]
+                factor = factor.only(~done) if isinstance(factor, LocalFactor) else factor
+    return LassoCode(codes, gaps, ending.tol)
 
 
-def _step(factor: Factor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
+def _step(factor: Factor | LocalFactor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
     """The next v, and the z that it was computed from; the memory of `v` is reused."""
     u = np.clip(v, -t, t)
     z = v - u
@@ -86,8 +112,21 @@ def duality_gap(X: Array, Y: Array, c: Array, lam: float) -> Array:
     """
     R = Y - X @ c
     rr, ry = (np.einsum("dm,dm->m", R, other) for other in (R, Y))
-    tiny = np.finfo(X.dtype).tiny
-    limit = (lam / 2) / np.maximum(np.abs(X.T @ R).max(axis=0), tiny)
+    return _gap(rr, ry, np.abs(X.T @ R).max(axis=0), c, lam)
+
+
+def local_duality_gap(near: Neighborhoods, c: Array, lam: float) -> Array:
+    """The same for queries of length 1 by their own samples, from Gram matrices."""
+    Gc = near.times(c)
+    cb = np.einsum("km,km->m", c, near.cross)
+    rr = np.maximum(1 - 2 * cb + np.einsum("km,km->m", c, Gc), 0)
+    return _gap(rr, 1 - cb, np.abs(near.cross - Gc).max(axis=0), c, lam)
+
+
+def _gap(rr: Array, ry: Array, largest: Array, c: Array, lam: float) -> Array:
+    """From r'r, r'y and the largest |X'r|, for r = y - X c."""
+    tiny = np.finfo(c.dtype).tiny
+    limit = (lam / 2) / np.maximum(largest, tiny)
     s = np.clip(ry / np.maximum(rr, tiny), -limit, limit)
     gap: Array = rr + lam * np.abs(c).sum(axis=0) - s * (2 * ry - s * rr)
     return gap

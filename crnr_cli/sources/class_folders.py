@@ -10,6 +10,7 @@ from dataclasses import replace
 from crnr_cli.errors import UsageError
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.picture_files import PictureFile
 from crnr_cli.sources.tables import Features
 
 
@@ -23,7 +24,7 @@ def by_class_folders(source: Source, classes: Collection[str], *, strict: bool =
         return replace(source, classes={unicodedata.normalize("NFC", name): name for name in classes})
     if not isinstance(source, Pictures) or source.is_labelled:
         return source
-    files = list(source.files)
+    files: list[PictureFile] = []
     by_form = {unicodedata.normalize("NFC", name): name for name in classes}  # macOS uses another form
     for folder in source.named_folders:
         label = by_form.get(unicodedata.normalize("NFC", folder.name))
@@ -37,9 +38,10 @@ def by_class_folders(source: Source, classes: Collection[str], *, strict: bool =
                     f"one class with --class {label}"
                 )
             continue
+        files = files or list(source.files)
         for i in folder.loose:
             files[i] = files[i]._replace(folders=(label,))
-    return replace(source, files=files)
+    return replace(source, files=files) if files else source
 
 
 def folder_of_no_class(source: Source) -> str | None:

@@ -1,48 +1,31 @@
-"""Pictures as a source: a listing of files and folders, read in batches of pixels."""
+"""Pictures as a source: a listing of files, read in batches of pixels."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import os
-import stat
-import sys
+from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.errors import DataError, SampleError
 from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
-from crnr_cli.system.outputs import PARTIAL_ENDINGS
+from crnr_cli.sources.picture_files import PackedFiles, PictureFile, as_texts
 from crnr_cli.wording import counted
 
-# Files of operating systems and tools, which are never samples or classes.
-_SYSTEM_FILES = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
 _PICTURE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
 }
-
-
-class PictureFile(NamedTuple):  # faster to create than a dataclass, as there may be millions
-    """One file of a listing. `folders` are the candidates for its class, the best first."""
-
-    path: str
-    folders: tuple[str, ...]
-    size: int = 0
-    mtime_ns: int = 0
-    error: SampleError | None = None  # found while listing; the file is then not opened
-
-    @property
-    def stamp(self) -> Stamp:
-        return Stamp(self.size, self.mtime_ns)
 
 
 @dataclass
@@ -50,7 +33,7 @@ class NamedFolder:
     """A folder that the user named: its files outside of class folders, and whether it has such folders."""
 
     path: str
-    loose: list[int] = field(default_factory=list)  # positions in the listing
+    loose: array[int] = field(default_factory=lambda: array("q"))  # positions in the listing: 8 bytes each
     has_folders: bool = False
 
     @property
@@ -60,11 +43,12 @@ class NamedFolder:
 
 @dataclass
 class Pictures(Source):
-    files: list[PictureFile] = field(default_factory=list)
+    files: Sequence[PictureFile] = field(default_factory=list)
     ignored: int = 0
     empty_folders: list[str] = field(default_factory=list)  # first-level folders without any file
     named_folders: list[NamedFolder] = field(default_factory=list)
     labels_from: Path | None = None  # the table with the labels; None: the folders are the labels
+    base: str = ""  # the folder that relative paths are relative to; by default, the current one
     extra_notes: list[str] = field(default_factory=list)
 
     @property
@@ -94,18 +78,23 @@ class Pictures(Source):
     ) -> Generator[Batch]:
         assert request is not None
         wanted = (file for start, stop in spans for file in self.files[start:stop])
-        decoded = decoders.decode([file.path for file in wanted if file.error is None], request)
+        decoded = decoders.decode([self.place(file) for file in wanted if file.error is None], request)
         try:
             for start, stop in spans:
                 yield _batch(self.files[start:stop], decoded, request, stop)
         finally:
             decoded.close()
 
+    def place(self, file: PictureFile) -> str:
+        """Where the file is. Its name is what the user gave."""
+        return os.path.join(self.base, file.path) if self.base else file.path  # noqa: PTH118
+
     def part(self, span: Span) -> Pictures:
-        """With absolute paths, as the current folder of a worker is a different one."""
-        files = self.files[slice(*span)]
-        absolute = [file._replace(path=str(Path(file.path).absolute())) for file in files]
-        return Pictures(absolute, labels_from=self.labels_from)
+        """With the current folder, as that of a worker is a different one."""
+        base = os.path.join(os.getcwd(), self.base)  # noqa: PTH109, PTH118
+        packed = self.files if isinstance(self.files, PackedFiles) else None
+        files = packed.cut(*span) if packed else self.files[slice(*span)]
+        return Pictures(files, labels_from=self.labels_from, base=base)
 
     @property
     def paths(self) -> list[Path]:
@@ -114,10 +103,13 @@ class Pictures(Source):
 
     def opened(self, keys: Keys) -> Pictures:
         """A part of a listing of pictures is a listing itself."""
-        return self
+        return replace(self, files=list(self.files))
 
     def listing(self) -> Iterator[tuple[Any, ...]]:
         return ((file.path, file.folders, *file.stamp) for file in self.files)
+
+    def listing_texts(self) -> Iterator[bytes]:
+        return self.files.texts() if isinstance(self.files, PackedFiles) else as_texts(self.listing())
 
     def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Pictures:
         files = [file for file in self.files if is_wanted(file.path, file.stamp, file.folders)]
@@ -150,7 +142,7 @@ class Pictures(Source):
         return notes + self.extra_notes
 
     def sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
-        paths = [file.path for file in self.files if file.error is None]
+        paths = [self.place(file) for file in self.files if file.error is None]
         sizes: set[tuple[int, int]] = set()
         headers = decoders.decode(paths, PixelRequest(None, max_pixels=max_pixels, header_only=True))
         for done, header in enumerate(headers, start=1):
@@ -170,24 +162,9 @@ def is_unrelated(path: str, status: str) -> bool:
     return status == "not_image" and Path(path).suffix.lower() not in _PICTURE_SUFFIXES
 
 
-def list_pictures(names: Sequence[str], nul_separated: bool) -> Pictures:
-    pictures = Pictures()
-    for name in names:
-        if name == "-":
-            pictures.files += map(_named_file, _stdin_list(nul_separated))
-        elif _is_folder(Path(name)):
-            _walk(Path(name), pictures)
-        else:
-            pictures.files.append(_named_file(name))
-    return pictures
-
-
-def named_pictures(paths: Sequence[str]) -> Pictures:
-    """These files, whatever they are called; a folder among them is not listed."""
-    return Pictures([_named_file(path) for path in paths])
-
-
-def _batch(files: list[PictureFile], decoded: Iterator[Decoded], request: PixelRequest, end: int) -> Batch:
+def _batch(
+    files: Sequence[PictureFile], decoded: Iterator[Decoded], request: PixelRequest, end: int
+) -> Batch:
     fresh = islice(decoded, sum(file.error is None for file in files))
     results = [file.error or next(fresh) for file in files]
     is_deep = any(isinstance(result, Pixels) and result.is_float for result in results)
@@ -214,121 +191,3 @@ def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
     if not pictures:
         return np.empty((0, math.prod(request.size) * request.bands), np.uint8)
     return np.array([np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in pictures])
-
-
-def _named_file(path: str) -> PictureFile:
-    """A file that was named directly: all folders above it may be its class, the nearest first."""
-    return _picture_file(path, tuple(reversed(Path(path).parts[:-1])))
-
-
-def _stdin_list(nul_separated: bool) -> Iterator[str]:
-    separator = b"\0" if nul_separated else b"\n"
-    if sys.stdin is None:
-        raise DataError("-: stdin is closed; give it a list of files")
-    content = sys.stdin.buffer.read()
-    if not nul_separated and b"\0" in content and b"\n" not in content:
-        raise UsageError("-: the list on stdin contains NUL, as that of find -print0 does; add -0")
-    for line in content.split(separator):
-        if line:
-            yield os.fsdecode(line)
-
-
-def _walk(root: Path, pictures: Pictures) -> None:
-    """All files under a folder in a fixed order; the first folder below the root is the class."""
-    followed: set[str] = set()
-    named = NamedFolder(str(root))
-    pictures.named_folders.append(named)
-    for path, name, is_folder in _entries(str(root), (), pictures):
-        before = len(pictures.files)
-        if is_folder:
-            _descend(path, name, os.path.realpath(root), followed, pictures)
-            if len(pictures.files) == before:
-                pictures.empty_folders.append(name)
-            else:
-                named.has_folders = True
-        else:
-            named.loose.append(before)
-            pictures.files.append(_picture_file(path, ()))
-
-
-class _Level(NamedTuple):
-    """A folder that is being listed."""
-
-    entries: Iterator[tuple[str, str, bool]]
-    folders: tuple[str, ...]
-    real: str  # its path without links
-
-
-def _descend(path: str, name: str, root: str, followed: set[str], pictures: Pictures) -> None:
-    """List a folder of the root. Folders may be nested deeper than a function can call itself."""
-    levels = [_Level(iter([(path, name, True)]), (), root)]
-    above = {root}
-    while levels:
-        entries, folders, parent = levels[-1]
-        path, name, is_folder = next(entries, ("", "", False))
-        if not path:
-            above.discard(levels.pop().real)
-        elif not is_folder:
-            pictures.files.append(_picture_file(path, folders))
-        elif real := _entered(path, os.path.join(parent, name), above, followed):  # noqa: PTH118
-            above.add(real)
-            inner = (*folders, name)
-            levels.append(_Level(_entries(path, inner, pictures), inner, real))
-
-
-def _entered(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
-    """The path of a folder without links, or None if its files are listed anyway."""
-    is_link = os.path.islink(path)  # noqa: PTH114
-    if is_link:
-        real = os.path.realpath(path)
-    if real in above:  # a link to a folder above
-        return None
-    if is_link:
-        if real in followed:  # each link target is followed once, as links between folders can be endless
-            return None
-        followed.add(real)
-    return real
-
-
-def _is_folder(path: Path | os.DirEntry[str]) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112, which raises if access is denied
-
-
-def _entries(folder: str, folders: tuple[str, ...], pictures: Pictures) -> Iterator[tuple[str, str, bool]]:
-    """The sorted entries of a folder, without system files: path, name, and whether it is a folder.
-
-    There may be many files, so this avoids Path objects and extra stat calls, which are slow.
-    """
-    names: list[str] = []
-    folder_names: set[str] = set()
-    try:
-        with os.scandir(folder) as listing:
-            for entry in listing:
-                names.append(entry.name)
-                if _is_folder(entry) if entry.is_symlink() else entry.is_dir():
-                    folder_names.add(entry.name)
-    except OSError as e:
-        error = SampleError("unreadable", e.strerror or str(e))
-        pictures.files.append(PictureFile(folder, folders, error=error))
-        return
-    names.sort(reverse=True)
-    prefix = "" if folder == "." else os.path.join(folder, "")  # noqa: PTH118
-    while names:
-        name = names.pop()  # frees each name before the next path is made, to save memory
-        if name.startswith(".") or name.lower() in _SYSTEM_FILES or name.endswith(PARTIAL_ENDINGS):
-            pictures.ignored += 1
-        else:
-            yield prefix + name, name, name in folder_names
-
-
-def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):  # a dangling link, or removed since it was listed
-        return PictureFile(path, folders, error=SampleError("vanished", "no such file"))
-    except (OSError, ValueError) as e:  # a loop of links, a folder without access, or NUL in a name
-        return PictureFile(
-            path, folders, error=SampleError("unreadable", getattr(e, "strerror", None) or str(e))
-        )
-    error = None if stat.S_ISREG(found.st_mode) else SampleError("not_regular", "not a regular file")
-    return PictureFile(path, folders, found.st_size, found.st_mtime_ns, error)

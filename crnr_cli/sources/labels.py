@@ -35,13 +35,21 @@ def texts(path: Path, array: Any) -> list[str]:
     items = values.tolist()
     if values.dtype.kind not in "fiubU" and not all(isinstance(value, bytes | str) for value in items):
         raise DataError(f"{path}: labels must be numbers or text, not {values.dtype}")
+    if values.dtype.kind in "iub":  # there may be millions
+        return list(map(str, items))
     found = [label_text(value) for value in items]
-    for text in set(found):
-        try:
-            text.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError as e:
-            raise DataError(f"{path}: row {found.index(text)} has a label or name that is not text") from e
+    if values.dtype.kind != "S":  # all bytes can be written again
+        _refuse_unwritable(path, found)
     return found
+
+
+def _refuse_unwritable(path: Path, found: list[str]) -> None:
+    for row, text in enumerate(found):
+        if not text.isascii():
+            try:
+                text.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError as e:
+                raise DataError(f"{path}: row {row} has a label or name that is not text") from e
 
 
 def label_text(label: float | str | bytes) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.sources.base import InputOptions, Keys, Source
-from crnr_cli.sources.folders import list_pictures
 from crnr_cli.sources.labelled_pictures import labelled
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import open_tables
+from crnr_cli.sources.walk import list_pictures
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
 
@@ -42,7 +42,9 @@ def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: b
             refuse_inside(path)
     refuse_inputs(tables)  # before they are opened
     source: Source = (
-        open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated)
+        open_tables(tables, options.keys)
+        if tables
+        else list_pictures(names, options.nul_separated, options.lister)
     )
     if options.labels is not None:
         source = labelled(source, options.labels)
@@ -65,6 +67,6 @@ def _named_tables(paths: list[Path], n_named: int) -> list[Path]:
 def fingerprint(source: Source) -> str:
     """SHA-256 of a listing: the names, order, sizes and mtimes of its files."""
     digest = hashlib.sha256()
-    for entry in source.listing():
-        digest.update(ascii(entry).encode())
+    for text in source.listing_texts():
+        digest.update(text)
     return digest.hexdigest()

@@ -176,6 +176,7 @@ class Features(Source):
         cuts = list(self._cuts(span))
         return FeaturesPart(
             tuple((file.path.absolute(), start, stop) for file, start, stop in cuts),
+            [file.names[start:stop] for file, start, stop in cuts],
             self.classes,
             tuple(path.absolute() for file, _, _ in cuts for path, _ in file.beside),
         )
@@ -238,14 +239,14 @@ class FeaturesPart:
     """Rows of feature files, by number, so that little has to be sent."""
 
     cuts: tuple[tuple[Path, int, int], ...]  # path, first row, end
+    names: list[Sequence[str]]  # of the rows of each cut, as the user gave them
     classes: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[Path, ...] = ()  # further files that have labels
 
     def opened(self, keys: Keys) -> Features:
-        return Features(
-            [_open_once(path, keys, _stamp(path)).cut(start, stop) for path, start, stop in self.cuts],
-            self.classes,
-        )
+        files = [_open_once(path, keys, _stamp(path)).cut(start, stop) for path, start, stop in self.cuts]
+        named = zip(files, self.names, strict=True)
+        return Features([replace(file, names=list(names)) for file, names in named], self.classes)
 
     @property
     def paths(self) -> list[Path]:

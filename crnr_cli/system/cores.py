@@ -7,7 +7,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -92,3 +93,17 @@ def side_by_side(
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)
+
+
+def watched(work: Callable[[], None], every: float = 0.2) -> Generator[int]:
+    """Do one piece of work in a thread; until it is done, yield 0, 1, 2... `every` few seconds."""
+    pool = ThreadPoolExecutor(1, _THREADS)
+    try:
+        running = pool.submit(work)
+        for turn in count():
+            if wait([running], every).done:
+                running.result()
+                return
+            yield turn
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

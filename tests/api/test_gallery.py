@@ -298,7 +298,7 @@ def explained(query: Any, **keywords: Any) -> Any:
         (UsageError, "the name of a source is empty", classified([""])),
         (UsageError, "reject must be a number from 0 to 1, not 1.5", classified("queries", reject=1.5)),
         (UsageError, "sets must be a number from 0 to 1, not nan", classified("queries", sets=np.nan)),
-        (UsageError, "top must be a whole number of at least 1, not 0", classified("queries", top=0)),
+        (UsageError, "top must be a whole number of at least 0, not -1", classified("queries", top=-1)),
         (UsageError, "jobs must be a whole number of at least 1, not -1", classified("queries", jobs=-1)),
         (UsageError, "method: 'ncr' is not one of", explained("queries/ant/20.png", against="ncr")),
         (UsageError, "queries: has 13 queries, but explain takes one", explained("queries")),

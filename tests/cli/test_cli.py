@@ -250,14 +250,23 @@ def test_more_names_than_a_matrix_can_hold(crnr: Runner, tmp_path: Path) -> None
     result = crnr("evaluate", "out.csv")
     assert (result.exit, result.err) == (0, "")
     assert "the 50 of 20002 classes with the lowest F1; --json has all" in result.out
+    assert "most often confused; --json has all" in result.out
     assert result.out.count("\n") < 100
-    result = crnr("evaluate", "out.csv", "--html", "big.html", "--confusion", "big.csv")
+    result = crnr("evaluate", "out.csv", "--confusion", "big.csv")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
-        "error: out.csv: truth and label have 20002 different names, and --confusion and --html take "
-        "at most 20000; check that they are names of classes\n"
+        "error: out.csv: truth and label have 20002 different names, and --confusion takes at most "
+        "20000; check that they are names of classes, or use --json, which has the cells that are not zero\n"
     )
     assert crnr.files() == {"out.csv"}
+
+
+def test_many_classes_without_a_mistake(crnr: Runner, tmp_path: Path) -> None:
+    lines = "".join(f"c{i},c{i}\n" for i in range(100))
+    (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
+    shown = crnr("evaluate", "out.csv")
+    assert (shown.exit, shown.err) == (0, "")
+    assert shown.out.endswith("\nno class was taken for another\n")
 
 
 def test_a_matrix_that_is_not_shown_is_not_made(

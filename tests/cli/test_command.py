@@ -46,7 +46,7 @@ def test_every_command_that_reads_samples_has_the_same_options(command: str) -> 
 def test_an_option_means_the_same_in_every_command() -> None:
     """Those that differ have a reason: what is written, tried, compared with, or where a network is."""
     different = {
-        *("--output", "--methods", "--power", "--pca", "--parts", "--extractor", "--against"),
+        *("--output", "--methods", "--power", "--pca", "--parts", "--neighbors", "--extractor", "--against"),
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json", "--csv", "--corrections"),
         "--samples",  # a list of them, or whether they are rows or columns

@@ -186,7 +186,7 @@ def test_a_wrong_choice_lists_the_right_ones(
 
 def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:
     assert {option for _, option, _ in CHOICES} == {
-        *("--method", "--methods", "--against", "--factor", "--dtype", "--samples"),
+        *("--method", "--methods", "--against", "--factor", "--index", "--dtype", "--samples"),
         *("--extractor-preset", "--filter", "--channels", "--layout", "--pool", "--block-norm"),
         *("--provider", "--how", "--format"),
     }

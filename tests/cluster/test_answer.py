@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from crnr_cli.cluster import dask as cluster_module
-from crnr_cli.cluster.answer import answering
+from crnr_cli.cluster.answer import answering, formatting
 from crnr_cli.cluster.dask import Cluster, connected
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.answer import QueryOptions, answer
@@ -21,8 +21,9 @@ from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.classify import classify
 from crnr_cli.progress import silent
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.folders import PictureFile, Pictures
+from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.picture_files import PictureFile
 from helpers.cluster import CLUSTER, assert_same_rows
 from helpers.runner import Runner
 from helpers.samples import make_features
@@ -54,14 +55,20 @@ def test_the_same_rows_though_a_worker_is_killed(address: str, many: list[str]) 
                 os.kill(killed[0], signal.SIGKILL)
 
         report = classify(
-            many, GALLERY, Path("many.csv"), QueryOptions(), kill_one, answered_by=answering(cluster, GALLERY)
+            many,
+            GALLERY,
+            Path("many.csv"),
+            QueryOptions(),
+            kill_one,
+            formatted_by=formatting(cluster, GALLERY),
         )
     assert killed
     assert report.statuses == {"ok": 3600}
     assert_same_rows(Path("many.csv").read_text(), Path("one.csv").read_text(), many)
 
 
-def test_a_stopped_run_goes_on(address: str, many: list[str]) -> None:
+@pytest.mark.parametrize("alone_then", [False, True])
+def test_a_stopped_run_goes_on(address: str, many: list[str], alone_then: bool) -> None:
     classify(many, GALLERY, Path("one.csv"), QueryOptions())
 
     def stop(step: str, done: int, total: int) -> None:
@@ -71,12 +78,11 @@ def test_a_stopped_run_goes_on(address: str, many: list[str]) -> None:
     with connected(address) as cluster:
         with pytest.raises(KeyboardInterrupt):
             classify(
-                many, GALLERY, Path("x.csv"), QueryOptions(), stop, answered_by=answering(cluster, GALLERY)
+                many, GALLERY, Path("x.csv"), QueryOptions(), stop, formatted_by=formatting(cluster, GALLERY)
             )
         assert not Path("x.csv").exists()
-        report = classify(
-            many, GALLERY, Path("x.csv"), QueryOptions(), resume=True, answered_by=answering(cluster, GALLERY)
-        )
+        by = {} if alone_then else {"formatted_by": formatting(cluster, GALLERY)}
+        report = classify(many, GALLERY, Path("x.csv"), QueryOptions(), resume=True, **by)
     assert 1000 < report.resumed_after < 3600
     assert Path("x.csv").read_bytes() == Path("one.csv").read_bytes()
 
@@ -108,6 +114,45 @@ def test_the_command(address: str, crnr: Runner, pictures: Path) -> None:
     assert re.match(r"2 workers", spread.err)
 
 
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--reject", "0.1", "--top", "2"),
+        ("--min-probability", "0.9", "--sets", "0.6"),
+    ],
+)
+def test_every_format(
+    address: str, crnr: Runner, pictures: Path, format: str, options: tuple[str, ...]
+) -> None:
+    """Rows that workers make are those of this process, with files that have no answer among them."""
+    assert crnr("build", "gallery", "-q").exit == 0
+    Path("queries/cat/bad.png").write_bytes(b"")
+    Path("queries/dog/readme.txt").write_bytes(b"no picture")
+    Path('queries/dog/a,"b".png').write_bytes(Path("queries/dog/0.png").read_bytes())
+    if format != "parquet":  # which has no place for a name that is not UTF-8
+        Path(os.fsdecode(b"queries/dog/\xff.png")).write_bytes(Path("queries/dog/0.png").read_bytes())
+    outcomes = []
+    for name, where in (("alone", ()), ("spread", ("--dask", address))):
+        command = ("classify", "queries", "-o", f"{name}.{format}", "--batch-size", "4", *options, *where)
+        outcomes.append(crnr(*command))
+    alone, spread = outcomes
+    assert (alone.exit, spread.exit) == (3, 3)
+    assert Path(f"spread.{format}").read_bytes() == Path(f"alone.{format}").read_bytes()
+    said = [line.replace("spread.", "alone.") for line in spread.err.splitlines() if "dashboard" not in line]
+    assert said == alone.err.splitlines()
+
+
+def test_too_many_failures(address: str, crnr: Runner, pictures: Path) -> None:
+    assert crnr("build", "gallery", "-q").exit == 0
+    Path("queries/cat/bad.png").write_bytes(b"")
+    command = ("classify", "queries", "-o", "out.csv", "-q", "--strict")
+    alone, spread = crnr(*command), crnr(*command, "--dask", address)
+    assert (spread.exit, spread.out, spread.err) == (alone.exit, "", alone.err) == (1, "", alone.err)
+    assert alone.err.startswith("error: queries/cat/bad.png: ")
+
+
 def test_queries_that_do_not_converge_on_workers_are_reported(address: str, crnr: Runner) -> None:
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz", "--method", "src", "--iterations", 1, "-q")
@@ -116,6 +161,16 @@ def test_queries_that_do_not_converge_on_workers_are_reported(address: str, crnr
     assert outcome.err.splitlines()[-1].startswith(
         "warning: 15 queries did not converge: src stopped after 1 "
     )
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+def test_workers_search_with_the_index_of_the_gallery(address: str, crnr: Runner, kind: str) -> None:
+    make_features(crnr.here / "gallery.npz", per_class=40)
+    crnr("build", "gallery.npz", "--neighbors", 7, "--index", kind, "-q")
+    for path, options in (("one.csv", ()), ("many.csv", ("--dask", address))):
+        outcome = crnr("classify", "gallery.npz", "-o", path, "--batch-size", 16, *options)
+        assert (outcome.exit, outcome.out) == (0, "")
+    assert (crnr.here / "one.csv").read_bytes() == (crnr.here / "many.csv").read_bytes()
 
 
 def _error_of(cluster: Cluster, gallery: Gallery, source: Any, path: Path = GALLERY) -> str:
@@ -128,7 +183,7 @@ def test_a_worker_without_the_file_system_is_reported(address: str, many: list[s
     gallery = load_gallery(GALLERY)
     queries = Pictures([PictureFile(many[0], ("cat",))])
     elsewhere = tmp_path / "elsewhere"
-    remedy = "the gallery and the queries must have the same paths on all workers"
+    remedy = "the gallery and the pictures must have the same paths on all workers"
     with connected(address) as cluster:
         message = _error_of(cluster, gallery, queries, elsewhere / "gallery.h5")
         assert re.fullmatch(

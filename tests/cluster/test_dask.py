@@ -13,21 +13,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from distributed.client import FutureCancelledError
 
 from crnr_cli.cluster import dask as cluster_module
-from crnr_cli.cluster.dask import Cluster, connected
+from crnr_cli.cluster.dask import connected
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.compare import CompareOptions, CompareReport, compare
 from crnr_cli.jobs.tune import TuneOptions, TuneReport, tune
 from crnr_cli.methods import METHODS
-from crnr_cli.progress import Progress
 from crnr_cli.recipe.registry import make_steps
-from helpers.cluster import CLUSTER, count_calls
+from helpers.cluster import CLUSTER, count_calls, killer
 from helpers.runner import Runner
 
 pytestmark = CLUSTER
@@ -41,21 +42,6 @@ def features(crnr: Runner) -> str:
     values = random.normal(size=(6, 15))[labels] + 1.2 * random.normal(size=(120, 15))
     np.savez("features.npz", features=values, labels=labels)
     return "features.npz"
-
-
-def killer(cluster: Cluster, step: str) -> tuple[list[int], Progress]:
-    """A progress that kills one of the workers in the middle of the step, and whom it killed."""
-    cluster._client.wait_for_workers(2, timeout=60)  # another test may have killed one
-    workers = cluster._client.run(os.getpid)
-    assert len(set(workers.values()) - {os.getpid()}) == 2
-    killed: list[int] = []
-
-    def kill_one(name: str, done: int, total: int) -> None:
-        if name == step and total // 4 < done < total and not killed:
-            killed.append(next(iter(workers.values())))
-            os.kill(killed[0], signal.SIGKILL)
-
-    return killed, kill_one
 
 
 def trials(report: TuneReport) -> list[tuple[dict[str, Any], list[bool]]]:
@@ -75,7 +61,8 @@ def test_tune_finds_the_same_though_a_worker_is_killed(address: str, features: s
     assert (spread.folds, spread.untried) == (5, 0)
 
 
-def test_a_cluster_that_is_lost_is_reported(features: str) -> None:
+def test_a_cluster_that_is_lost_is_reported(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "_LOSSES", 0)  # else the work goes on with the worker's successor
     with connected("local:1") as cluster:
         (worker,) = cluster._client.run(os.getpid).values()
 
@@ -155,13 +142,15 @@ def test_options_that_are_wrong_on_any_machine(address: str, crnr: Runner, featu
 
 def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "SECONDS_TO_CONNECT", 1)
-    for command in ("classify", "tune", "compare"):
-        refused = crnr(command, features, "--dask", "tcp://127.0.0.1:1")
+    Path("pictures").mkdir()
+    for command in ("build", "extract", "classify", "tune", "compare"):
+        given = {"build": ["pictures"], "extract": ["pictures", "-o", "f.h5"]}.get(command, [features])
+        refused = crnr(command, *given, "--dask", "tcp://127.0.0.1:1")
         assert (refused.exit, refused.out) == (1, "")
         assert refused.err.startswith(
             "error: --dask tcp://127.0.0.1:1: no scheduler with workers replies at this address"
         )
-        refused = crnr(command, features, "--dask", "local:x")
+        refused = crnr(command, *given, "--dask", "local:x")
         assert (refused.exit, refused.out) == (2, "")
         assert refused.err == "error: --dask local:x: write local:N for N processes, as in local:4\n"
 
@@ -217,3 +206,49 @@ def test_a_scheduler_without_crnr_is_reported(tmp_path: Path) -> None:
                     pass
             finally:
                 process.kill()
+
+
+class Forgetful:
+    """A client of a cluster that loses what was scattered, after so many results, so many times."""
+
+    status = "running"
+
+    def __init__(self, results: int, losses: int) -> None:
+        self.results, self.losses, self.copies = results, losses, 0
+
+    def nthreads(self) -> dict[str, int]:
+        return {"worker": 1}
+
+    def scatter(self, values: list[Any], **options: object) -> list[tuple[int, Any]]:
+        self.copies += 1
+        return [(self.copies, values[0])]
+
+    def submit(self, run: Any, version: str, work: Any, shared: Any, item: int, **options: object) -> Any:
+        def result() -> Any:
+            if shared[0] <= self.losses and item >= self.results * shared[0]:
+                raise FutureCancelledError(f"task-{item}", "already forgotten")
+            return work(shared[1], item)
+
+        return SimpleNamespace(result=result)
+
+    def cancel(self, tasks: list[Any]) -> None:
+        pass
+
+
+def add(shared: int, item: int) -> int:
+    return shared + item
+
+
+@pytest.mark.parametrize("losses", [0, 1, 3])
+def test_what_was_lost_with_a_worker_is_sent_again(losses: int) -> None:
+    client = Forgetful(results=3, losses=losses)
+    found = list(cluster_module.Cluster(client).spread(add, 100, range(20)))
+    assert found == [(item, 100 + item) for item in range(20)]
+    assert client.copies == 1 + losses
+
+
+def test_a_cluster_that_loses_everything_is_given_up() -> None:
+    client = Forgetful(results=0, losses=1000)
+    with pytest.raises(DataError, match="the connection to the cluster was lost"):
+        list(cluster_module.Cluster(client).spread(add, 100, range(20)))
+    assert client.copies < 10

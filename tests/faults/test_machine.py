@@ -85,7 +85,7 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
         (
             10_000,
             "fitting crnr to 12 samples of dimension 128 needs 34.8 kB of memory, but 10.0 kB are free; "
-            "use --pca or fewer samples",
+            "use --neighbors, --pca or fewer samples",
         ),
     ):
         set_free_bytes(free, monkeypatch.setattr)
@@ -100,7 +100,7 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
         exit=1,
         err=[
             f"error: gallery.h5: the gallery needs {needed} of memory, but 100.0 bytes are free; "
-            "classify on a larger machine, or build it with --pca"
+            "classify on a larger machine, or build it with --neighbors or --pca"
         ],
     )
 

@@ -260,6 +260,8 @@ def check_unknown_parameter_is_refused(name: str) -> None:
 def check_senseless_parameters_are_refused(name: str) -> None:
     for field in fields(METHODS[name]):
         senseless = {float: (-1.0, np.nan, np.inf), int: (0, -3), str: ("", "nonsense")}[type(field.default)]
+        if field.name == "neighbors":  # 0 means all samples
+            senseless = (-1, 1.5)
         for value in senseless:
             with pytest.raises(UsageError, match=f"{name}: {field.name} must be "):
                 make_method(name, {field.name: value})

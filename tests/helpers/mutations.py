@@ -61,8 +61,10 @@ def mutated(data: bytes, seed: int) -> tuple[bytes, bool]:
 def open_gallery(path: Path) -> object:
     gallery = load_gallery(path)
     arrays = {"vectors": gallery.samples.vectors, "edges": gallery.samples.edges, **gallery.state}
-    about = (gallery.names, gallery.classes, gallery.hashes, gallery.stamps, gallery.method)
-    return repr(about), {name: array.tobytes() for name, array in arrays.items()}
+    columns = [list(column) for column in (gallery.names, gallery.hashes, gallery.stamps)]
+    return repr((columns, gallery.classes, gallery.method)), {
+        name: array.tobytes() for name, array in arrays.items()
+    }
 
 
 def open_picture(path: Path) -> object:

@@ -35,10 +35,17 @@ DEFAULTS = {
 
 
 def test_methods_and_defaults_are_those_of_the_help() -> None:
-    assert {name: asdict(method()) for name, method in METHODS.items()} == DEFAULTS
+    everywhere = {name: asdict(method()) for name, method in METHODS.items()}
+    local = [name for name, given in everywhere.items() if given.pop("neighbors", None) == 0]
+    assert [name for name, given in everywhere.items() if given.pop("index", None) == "exact"] == local
+    assert local == ["crnr", "nrc", "crc", "src"]
+    assert everywhere == DEFAULTS
     assert [name for name, method in METHODS.items() if method.signed] == ["svm", "softmax"]
     tunable = {name: method.tunable for name, method in METHODS.items() if method.tunable}
-    assert tunable == {"crnr": ("lam", "mu", "iterations"), "nrc": ("mu", "iterations")}
+    assert tunable == {
+        "crnr": ("lam", "mu", "iterations", "neighbors"),
+        "nrc": ("mu", "iterations", "neighbors"),
+    }
 
 
 ABOVE_0 = [("crnr", "mu"), ("crc", "lam"), ("src", "lam"), ("src", "tol"), ("croc", "lam"), ("procrc", "lam")]
@@ -236,7 +243,7 @@ def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.Monke
     monkeypatch.setattr(memory, "require", lambda *arguments: asked.append(arguments))
     fitted(make_method("crc", {}), samples)
     expected = make_method("crc", {}).fit_bytes(samples)
-    words = ("fitting crc to 19 samples of dimension 24", "use --pca or fewer samples")
+    words = ("fitting crc to 19 samples of dimension 24", "use --neighbors, --pca or fewer samples")
     assert asked == [(expected, *words)]
 
 
@@ -274,7 +281,7 @@ def test_src_reports_how_many_queries_did_not_converge() -> None:
     (warning,) = (each.message for each in warned)
     advice = "src stopped after 1 iteration; build with a higher --iterations or --tol"
     assert (warning.count, warning.advice) == (len(queries), advice)
-    assert Path(warned[0].filename).name == "base.py"
+    assert Path(warned[0].filename).name == "local.py"
 
 
 @pytest.mark.usefixtures("no_scikit_learn")

@@ -14,7 +14,14 @@ from crnr_cli import solvers
 from crnr_cli.errors import UsageError
 from crnr_cli.methods.base import Samples
 from crnr_cli.methods.fitting import winners_after
-from crnr_cli.methods.folds import Fold, copies_of, held_out, one_per_copies, stratified_folds
+from crnr_cli.methods.folds import (
+    Fold,
+    copies_of,
+    few_held_out,
+    held_out,
+    one_per_copies,
+    stratified_folds,
+)
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 
 
@@ -158,3 +165,70 @@ def test_a_mask_is_one_of_truth_values() -> None:
 
 def test_no_samples_have_no_copies() -> None:
     assert copies_of(np.empty((0, 3))).dtype == np.int64
+
+
+def plain_folds(class_index: np.ndarray, count: int, seed: int, copies: np.ndarray) -> list[int]:
+    """Class by class and sample by sample, as one would deal cards."""
+    rng = np.random.default_rng(seed)
+    folds: dict[int, int] = {}
+    dealt = 0
+    for k in np.unique(class_index):
+        different = list(dict.fromkeys(copies[rng.permutation(np.flatnonzero(class_index == k))].tolist()))
+        if len(different) == 1:
+            folds[different[0]] = -1
+            continue
+        for group in different:
+            folds.setdefault(group, dealt % count)
+            dealt += 1
+    for k in np.unique(class_index):
+        groups = copies[class_index == k].tolist()
+        if len({folds[group] for group in groups}) == 1:
+            folds[groups[0]] = -1
+    return [folds[group] for group in copies.tolist()]
+
+
+def plain_held_out(
+    class_index: np.ndarray, share: float, rng: np.random.Generator, copies: np.ndarray
+) -> list[bool]:
+    is_held: dict[int, bool] = {}
+    for k in np.unique(class_index):
+        different = list(dict.fromkeys(copies[rng.permutation(np.flatnonzero(class_index == k))].tolist()))
+        count = min(round(share * len(different)), len(different) - 1)
+        for position, group in enumerate(different):
+            is_held.setdefault(group, position < count)
+    for k in np.unique(class_index):
+        groups = copies[class_index == k].tolist()
+        if all(is_held[group] for group in groups):
+            is_held[groups[0]] = False
+    return [is_held[group] for group in copies.tolist()]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 9), st.integers(2, 6), st.floats(0.1, 2))
+def test_samples_are_dealt_as_by_hand(seed: int, n: int, n_classes: int, count: int, variety: float) -> None:
+    rng = np.random.default_rng(seed)
+    class_index = rng.integers(0, n_classes, n)
+    copies = rng.integers(0, max(1, round(variety * n)), n)  # some of them in several classes
+    found = stratified_folds(class_index, count, seed, copies)
+    assert found.tolist() == plain_folds(class_index, count, seed, copies)
+    expected = plain_held_out(class_index, variety / 2, np.random.default_rng(seed), copies)
+    if any(expected):
+        held = held_out(class_index, variety / 2, np.random.default_rng(seed), copies)
+        assert held.tolist() == expected
+
+
+@given(st.integers(10, 200), st.integers(1, 20), st.integers(1, 9), st.integers(0, 99))
+def test_a_few_of_many_samples_are_held_out_by_the_sizes_of_classes(
+    n: int, n_classes: int, count: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    class_index = np.sort(rng.integers(0, n_classes, n))
+    class_index = np.unique(class_index, return_inverse=True)[1]
+    copies = rng.integers(0, 2 * n, n)
+    held = few_held_out(class_index, count, copies, seed)
+    np.testing.assert_array_equal(held, few_held_out(class_index, count, copies, seed))
+    assert set(class_index[~held]) == set(class_index)
+    assert not set(copies[held]) & set(copies[~held])
+    different = few_held_out(class_index, count, np.arange(n), seed)
+    of_class = np.bincount(class_index[different], minlength=class_index.max() + 1)
+    expected = count * np.bincount(class_index) / n
+    assert (np.abs(of_class - expected) <= 1).all()

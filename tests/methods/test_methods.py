@@ -273,7 +273,7 @@ def test_a_parameter_of_another_method_is_refused(crnr: Runner, tmp_path: Path) 
     source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
     result = crnr("build", source, "--method", "crc", "--gamma", "1", "-o", output)
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: crc has no parameter gamma; it has lam\n"
+    assert result.err == "error: crc has no parameter gamma; it has lam, neighbors, index\n"
 
 
 @pytest.mark.parametrize(

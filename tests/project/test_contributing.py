@@ -192,7 +192,7 @@ def test_the_shown_step_is_fitted_stored_applied_and_described(copy: Copy) -> No
     by_hand = copy("classify", "scaled-queries.npz", "-g", "by-hand.h5", "-q").stdout
     np.testing.assert_allclose(residuals(by_step), residuals(by_hand), atol=1e-9)
     about = json.loads(copy("info", "s.h5", "--json").stdout)
-    assert (about["format_version"], about["standardize"], about["pca"]) == (4, True, 4)
+    assert (about["format_version"], about["standardize"], about["pca"]) == (5, True, 4)
     page = copy("evaluate", "queries.npz", "-g", "s.h5", "--html", "report.html")
     assert page.returncode == 0, page.stderr
     assert "6 features; features divided by their standard deviations; 4 principal components" in (
@@ -220,5 +220,5 @@ def test_an_older_crnr_refuses_a_gallery_with_the_shown_step(copy: Copy) -> None
     from crnr_cli.gallery.file import load_gallery
 
     copy("build", "gallery.npz", "--standardize", "-o", "new.h5", "-q")
-    with pytest.raises(GalleryError, match=r"gallery format 4, but this crnr .* reads up to 3"):
+    with pytest.raises(GalleryError, match=r"gallery format 5, but this crnr .* reads up to 4"):
         load_gallery(copy.here / "new.h5")

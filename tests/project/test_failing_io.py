@@ -87,6 +87,7 @@ EXTRACT = ["extract", "first.npz", "more.npz", "queries.npz", "-o", "features.h5
 ROWS = frozenset({"features.h5.crnr-part", "features.h5.crnr-journal", "features.h5.crnr-rows"})
 SCENARIOS = {
     "build": Scenario(["build", "more.npz"], ["gallery.h5"]),
+    "build, block by block": Scenario(["build", "more.npz", "--neighbors", "3"], ["gallery.h5"]),
     "build --update": Scenario(["build", "first.npz", "more.npz", "--update"], ["gallery.h5"]),
     "add": Scenario(["add", "gallery.h5", "more.npz"], ["gallery.h5"]),
     "remove": Scenario(["remove", "gallery.h5", "--class", "cow"], ["gallery.h5"], once=True),

@@ -29,6 +29,7 @@ REGISTRIES = {"methods", "solvers", "cli"}  # rooms whose door is more than a do
 HOMES = {
     "PIL": {"pictures"},
     "distributed": {"cluster"},
+    "faiss": {"solvers"},
     "fcntl": {"system"},
     "h5py": {"sources", "gallery"},
     "jinja2": {"report"},

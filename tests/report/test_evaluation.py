@@ -17,7 +17,8 @@ from crnr_cli.gallery import answer
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.report import evaluation
-from crnr_cli.report.evaluation import MAX_PICTURES, histogram, matrix_cells, pictured
+from crnr_cli.report.confusion import matrix_cells
+from crnr_cli.report.evaluation import MAX_PICTURES, histogram, pictured
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import score
@@ -51,7 +52,7 @@ def evaluate_to_page(crnr: Runner, source: Path, page: Path, *options: str) -> s
 
 def test_cells_are_the_counts_and_the_rarest_mistake_is_seen() -> None:
     scores = score(["a"] * 100 + ["b"], ["a"] * 99 + ["b", "b"])
-    cells = {(cell["row"], cell["column"]): cell for cell in matrix_cells(scores)}
+    cells = {(cell["row"], cell["column"]): cell for cell in matrix_cells(scores, np.arange(2))}
     assert {place: cell["count"] for place, cell in cells.items()} == {(0, 0): 99, (0, 1): 1, (1, 1): 1}
     assert cells[0, 1]["strength"] >= 0.25
     assert cells[1, 1]["strength"] == 1
@@ -247,6 +248,30 @@ def test_two_hundred_classes_fit_a_phone(crnr: Runner, browser: Any, tmp_path: P
     grid = browser.find_element("id", "grid")
     assert grid.size["width"] == pytest.approx(grid.size["height"], abs=1)
     assert len(browser.find_elements("css selector", "#classes tbody tr")) == 200
+    assert no_complaint(browser)
+
+
+def test_of_very_many_classes_the_most_confused_are_shown(crnr: Runner, browser: Any, tmp_path: Path) -> None:
+    names = [f"person {i}" for i in range(1500)]
+    wrong = [(1400, 3, 4), (7, 9, 3), *((20 + i, 21 + i, 1) for i in range(0, 120, 2))]
+    rows = [(f"q/{i}.png", name, name, 0.5) for i, name in enumerate(names)]
+    rows += [(f"w/{i}/{n}.png", names[i], names[j], 0.1) for i, j, times in wrong for n in range(times)]
+    page = tmp_path / "r.html"
+    evaluate_to_page(crnr, write_csv(tmp_path / "p.csv", rows), page)
+    opened(browser, page, 1200)
+    body = browser.find_element("tag name", "body").text
+    assert "Shown are the 50 of 1500 classes that are confused most often." in body
+    assert "Shown are the 1000 of 1500 classes with the lowest F1." in body
+    assert "12 of 62 kinds of mistakes." in body
+    assert len(browser.find_elements("css selector", "#classes tbody tr")) == 1000
+    shown = [each.get_attribute("title") for each in browser.find_elements("css selector", ".rows span")]
+    assert len(shown) == 50
+    assert [shown[0], shown[1], shown[2], shown[-1]] == ["person 3", "person 7", "person 9", "person 1400"]
+    browser.find_element("css selector", ".pairs button").click()
+    detail = browser.find_element("id", "detail").text
+    assert "person 1400 labelled as person 3" in detail
+    assert "4 of 5 queries of this class (80.0 %)" in detail
+    assert "1400/3.png" in detail
     assert no_complaint(browser)
 
 

@@ -115,3 +115,22 @@ def test_fewer_batches_at_once_where_memory_is_short(
         set_free_bytes(free, monkeypatch.setattr)
         assert crnr("classify", "queries", "-o", "out.csv", "-q", "--jobs", 5).exit == 0
         assert used.pop() == expected
+
+
+def test_work_is_watched_until_it_ends() -> None:
+    go, seen = threading.Event(), []
+    for turn in cores.watched(lambda: go.wait(60) or None, every=0.001):
+        seen.append(turn)
+        assert cores.is_working()
+        if turn == 3:
+            go.set()
+    assert seen[:4] == [0, 1, 2, 3]
+    assert seen == sorted(set(seen))
+
+
+def test_an_error_in_watched_work_is_raised() -> None:
+    def fail() -> None:
+        raise LookupError("of the work")
+
+    with pytest.raises(LookupError, match="of the work"):
+        list(cores.watched(fail))

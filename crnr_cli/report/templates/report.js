@@ -1,15 +1,12 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { names, cells, mistakes, listed_all: listedAll } = data;
-  const k = names.length;
+  const { names, k, support, cells, mistakes, listed_all: listedAll } = data;
   if (!k) return; // no query has both a true class and an answer, so there is no matrix
   const byId = (id) => document.getElementById(id);
   const grid = byId("grid"), tip = byId("tip"), spoken = byId("spoken");
   const overview = byId("overview"), detail = byId("detail");
   const counts = new Map(cells.map(([row, column, count]) => [row * k + column, count]));
-  const support = new Array(k).fill(0);
-  for (const [row, , count] of cells) support[row] += count;
   const rowNames = [...document.querySelectorAll(".matrix .rows span")];
   const columnNames = [...document.querySelectorAll(".matrix .columns span")];
 

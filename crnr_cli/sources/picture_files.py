@@ -1,0 +1,135 @@
+"""The files of a listing of pictures: one by one, or packed as text.
+
+Text is sent, hashed and kept without looking at the files one by one, of which there may be millions.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, islice
+from typing import Any, NamedTuple, overload
+
+from crnr_cli.arrays import Stamp
+from crnr_cli.errors import SampleError
+
+PER_BLOCK = 1024  # files
+
+
+class PictureFile(NamedTuple):  # faster to create than a dataclass, as there may be millions
+    """One file of a listing. `folders` are the candidates for its class, the best first."""
+
+    path: str
+    folders: tuple[str, ...]
+    size: int = 0
+    mtime_ns: int = 0
+    error: SampleError | None = None  # found while listing; the file is then not opened
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.size, self.mtime_ns)
+
+
+def as_text(entries: Sequence[tuple[Any, ...]]) -> bytes:
+    """Entries of a listing as JSON, each with a comma at its end: texts can be joined."""
+    return (json.dumps(entries)[1:-1] + ", ").encode() if entries else b""
+
+
+def as_texts(entries: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
+    remaining = iter(entries)
+    while some := list(islice(remaining, PER_BLOCK)):
+        yield as_text(some)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive files of a listing as text."""
+
+    text: bytes
+    count: int
+    errors: Mapping[int, SampleError] = field(default_factory=dict)  # by the place of the file in the block
+
+    @classmethod
+    def of(cls, files: Sequence[PictureFile]) -> Block:
+        errors = {place: file.error for place, file in enumerate(files) if file.error}
+        return cls(as_text([file[:4] for file in files]), len(files), errors)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def files(self) -> list[PictureFile]:
+        entries = json.loads(b"[" + self.text[:-2] + b"]")
+        found = [PictureFile(path, tuple(folders), *stamp) for path, folders, *stamp in entries]
+        for place, error in self.errors.items():
+            found[place] = found[place]._replace(error=error)
+        return found
+
+
+class PackedFiles(Sequence[PictureFile]):
+    """Files that are unpacked when they are asked for, a block at a time."""
+
+    def __init__(
+        self, blocks: Sequence[Block | list[PictureFile]], span: tuple[int, int] | None = None
+    ) -> None:
+        """The files of the blocks, or a span of them."""
+        self.blocks = blocks
+        self._edges = list(accumulate(map(len, blocks), initial=0))  # where each block begins
+        self._span = span or (0, self._edges[-1])
+        self._last: tuple[int, list[PictureFile]] = (-1, [])  # the block that was unpacked last
+
+    def __len__(self) -> int:
+        return self._span[1] - self._span[0]
+
+    @overload
+    def __getitem__(self, index: int) -> PictureFile: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PictureFile]: ...
+    def __getitem__(self, index: int | slice) -> PictureFile | list[PictureFile]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            return list(self._between(start, stop))[::step] if step > 0 else list(self)[index]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        (file,) = self._between(index % len(self), index % len(self) + 1)
+        return file
+
+    def __iter__(self) -> Iterator[PictureFile]:
+        return self._between(0, len(self))
+
+    def cut(self, start: int, stop: int) -> PackedFiles:
+        """A span of the files, with no more blocks than it needs."""
+        start, stop = self._span[0] + start, self._span[0] + stop
+        first, end = bisect_right(self._edges, start) - 1, bisect_right(self._edges, stop - 1)
+        before = self._edges[first]
+        blocks = [block if isinstance(block, Block) else Block.of(block) for block in self.blocks[first:end]]
+        return PackedFiles(blocks, (start - before, stop - before))
+
+    def texts(self) -> Iterator[bytes]:
+        """What `as_texts` makes of all files, joined."""
+        if self._span != (0, self._edges[-1]):
+            yield from as_texts(file[:4] for file in self)
+            return
+        for block in self.blocks:
+            if isinstance(block, Block):
+                yield block.text
+            else:
+                yield from as_texts(file[:4] for file in block)
+
+    def _between(self, start: int, stop: int) -> Iterator[PictureFile]:
+        start, stop = self._span[0] + start, self._span[0] + stop
+        number = bisect_right(self._edges, start) - 1
+        while start < stop:
+            files, before = self._unpacked(number), self._edges[number]
+            yield from files[start - before : stop - before]
+            number += 1
+            start = self._edges[number]
+
+    def _unpacked(self, number: int) -> list[PictureFile]:
+        block = self.blocks[number]
+        if not isinstance(block, Block):
+            return block
+        if self._last[0] != number:
+            self._last = (number, block.files())
+        return self._last[1]

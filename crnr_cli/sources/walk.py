@@ -1,0 +1,261 @@
+"""Listing pictures: the files that the user named, and all files in the folders that the user named."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.sources.folders import NamedFolder, Pictures
+from crnr_cli.sources.picture_files import PER_BLOCK, Block, PackedFiles, PictureFile
+from crnr_cli.system.outputs import PARTIAL_ENDINGS
+
+# Files of operating systems and tools, which are never samples or classes.
+_SYSTEM_FILES = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
+_GROUPS = 1000  # of the folders of a folder: enough for many workers, few enough to hand out
+_FOLDERS_PER_GROUP = 256
+
+
+@dataclass(frozen=True)
+class Sublisting:
+    """What some folders of a folder contain."""
+
+    blocks: list[Block]  # of the files of all of them
+    counts: list[int]  # files of each folder
+    ignored: int
+    followed: set[str]  # links to folders, by what they lead to
+
+
+Folder = tuple[str, str]  # its path as the user gave it, and its name
+# Lists groups of the folders of a folder that the user named, in their order.
+Lister = Callable[[str, Iterable[Sequence[Folder]]], Iterator[Sublisting]]
+
+
+def list_pictures(names: Sequence[str], nul_separated: bool, lister: Lister | None = None) -> Pictures:
+    """All files that are named, and those in folders that are; the folders below them by the `lister`."""
+    listing, named = _Listing(), []
+    for name in names:
+        if name == "-":
+            listing.files += map(_named_file, _stdin_list(nul_separated))
+        elif _is_folder(Path(name)):
+            walk = _Walk(name, listing)
+            if lister:
+                walk.by(lister)
+            else:
+                walk.here()
+            named.append(walk.named)
+        else:
+            listing.files.append(_named_file(name))
+    return Pictures(listing.all_files(), listing.ignored, listing.empty, named)
+
+
+def named_pictures(paths: Sequence[str]) -> Pictures:
+    """These files, whatever they are called; a folder among them is not listed."""
+    return Pictures([_named_file(path) for path in paths])
+
+
+def _named_file(path: str) -> PictureFile:
+    """A file that was named directly: all folders above it may be its class, the nearest first."""
+    return _picture_file(path, tuple(reversed(Path(path).parts[:-1])))
+
+
+def _stdin_list(nul_separated: bool) -> Iterator[str]:
+    separator = b"\0" if nul_separated else b"\n"
+    if sys.stdin is None:
+        raise DataError("-: stdin is closed; give it a list of files")
+    content = sys.stdin.buffer.read()
+    if not nul_separated and b"\0" in content and b"\n" not in content:
+        raise UsageError("-: the list on stdin contains NUL, as that of find -print0 does; add -0")
+    for line in content.split(separator):
+        if line:
+            yield os.fsdecode(line)
+
+
+@dataclass
+class _Listing:
+    """What has been found so far."""
+
+    files: list[PictureFile] = field(default_factory=list)  # after those of the blocks
+    ignored: int = 0
+    empty: list[str] = field(default_factory=list)  # first-level folders without any file
+    blocks: list[Block | list[PictureFile]] = field(default_factory=list)
+    _packed: int = 0  # files in the blocks
+
+    def __len__(self) -> int:
+        return self._packed + len(self.files)
+
+    def add(self, found: Sublisting) -> None:
+        if self.files:
+            self.blocks.append(self.files)
+            self._packed += len(self.files)
+            self.files = []
+        self.blocks += found.blocks
+        self._packed += sum(found.counts)
+        self.ignored += found.ignored
+
+    def all_files(self) -> Sequence[PictureFile]:
+        return PackedFiles([*self.blocks, self.files]) if self.blocks else self.files
+
+
+class _Walk:
+    """All files under a folder in a fixed order; the first folder below the root is the class."""
+
+    def __init__(self, root: str, listing: _Listing) -> None:
+        self._root, self._listing = str(Path(root)), listing
+        self.named = NamedFolder(self._root)
+        self._followed: set[str] = set()
+
+    def here(self) -> None:
+        for path, name, is_folder in _entries(self._root, (), self._listing):
+            if is_folder:
+                self._descend(path, name)
+            else:
+                self._add_loose(path)
+
+    def by(self, lister: Lister) -> None:
+        """The same; the lister does not know which links were followed in other groups of folders."""
+        entries = list(_entries(self._root, (), self._listing))
+        size = max(1, min(_FOLDERS_PER_GROUP, sum(is_folder for *_, is_folder in entries) // _GROUPS))
+        runs = [(is_folder, list(run)) for is_folder, run in groupby(entries, key=lambda entry: entry[2])]
+        groups = {
+            number: [[entry[:2] for entry in run[start : start + size]] for start in range(0, len(run), size)]
+            for number, (is_folder, run) in enumerate(runs)
+            if is_folder
+        }
+        found = lister(self._root, (group for of_run in groups.values() for group in of_run))
+        for number, (_, run) in enumerate(runs):
+            if number not in groups:
+                for path, _, _ in run:
+                    self._add_loose(path)
+            for group in groups.get(number, ()):
+                self._add(group, next(found))
+
+    def _add(self, group: Sequence[Folder], found: Sublisting) -> None:
+        if found.followed & self._followed:  # by another group: here, these links lead nowhere
+            for path, name in group:
+                self._descend(path, name)
+            return
+        self._followed |= found.followed
+        self._listing.add(found)
+        for (_, name), count in zip(group, found.counts, strict=True):
+            self._count(name, count)
+
+    def _descend(self, path: str, name: str) -> None:
+        before = len(self._listing)
+        _descend(path, name, os.path.realpath(self._root), self._followed, self._listing)
+        self._count(name, len(self._listing) - before)
+
+    def _count(self, name: str, files: int) -> None:
+        if files:
+            self.named.has_folders = True
+        else:
+            self._listing.empty.append(name)
+
+    def _add_loose(self, path: str) -> None:
+        self.named.loose.append(len(self._listing))
+        self._listing.files.append(_picture_file(path, ()))
+
+
+def sublisting(base: str, root: str, folders: Sequence[Folder]) -> Sublisting:
+    """What these folders of the root contain; relative paths are relative to `base`."""
+    listing, counts, followed = _Listing(), [], set[str]()
+    real = os.path.realpath(os.path.join(base, root))  # noqa: PTH118
+    for path, name in folders:
+        before = len(listing)
+        _descend(os.path.join(base, path), name, real, followed, listing)  # noqa: PTH118
+        counts.append(len(listing) - before)
+    files = listing.files
+    if not os.path.isabs(root):  # noqa: PTH117
+        extra = len(os.path.join(base, ""))  # noqa: PTH118
+        files = [file._replace(path=file.path[extra:]) for file in files]
+    blocks = [Block.of(files[start : start + PER_BLOCK]) for start in range(0, len(files), PER_BLOCK)]
+    return Sublisting(blocks, counts, listing.ignored, followed)
+
+
+class _Level(NamedTuple):
+    """A folder that is being listed."""
+
+    entries: Iterator[tuple[str, str, bool]]
+    folders: tuple[str, ...]
+    real: str  # its path without links
+
+
+def _descend(path: str, name: str, root: str, followed: set[str], listing: _Listing) -> None:
+    """List a folder of the root. Folders may be nested deeper than a function can call itself."""
+    levels = [_Level(iter([(path, name, True)]), (), root)]
+    above = {root}
+    while levels:
+        entries, folders, parent = levels[-1]
+        path, name, is_folder = next(entries, ("", "", False))
+        if not path:
+            above.discard(levels.pop().real)
+        elif not is_folder:
+            listing.files.append(_picture_file(path, folders))
+        elif real := _entered(path, os.path.join(parent, name), above, followed):  # noqa: PTH118
+            above.add(real)
+            inner = (*folders, name)
+            levels.append(_Level(_entries(path, inner, listing), inner, real))
+
+
+def _entered(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
+    """The path of a folder without links, or None if its files are listed anyway."""
+    is_link = os.path.islink(path)  # noqa: PTH114
+    if is_link:
+        real = os.path.realpath(path)
+    if real in above:  # a link to a folder above
+        return None
+    if is_link:
+        if real in followed:  # each link target is followed once, as links between folders can be endless
+            return None
+        followed.add(real)
+    return real
+
+
+def _is_folder(path: Path | os.DirEntry[str]) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112, which raises if access is denied
+
+
+def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator[tuple[str, str, bool]]:
+    """The sorted entries of a folder, without system files: path, name, and whether it is a folder.
+
+    There may be many files, so this avoids Path objects and extra stat calls, which are slow.
+    """
+    names: list[str] = []
+    folder_names: set[str] = set()
+    try:
+        with os.scandir(folder) as listing:
+            for entry in listing:
+                names.append(entry.name)
+                if _is_folder(entry) if entry.is_symlink() else entry.is_dir():
+                    folder_names.add(entry.name)
+    except OSError as e:
+        error = SampleError("unreadable", e.strerror or str(e))
+        found.files.append(PictureFile(folder, folders, error=error))
+        return
+    names.sort(reverse=True)
+    prefix = "" if folder == "." else os.path.join(folder, "")  # noqa: PTH118
+    while names:
+        name = names.pop()  # frees each name before the next path is made, to save memory
+        if name.startswith(".") or name.lower() in _SYSTEM_FILES or name.endswith(PARTIAL_ENDINGS):
+            found.ignored += 1
+        else:
+            yield prefix + name, name, name in folder_names
+
+
+def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):  # a dangling link, or removed since it was listed
+        return PictureFile(path, folders, error=SampleError("vanished", "no such file"))
+    except (OSError, ValueError) as e:  # a loop of links, a folder without access, or NUL in a name
+        return PictureFile(
+            path, folders, error=SampleError("unreadable", getattr(e, "strerror", None) or str(e))
+        )
+    error = None if stat.S_ISREG(found.st_mode) else SampleError("not_regular", "not a regular file")
+    return PictureFile(path, folders, found.st_size, found.st_mtime_ns, error)

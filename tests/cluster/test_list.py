@@ -1,0 +1,101 @@
+"""Listing folders on a real cluster of two processes on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from crnr_cli.cluster.answer import formatting
+from crnr_cli.cluster.dask import connected
+from crnr_cli.cluster.list import lister
+from crnr_cli.errors import DataError
+from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.jobs.classify import classify
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.listing import fingerprint, open_source
+from crnr_cli.sources.picture_files import PackedFiles
+from helpers.cluster import CLUSTER
+from helpers.runner import Runner
+from helpers.samples import make_pictures
+
+pytestmark = CLUSTER
+GALLERY = Path("gallery.h5")
+
+
+@pytest.fixture
+def folders(crnr: Runner, pictures: Path) -> Path:
+    """Queries in folders with links between them, hidden files, and files that cannot be used."""
+    Path("queries/dog/link").symlink_to("../cat")
+    Path("queries/owl/link").symlink_to("../cat")
+    Path("queries/owl/loop").symlink_to("..")
+    Path("queries/owl/gone.png").symlink_to("nowhere")
+    Path("queries/owl/.hidden").write_text("")
+    Path(os.fsdecode(b"queries/owl/\xff.png")).write_bytes(Path("queries/owl/0.png").read_bytes())
+    Path("queries/between.png").write_bytes(Path("queries/cat/0.png").read_bytes())
+    Path("queries/empty").mkdir()
+    return pictures
+
+
+def test_the_same_listing(address: str, folders: Path) -> None:
+    make_pictures(folders / "many", [f"c{i:02}" for i in range(30)], per_class=2)
+    names = ["queries", "many", "gallery/cat"]
+    alone = open_source(names, InputOptions())
+    with connected(address) as cluster:
+        spread = open_source(names, InputOptions(lister=lister(cluster)))
+    assert isinstance(alone, Pictures)
+    assert isinstance(spread, Pictures)
+    assert isinstance(spread.files, PackedFiles)
+    assert list(map(repr, spread.files)) == list(map(repr, alone.files))
+    assert spread.notes() == alone.notes()
+    assert spread.named_folders == alone.named_folders
+    assert fingerprint(spread) == fingerprint(alone)
+
+
+@pytest.mark.parametrize("alone_first", [False, True])
+def test_a_stopped_run_goes_on_with_and_without_a_cluster(
+    address: str, crnr: Runner, folders: Path, alone_first: bool
+) -> None:
+    assert crnr("build", "gallery", "-q").exit == 0
+    plain = QueryOptions(batch_size=3)
+    classify(["queries"], GALLERY, Path("whole.csv"), plain)
+
+    def stop(step: str, done: int, total: int) -> None:
+        if done > 4:
+            raise KeyboardInterrupt
+
+    with connected(address) as cluster:
+        runs = [
+            (plain, None),
+            (QueryOptions(batch_size=3, lister=lister(cluster)), formatting(cluster, GALLERY)),
+        ]
+        (options, by), (then, then_by) = runs if alone_first else reversed(runs)
+        with pytest.raises(KeyboardInterrupt):
+            classify(["queries"], GALLERY, Path("out.csv"), options, stop, formatted_by=by)
+        report = classify(["queries"], GALLERY, Path("out.csv"), then, resume=True, formatted_by=then_by)
+    assert report.resumed_after == 6
+    assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
+
+
+def test_the_commands(address: str, crnr: Runner, folders: Path) -> None:
+    for name, where in (("alone", ()), ("spread", ("--dask", address))):
+        assert crnr("build", "gallery", "-o", f"{name}.h5", "-q", *where).exit == 0
+        outcome = crnr("classify", "queries", "-g", "alone.h5", "-o", f"{name}.csv", *where)
+        assert (outcome.exit, outcome.out) == (3, "")
+        assert "note: 1 hidden or system file ignored" in outcome.err
+    assert Path("spread.h5").read_bytes() == Path("alone.h5").read_bytes()
+    assert Path("spread.csv").read_bytes() == Path("alone.csv").read_bytes()
+
+
+def test_a_worker_without_the_folder_is_reported(address: str, tmp_path: Path) -> None:
+    missing = tmp_path / "elsewhere"
+    with connected(address) as cluster, pytest.raises(DataError) as caught:
+        list(lister(cluster)(str(missing), [[(str(missing / "a"), "a")]]))
+    assert re.fullmatch(
+        rf"worker tcp://127.0.0.1:\d+: cannot find {missing}; the gallery and the pictures must have "
+        "the same paths on all workers",
+        str(caught.value),
+    )

@@ -1,0 +1,54 @@
+"""What is made once from samples: once, for all threads, and for this process alone."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from crnr_cli.methods import Samples
+from crnr_cli.methods.prepared import Prepared
+
+
+def test_it_is_made_once_for_all_threads() -> None:
+    prepared, source, made = Prepared(), object(), []
+    together = threading.Barrier(8)
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    def ask(_: int) -> object:
+        together.wait(60)
+        return prepared.once(source, make)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(ask, range(8)))
+    assert found == set(made)
+    assert len(made) == 1
+
+
+def test_it_is_made_again_from_something_else() -> None:
+    prepared, source = Prepared(), np.zeros(1)
+    assert prepared.once(source, lambda: 1) == 1
+    assert prepared.once(source, lambda: 2) == 1
+    assert prepared.once(np.zeros(1), lambda: 3) == 3
+
+
+def test_parts_have_their_own_and_keep_it() -> None:
+    samples = Samples(np.eye(4), np.array([0, 2, 4]), np.array([0, 1, 4]))
+    source = object()
+    assert samples.part(0).prepared.once(source, lambda: "first") == "first"
+    assert samples.part(1).prepared.once(source, lambda: "second") == "second"
+    assert samples.part(0).prepared.once(source, lambda: "again") == "first"
+
+
+def test_it_is_neither_copied_nor_sent() -> None:
+    samples, source = Samples(np.eye(4), np.array([0, 2, 4])), object()
+    samples.prepared.once(source, lambda: "made")
+    for other in (copy.deepcopy(samples), pickle.loads(pickle.dumps(samples))):
+        np.testing.assert_array_equal(other.vectors, samples.vectors)
+        assert other.prepared.once(source, lambda: "made anew") == "made anew"

@@ -1,0 +1,103 @@
+"""Answers that have only a few classes of each query are written and counted as those that have them all."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crnr_cli.api.values import answers_of
+from crnr_cli.arrays import Batch, FewClasses
+from crnr_cli.errors import SampleError
+from crnr_cli.results.decision import Answers, standout
+from crnr_cli.results.json_lines import JsonLinesWriter
+from crnr_cli.results.probability import Certainty, Sureness, fitted_certainty
+from crnr_cli.results.table import CsvWriter
+
+OTHERS = {False: 1.0, True: 0.0}  # the residual of a class without a neighbour; scores may be negative
+
+
+def both_forms(seed: int, n_classes: int, neighbors: int, signed: bool) -> tuple[Answers, Answers]:
+    """Four queries, of which one has no answer, with residuals whose sums are exact in any order."""
+    rng = np.random.default_rng(seed)
+    classes = rng.integers(0, n_classes, (3, neighbors))
+    full = np.full((3, n_classes), OTHERS[signed], np.float32)
+    low = -64 if signed else 0
+    np.put_along_axis(full, classes, (rng.integers(low, 96, classes.shape) / 64).astype(np.float32), axis=1)
+    few = FewClasses.of(classes, np.take_along_axis(full, classes, axis=1), OTHERS[signed], n_classes)
+    errors = [None, SampleError("truncated"), None, None]
+    batch = Batch(list("wxyz"), errors, full, 4)
+    whole = Answers(batch, ["c01", None, "c02", "other"], signed=signed)
+    return whole, replace(whole, batch=replace(batch, values=few.values), few=few)
+
+
+def sureness(level: float | None, signed: bool) -> Sureness:
+    certainty = Certainty(3.0 if not signed else 1.5, np.sort(np.random.default_rng(0).random(50)))
+    return Sureness(certainty, 0.2, None if level is None else certainty.least_probability(level))
+
+
+each_seed = given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 40),
+    st.integers(1, 8),
+    st.booleans(),
+    st.sampled_from([None, 2]),
+)
+
+
+@each_seed
+def test_the_csv_is_the_same_to_the_byte(
+    seed: int, n_classes: int, neighbors: int, signed: bool, top: int | None
+) -> None:
+    classes = [f"c{i:02}" for i in range(n_classes)]
+    for level in (None, 0.5, 0.99, 1.0):
+        files = []
+        for answers in both_forms(seed, n_classes, neighbors, signed):
+            sure = replace(answers, sureness=sureness(level, signed), min_standout=0.1)
+            plain = replace(answers, min_standout=0.1)
+            for asked in (sure, plain):
+                file = io.BytesIO()
+                more = asked.sureness.columns if asked.sureness else ()
+                CsvWriter(file, classes, "float32", top, more=more).write(asked)
+                JsonLinesWriter(file, classes, top, more).write(asked)
+                file.write(repr(answers_of(asked, classes, top)).encode())
+                files.append(file.getvalue())
+        assert files[:2] == files[2:]
+
+
+def test_parquet_has_the_same_columns() -> None:
+    pytest.importorskip("pyarrow")
+    from crnr_cli.results.parquet_rows import ParquetRows
+
+    class Kept:
+        columns: list[list[object]]
+
+        def write(self, columns: list[list[object]]) -> None:
+            self.columns = columns
+
+    classes = [f"c{i:02}" for i in range(30)]
+    for top in (None, 3):
+        written = []
+        for answers in both_forms(0, 30, 5, False):
+            sure = replace(answers, sureness=sureness(0.9, False))
+            kept = Kept()
+            ParquetRows(kept, classes, top, ("probability", "set")).write(sure)  # type: ignore[arg-type]
+            written.append(kept.columns)
+        assert written[0] == written[1]
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_the_same_is_learnt_from_them(seed: int, signed: bool) -> None:
+    whole, few = both_forms(seed, 30, 5, signed)
+    np.testing.assert_allclose(
+        standout(few.residuals, signed), standout(whole.residuals, signed), rtol=1e-12, atol=1e-12
+    )
+    truth = np.array([3, 1, 4])
+    expected = fitted_certainty([(whole.residuals, truth)], signed)
+    found = fitted_certainty([(few.residuals, truth)], signed)
+    assert found.sharpness == pytest.approx(expected.sharpness, rel=1e-5)
+    np.testing.assert_allclose(found.of_truth, expected.of_truth, rtol=1e-3, atol=1e-9)

@@ -1,0 +1,158 @@
+"""Folders that others list: the same listing as if this process had listed all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from crnr_cli.sources import walk
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.class_folders import by_class_folders, possible_classes
+from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.listing import fingerprint, open_source
+from crnr_cli.sources.picture_files import PackedFiles
+from crnr_cli.sources.walk import Folder, Sublisting, sublisting
+from helpers.runner import Runner, powerless
+from helpers.samples import make_pictures, picture
+
+
+def elsewhere(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[Sublisting]:
+    """As a worker does it, from another current folder."""
+    base = Path.cwd()
+    found = []
+    os.chdir("/")
+    try:
+        for group in groups:
+            found.append(sublisting(str(base), root, group))
+    finally:
+        os.chdir(base)
+    return iter(found)
+
+
+def both(*names: str) -> tuple[Pictures, Pictures]:
+    alone, spread = (open_source(names, InputOptions(lister=lister)) for lister in (None, elsewhere))
+    assert isinstance(alone, Pictures)
+    assert isinstance(spread, Pictures)
+    return alone, spread
+
+
+def assert_same(*names: str, packed: bool = True) -> None:
+    alone, spread = both(*names)
+    assert isinstance(spread.files, PackedFiles) == packed
+    assert [*map(plain, spread.files)] == [*map(plain, alone.files)]
+    assert (spread.ignored, spread.empty_folders) == (alone.ignored, alone.empty_folders)
+    assert spread.named_folders == alone.named_folders
+    assert spread.notes() == alone.notes()
+    assert fingerprint(spread) == fingerprint(alone)
+
+
+def plain(file: object) -> str:
+    """Errors are compared by what they say."""
+    return repr(file)
+
+
+@pytest.fixture
+def folders(crnr: Runner) -> None:
+    make_pictures(crnr.here / "q", ["a", "b/deep/er", "d", "e"], per_class=3)
+    for name in ("aa.png", "c.png", "z.png"):  # between the folders, and after them
+        picture(0, 0).save(f"q/{name}")
+    Path("q/empty").mkdir()
+    Path("q/.hidden").mkdir()
+    Path("q/d/.DS_Store").write_text("")
+    Path("q/d/Thumbs.db").write_text("")
+    Path("q/e/gone.png").symlink_to("nowhere")
+    Path(os.fsdecode(b"q/e/\xff\n'\".png")).write_text("")
+    os.mkfifo("q/e/pipe")
+
+
+@pytest.mark.parametrize("groups", [1, 2, 1000])
+@pytest.mark.parametrize("per_block", [1, 4, 1024])
+def test_the_same_listing(
+    folders: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, groups: int, per_block: int
+) -> None:
+    monkeypatch.setattr(walk, "_GROUPS", groups)
+    monkeypatch.setattr(walk, "PER_BLOCK", per_block)
+    assert_same("q")
+    assert_same("q/")
+    assert_same(str(tmp_path / "q"))
+    assert_same("q", "q/z.png", "q/b", "q/a")
+    assert_same("q/a", packed=False)
+    monkeypatch.chdir("q")
+    assert_same(".")
+    monkeypatch.chdir("a")
+    assert_same("..")
+
+
+@pytest.mark.parametrize("groups", [1, 1000])
+def test_links_that_several_folders_follow(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    """Each is followed once, by the first folder: also if nobody else knows that it was."""
+    monkeypatch.setattr(walk, "_GROUPS", groups)
+    make_pictures(crnr.here / "q", [f"f{i}" for i in range(6)], per_class=1)
+    make_pictures(crnr.here / "other", ["x", "y"], per_class=1)
+    for i in range(6):
+        for j in range(6):
+            if i != j and (i + j) % 2:
+                Path(f"q/f{i}/to{j}").symlink_to(f"../f{j}")
+    for i in (1, 3):
+        Path(f"q/f{i}/outside").symlink_to("../../other")
+    Path("q/f2/up").symlink_to("..")
+    Path("q/g").symlink_to("../other")
+    Path("q/loop").symlink_to("loop")
+    assert_same("q")
+    assert_same("q", "q")
+
+
+def test_a_folder_that_cannot_be_read(folders: None) -> None:
+    Path("q/d").chmod(0)
+    Path("q/b/deep").chmod(0)
+    try:
+        with powerless():
+            assert_same("q")
+    finally:
+        for name in ("q/d", "q/b/deep"):
+            Path(name).chmod(0o755)
+
+
+def test_classes_and_parts(folders: None) -> None:
+    alone, spread = (by_class_folders(source, ["q", "a"]) for source in both("q", "q/a"))
+    assert possible_classes(spread) == possible_classes(alone)
+    assert list(spread.class_names()) == list(alone.class_names())
+    assert spread.names() == alone.names()
+    for start in range(len(alone)):
+        for stop in range(start + 1, len(alone) + 1):
+            mine, theirs = (one.part((start, stop)).opened(InputOptions().keys) for one in (spread, alone))
+            assert isinstance(mine, Pictures)
+            assert isinstance(theirs, Pictures)
+            assert list(map(plain, mine.files)) == list(map(plain, theirs.files))
+            assert mine.base == theirs.base
+
+
+def test_packed_files_are_a_sequence(folders: None) -> None:
+    alone, spread = both("q")
+    expected, found = list(alone.files), spread.files
+    assert isinstance(found, PackedFiles)
+    n = len(expected)
+    for i in range(-n, n):
+        assert plain(found[i]) == plain(expected[i])
+    for piece in (
+        slice(None),
+        slice(2, 7),
+        slice(-3, None),
+        slice(1, n, 3),
+        slice(None, None, -2),
+        slice(5, 5),
+    ):
+        assert list(map(plain, found[piece])) == list(map(plain, expected[piece]))
+        inner = found.cut(2, n - 1)
+        assert list(map(plain, inner[piece])) == list(map(plain, expected[2 : n - 1][piece]))
+        assert list(map(plain, inner.cut(1, 4))) == list(map(plain, expected[3:6]))
+    for i in (n, -n - 1):
+        with pytest.raises(IndexError):
+            found[i]
+    part = Pictures(found.cut(2, 5))
+    assert fingerprint(part) == fingerprint(Pictures(expected[2:5]))
