@@ -95,7 +95,7 @@ def show_report(path: Path, report: BuildReport, output: Output, early: EarlyNot
     """
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.update import UpdateReport
-    from crnr_cli.methods.local import recall_of
+    from crnr_cli.methods.local import measured_by
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
     if output.json:
@@ -119,8 +119,8 @@ def show_report(path: Path, report: BuildReport, output: Output, early: EarlyNot
         say(f"{', '.join(counts)}, {changes['unchanged']} unchanged")
     gallery = report.gallery
     factor = f", {gallery.factor}" if gallery.factor else ""
-    recall = recall_of(gallery.state)
-    found = "" if recall is None else f", index with {100 * recall:.1f} % of the nearest samples"
+    measured = measured_by(gallery.state)
+    found = "" if measured is None else f", index with {measured.describe()}"
     say(
         f"{path}: {counted(len(gallery.classes), 'class')}, {counted(len(gallery.names), 'sample')}, "
         f"dimension {gallery.samples.vectors.shape[1]}, {gallery.method.name}{factor}{found}; "

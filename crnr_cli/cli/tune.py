@@ -303,15 +303,16 @@ def _draw(report: TuneReport, path: Path) -> None:
         name = _shown_fixed(trial)
         of_steps.setdefault(trial.setting.describe(), name)
         best.setdefault(name, {}).setdefault(trial.setting.parameters()["lam"], trial.accuracy)
+    lams = sorted({*LAMS, *(lam for line in best.values() for lam in line)})
     shown = dict.fromkeys([*map(_shown_fixed, (chosen, report.paper)), *of_steps.values(), *best])
-    lines = {name: [best[name].get(lam) for lam in LAMS] for name in list(shown)[:_LINES]}
+    lines = {name: [best[name].get(lam) for lam in lams] for name in list(shown)[:_LINES]}
     # These have a mu of their own, and may be below the line of the best one.
     marked = {}
     for name, trial in (("default", report.paper), ("chosen", chosen)):
         settings = trial.setting.parameters()
         marked[f"{name}, at mu {settings['mu']:g}"] = (settings["lam"], trial.accuracy)
     title = f"best mu for each lam; {counted(len(report.paper.right), 'sample')} held out in turn"
-    save(sensitivity(LAMS, lines, marked, title), path)
+    save(sensitivity(lams, lines, marked, title), path)
 
 
 def _shown_fixed(trial: Trial) -> str:

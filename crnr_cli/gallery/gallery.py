@@ -16,7 +16,7 @@ from crnr_cli.errors import NotConverged
 from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.methods import Method, Samples, State
 from crnr_cli.methods.fitting import compact_residuals, residuals
-from crnr_cli.methods.local import recall_of
+from crnr_cli.methods.local import measured_by
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.probability import Certainty
@@ -76,7 +76,7 @@ class Gallery:
 
     def gives_residuals(self) -> bool:
         """Classify one sample, to find out whether the state matches the samples, whatever the method."""
-        recall_of(self.state)  # which is shown, even if the index is not used
+        measured_by(self.state)  # which is shown, even if the index is not used
         iterations = self.parameters.get("iterations", 0)
         # Few, as an untrusted gallery may ask for more than anybody would wait for.
         few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
@@ -117,8 +117,15 @@ def describe(gallery: Gallery) -> dict[str, Any]:
         "method": gallery.method.name,
         "parameters": gallery.parameters,
         "factor": gallery.factor,
-        **({} if (recall := recall_of(gallery.state)) is None else {"index_recall": round(recall, 6)}),
+        **_about_index(gallery),
         **gallery.recipe.facts(),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),
     }
+
+
+def _about_index(gallery: Gallery) -> dict[str, Any]:
+    measured = measured_by(gallery.state)
+    if measured is None:
+        return {}
+    return {"index_recall": round(measured.recall, 6), "index_agreement": round(measured.agreement, 6)}

@@ -36,7 +36,9 @@ from crnr_cli.wording import counted
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
 NEIGHBORS = (50, 100, 200)
-_LOCAL_LAMS = (1e-2, 0.1, 1.0)  # that are tried with neighbours, at the mu of the paper
+# The lam and mu that are tried with neighbours. Larger ones are better where classes overlap: with small
+# ones, a class of which one sample is near can win against a class of which most are.
+_LOCAL = ((1e-2, 0.1), (0.1, 0.1), (1.0, 0.1), (1.0, 1.0), (10.0, 1.0))
 _LOCAL_FROM = 1000  # samples: with fewer, coding by all of them is as fast
 _ALL_UP_TO = 20_000  # samples: with more, coding by all of them takes hours, and so does asking for all
 _ASKED = 4000  # samples that are held out of so many
@@ -222,8 +224,8 @@ def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Meth
     """The methods to fit, the default setting first. Each crnr and nrc covers all numbers of iterations."""
     grid: list[Crnr] = []
     for count in neighbors:
-        lams, mus = (_LOCAL_LAMS, (PAPER.mu,)) if count else (LAMS, MUS)
-        grid += sorted((Crnr(lam=lam, mu=mu, neighbors=count) for lam in lams for mu in mus), key=_distance)
+        tried = _LOCAL if count else sorted(product(LAMS, MUS), key=_distance)
+        grid += [Crnr(lam=lam, mu=mu, neighbors=count) for lam, mu in tried]
     others: list[Method] = []
     for name in names:
         if name == Nrc.name:
@@ -234,12 +236,10 @@ def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Meth
     return [grid[0], *others, *grid[1:]]  # requested methods come early, in case the budget ends
 
 
-def _distance(method: Crnr) -> tuple[int, int]:
-    """The distance in the grid from the paper's setting: the nearest are tried first, lam before mu."""
-    lams = _LOCAL_LAMS if method.neighbors else LAMS
-    return abs(MUS.index(method.mu) - MUS.index(PAPER.mu)), abs(
-        lams.index(method.lam) - lams.index(PAPER.lam)
-    )
+def _distance(setting: tuple[float, float]) -> tuple[int, int]:
+    """The distance in the grid from the paper's lam and mu: the nearest are tried first, lam before mu."""
+    lam, mu = setting
+    return abs(MUS.index(mu) - MUS.index(PAPER.mu)), abs(LAMS.index(lam) - LAMS.index(PAPER.lam))
 
 
 def _passes(

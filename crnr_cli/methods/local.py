@@ -133,7 +133,11 @@ class LocalCoding(CodingMethod):
             f"making the index {self.index} of {counted(n, 'sample')} of dimension {d}",
             "use --index exact, --pca or fewer samples",
         )
-        made = solvers.made_index(self.index, samples.vectors.T, self.neighbors, progress)
+
+        def labelled(asked: Array, places: Array) -> Array:
+            return self._labels(samples, samples.vectors[asked], places)
+
+        made = solvers.made_index(self.index, samples.vectors.T, self.neighbors, labelled, progress)
         return {_OF_INDEX + key: array for key, array in made.items()}
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
@@ -162,6 +166,14 @@ class LocalCoding(CodingMethod):
             found[batch] = self.local_decision(near, self.local_codes(near)).T
             classes[batch] = near.classes
         return FewClasses.of(classes, found, self.without_neighbor, samples.n_classes)
+
+    def _labels(self, samples: Samples, queries: Array, places: Array) -> Array:
+        """(m,): the class with the smallest residual, by these neighbours."""
+        labels = np.empty(len(queries), np.int64)
+        for batch, _, near in self.neighborhoods(samples, queries, places=places):
+            best = self.local_decision(near, self.local_codes(near)).argmin(axis=0)
+            labels[batch] = np.take_along_axis(near.classes, best[:, np.newaxis], axis=1)[:, 0]
+        return labels
 
     def neighborhoods(
         self,
@@ -199,11 +211,13 @@ def _of_index(state: State) -> State:
     return {key.removeprefix(_OF_INDEX): array for key, array in state.items() if key.startswith(_OF_INDEX)}
 
 
-def recall_of(state: State) -> float | None:
-    """The share of the nearest samples that the index finds, of several parts the smallest; None: all."""
-    recalls = [
-        solvers.recall_of({"recall": array})
+def measured_by(state: State) -> solvers.Measured | None:
+    """What the index finds, of several parts the least; None if the search is exact."""
+    found = [
+        solvers.measured_by({"measured": array})
         for key, array in state.items()
-        if key.partition(".")[0] == f"{_OF_INDEX}recall"
+        if key.partition(".")[0] == f"{_OF_INDEX}measured"
     ]
-    return min(recalls, default=None)
+    if not found:
+        return None
+    return solvers.Measured(min(one.recall for one in found), min(one.agreement for one in found))

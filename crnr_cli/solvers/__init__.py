@@ -36,11 +36,11 @@ from crnr_cli.solvers.factors import (
 )
 from crnr_cli.solvers.indexes import (
     INDEXES,
-    WANTED_RECALL,
     Index,
+    Measured,
     index_bytes,
     made_index,
-    recall_of,
+    measured_by,
     require_for,
 )
 from crnr_cli.solvers.local import (
@@ -60,7 +60,6 @@ from crnr_cli.solvers.search import nearest, search_bytes
 
 __all__ = [
     "INDEXES",
-    "WANTED_RECALL",
     "Code",
     "DenseFactor",
     "Factor",
@@ -68,6 +67,7 @@ __all__ = [
     "Index",
     "LocalFactor",
     "LowRankFactor",
+    "Measured",
     "Neighborhoods",
     "admm",
     "admm_steps",
@@ -88,11 +88,11 @@ __all__ = [
     "local_norms",
     "local_residuals",
     "made_index",
+    "measured_by",
     "multiplications",
     "nearest",
     "projection",
     "projection_form",
-    "recall_of",
     "require_for",
     "search_bytes",
     "subspace_residuals",

@@ -19,7 +19,7 @@ from crnr_cli.progress import Progress
 from crnr_cli.system.cores import threads_per_product, watched
 
 _LINKS = 16  # of a sample on every level but the lowest, where it has twice as many
-_CARE = (64, 512)  # the fewest and the most samples that are kept in view to choose the links of one
+_CARE = (64, 256)  # the fewest and the most samples that are kept in view to choose the links of one
 _TRAINING = 10_000  # samples whose numbers set the limits of rounding
 _MOST_KEPT = 4096  # samples that a search keeps in view
 _SEED = 20_240_101
@@ -67,6 +67,30 @@ def made_graph(X: Array, progress: Progress) -> Arrays:
     faiss.downcast_index(index.storage).codes = faiss.MaybeOwnedVectorUInt8()  # frees the rounded samples
     links = faiss.vector_to_array(neighbors)
     return {"levels": levels, "links": links, "graph": np.array([_LINKS, entry], dtype=np.int64)}
+
+
+def hideable(arrays: Arrays) -> Array:
+    """The samples that `graph_without` can hide: those on the lowest level alone, but not the first."""
+    lowest = arrays["levels"] == 1
+    lowest[arrays["graph"][1]] = False
+    return np.flatnonzero(lowest)
+
+
+def graph_without(arrays: Arrays, hidden: Array) -> Arrays:
+    """The same graph without links to some samples, so that a search never comes to them."""
+    levels, links = arrays["levels"], arrays["links"].copy()
+    per_level = int(arrays["graph"][0])
+    edges = _edges(levels, per_level * np.arange(1, int(levels.max()) + 2))
+    is_hidden = np.zeros(len(levels) + 1, dtype=bool)  # the last place is that of -1, no link
+    is_hidden[hidden] = True
+    step = max(1, _AT_ONCE // (2 * per_level))
+    for start in range(0, len(levels), step):
+        lowest = edges[start : min(start + step, len(levels)), np.newaxis] + np.arange(2 * per_level)
+        lowest = lowest[is_hidden[links[lowest]].any(axis=1)]
+        left = np.where(is_hidden[links[lowest]], -1, links[lowest])
+        order = np.argsort(left < 0, axis=1, kind="stable")  # faiss stops at the first -1
+        links[lowest] = np.take_along_axis(left, order, axis=1)
+    return arrays | {"links": links}
 
 
 def _care(n: int) -> int:

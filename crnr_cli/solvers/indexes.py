@@ -1,34 +1,41 @@
 """Indexes find most of the nearest samples without comparing a query with all of them.
 
-What an index finds are candidates, which are compared again in float64, as for the exact search. How much of
-the exact neighbours it finds is measured on samples of the gallery when it is made, and searches look as far
-as is needed for nearly all of them.
+What an index finds are candidates, which are compared again in float64, as for the exact search. Some samples
+of the gallery are asked for when it is made, as if they were not in it: searches look as far as these need to
+get the label that the exact search gives them.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.progress import Progress, silent
-from crnr_cli.solvers.graph import Graph, graph_bytes, made_graph
+from crnr_cli.solvers.graph import Graph, graph_bytes, graph_without, hideable, made_graph
 from crnr_cli.solvers.lists import Lists, list_bytes, made_lists
 from crnr_cli.solvers.search import nearest
 from crnr_cli.system.optional import require
 
 INDEXES = ("exact", "ivf", "hnsw")
-WANTED_RECALL = 0.99
-RECALL_SAMPLES = 1000  # whose neighbours are looked for to measure the recall
+WANTED_AGREEMENT = 0.995  # share of the labels that are those of the exact search
+WANTED_RECALL = 0.8  # share of the nearest samples; residuals and margins differ where some are missing
+_MOST_ASKED = 1000  # samples that are asked for when it is made
+_PER_ASKED = 20  # samples, of which one is asked for: the others are nearly the whole gallery
 _SPARE = 16  # candidates beyond those that are asked for
 _GATHERED = 2**23  # numbers of samples that are gathered at once, 64 MB in float64
-_ASKED = 128  # queries that are asked at once to measure the recall
+_AT_ONCE = 128  # samples that are asked for at once
 _LEAST_EFFORT = {"hnsw": 64, "ivf": 8}  # samples that a search of the graph keeps in view; lists
-_LEAST_GAIN = 0.002  # of recall, that twice the effort has to bring
+_MORE_EFFORT = 1.25  # times as much is tried next
+_LEAST_GAIN = 0.1  # share of what is missing that more effort has to bring
 _ROUNDING = 1e-9  # more than the rounding error of a product of unit vectors in float64
 
 Arrays = dict[str, Array]
+Labelled = Callable[[Array, Array], Array]  # the labels of samples (m,) by their neighbours (m, count)
 
 
 class _Search(Protocol):
@@ -51,7 +58,7 @@ class Index:
         effort = arrays["effort"]
         if effort.shape != (1,) or effort.dtype != np.int64 or not 1 <= effort[0] <= self.search.size:
             raise ValueError("the effort of its index is out of range")
-        recall_of(arrays)
+        measured_by(arrays)
         self._effort = int(effort[0])
 
     def nearest(self, Y: Array, count: int, effort: int | None = None) -> Array:
@@ -102,67 +109,107 @@ def index_bytes(kind: str, n: int, d: int) -> int:
     return (graph_bytes if kind == "hnsw" else list_bytes)(n, d)
 
 
-def made_index(kind: str, X: Array, count: int, progress: Progress = silent) -> Arrays:
+def made_index(kind: str, X: Array, count: int, labelled: Labelled, progress: Progress = silent) -> Arrays:
     """The arrays of an index over the columns of X, from which `count` neighbours will be asked."""
     require_for(kind)
     n = X.shape[1]
     progress("indexing", 0, n)
     made = (made_graph if kind == "hnsw" else made_lists)(X.T, progress)
     progress("indexing", n, n)
-    index = Index(kind, X, made | _measured(1, 0.0))
-    effort = min(_LEAST_EFFORT[kind], index.search.size)
-    asked = np.unique(np.linspace(0, n - 1, RECALL_SAMPLES).astype(np.int64))
-    limits = _limits(X, asked, count, progress)
-    recall = _recall(index, X, asked, limits, count, effort)
-    while recall < WANTED_RECALL and 2 * effort <= index.search.size:
-        more = _recall(index, X, asked, limits, count, 2 * effort)
-        if more < recall + _LEAST_GAIN:  # what is missing cannot be reached: looking further only takes time
-            break
-        effort, recall = 2 * effort, more
-    return made | _measured(effort, recall)
+    trial = _Trial.of(kind, X, made, count, labelled, progress)
+    chosen = effort = min(_LEAST_EFFORT[kind], trial.index.search.size)
+    best = trial.measured(effort)
+    # If twice the effort brings hardly more, looking further only takes time.
+    while best.missing and effort < min(trial.index.search.size, 2 * chosen):
+        effort = min(trial.index.search.size, 2 * chosen, math.ceil(_MORE_EFFORT * effort))
+        found = trial.measured(effort)
+        if found.missing <= (1 - _LEAST_GAIN) * best.missing:
+            chosen, best = effort, found
+    return made | _stored(chosen, best)
 
 
-def _measured(effort: int, recall: float) -> Arrays:
-    return {"effort": np.array([effort], dtype=np.int64), "recall": np.array([recall])}
+@dataclass(frozen=True)
+class Measured:
+    """How much of what the exact search finds an index found when it was made."""
+
+    recall: float  # share of the nearest samples
+    agreement: float  # share of the labels
+
+    def describe(self) -> str:
+        found, same = 100 * self.recall, 100 * self.agreement
+        return f"{found:.1f} % of the nearest samples and {same:.1f} % of the labels"
+
+    @property
+    def missing(self) -> float:
+        return max(0.0, WANTED_RECALL - self.recall) + max(0.0, WANTED_AGREEMENT - self.agreement)
 
 
-def recall_of(arrays: Arrays) -> float:
-    """The share of the nearest samples that the index found when it was made."""
-    recall = arrays["recall"]
-    if recall.shape != (1,) or recall.dtype != np.float64 or not 0 <= recall[0] <= 1:
-        raise ValueError("the recall of its index is not a share")
-    return float(recall[0])
+def _stored(effort: int, measured: Measured) -> Arrays:
+    return {
+        "effort": np.array([effort], dtype=np.int64),
+        "measured": np.array([measured.recall, measured.agreement]),
+    }
 
 
-def _limits(X: Array, asked: Array, count: int, progress: Progress) -> Array:
-    """The product of each of these samples with its last neighbour, by exact search; not with itself."""
-    limits: list[Array] = []
-    for start in range(0, len(asked), _ASKED):
-        progress("measuring recall", start, len(asked))
-        those = asked[start : start + _ASKED]
-        limits.append(_others(X, those, nearest(X, X[:, those], count + 1)).min(axis=1, initial=np.inf))
-    progress("measuring recall", len(asked), len(asked))
-    return np.concatenate(limits)
+def measured_by(arrays: Arrays) -> Measured:
+    """What was measured when the index was made."""
+    found = arrays["measured"]
+    if found.shape != (2,) or found.dtype != np.float64 or not (found.min() >= 0 and found.max() <= 1):
+        raise ValueError("what its index finds is not given as shares")
+    return Measured(*found.tolist())
 
 
-def _recall(index: Index, X: Array, asked: Array, limits: Array, count: int, effort: int) -> float:
-    """The share of what the index finds that is as near as the exact neighbours: copies are as good."""
-    hits, total = 0, 0
-    for start in range(0, len(asked), _ASKED):
-        those = asked[start : start + _ASKED]
-        products = _others(X, those, index.nearest(X[:, those], count + 1, effort))
-        is_near = products >= limits[start : start + _ASKED, np.newaxis] - _ROUNDING
-        hits += int(np.count_nonzero(is_near))
-        total += products.size
-    return hits / max(1, total)
+@dataclass(frozen=True)
+class _Trial:
+    """Samples that are asked for as if they were queries: they are not found, nor a step on the way."""
+
+    index: Index
+    X: Array
+    asked: Array  # (m,)
+    labelled: Labelled
+    more: int  # samples to look for beyond `count`, as some may be among those that are asked for
+    exact: Array  # (m, count): their neighbours
+    labels: Array  # (m,): by these
+
+    @classmethod
+    def of(
+        cls, kind: str, X: Array, made: Arrays, count: int, labelled: Labelled, progress: Progress
+    ) -> _Trial:
+        n = X.shape[1]
+        suitable = hideable(made) if kind == "hnsw" else np.arange(n)
+        m = min(_MOST_ASKED, max(1, n // _PER_ASKED), len(suitable))
+        asked = suitable[np.linspace(0, len(suitable) - 1, m).astype(np.int64)]
+        shown = graph_without(made, asked) if kind == "hnsw" else made
+        index = Index(kind, X, shown | _stored(1, Measured(0.0, 0.0)))
+        more = count // 4 + 8
+        found: list[Array] = []
+        for those in _batches(asked):
+            progress("measuring the index", _AT_ONCE * len(found), m)
+            found.append(_others(nearest(X, X[:, those], count + more), asked, count))
+        progress("measuring the index", m, m)
+        exact = np.concatenate([np.empty((0, min(n, count)), np.int64), *found])
+        return cls(index, X, asked, labelled, 0 if kind == "hnsw" else more, exact, labelled(asked, exact))
+
+    def measured(self, effort: int) -> Measured:
+        """What the index finds with this effort. Copies of a sample are as good as the sample itself."""
+        if not len(self.asked):
+            return Measured(1.0, 1.0)
+        count = self.exact.shape[1]
+        found, hits = [], 0
+        for those, exact in zip(_batches(self.asked), _batches(self.exact), strict=True):
+            Y = self.X[:, those]
+            found.append(_others(self.index.nearest(Y, count + self.more, effort), self.asked, count))
+            limits = _products(self.X.T, Y.T, exact).min(axis=1, keepdims=True)
+            hits += int(np.count_nonzero(_products(self.X.T, Y.T, found[-1]) >= limits - _ROUNDING))
+        labels = self.labelled(self.asked, np.concatenate(found))
+        return Measured(hits / self.exact.size, float(np.mean(labels == self.labels)))
 
 
-def _others(X: Array, asked: Array, found: Array) -> Array:
-    """(m, k - 1): the products of samples with those found for them, without the samples themselves.
+def _batches(array: Array) -> Iterator[Array]:
+    return (array[start : start + _AT_ONCE] for start in range(0, len(array), _AT_ONCE))
 
-    If a sample was not found, which is in no order after its copies, the last one is left out instead.
-    """
-    is_own = found == asked[:, np.newaxis]
-    is_own[~is_own.any(axis=1), -1] = True
-    others = found[~is_own].reshape(len(found), found.shape[1] - 1)
-    return _products(X.T, X.T[asked], others)
+
+def _others(found: Array, asked: Array, count: int) -> Array:
+    """(m, count): what was found, without samples that are asked for, as long as there are enough others."""
+    order = np.argsort(np.isin(found, asked), axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(found, order, axis=1)

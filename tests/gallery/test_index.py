@@ -17,6 +17,8 @@ from crnr_cli.gallery import notes
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.fitting import fitted, indexed, residuals
+from crnr_cli.methods.local import measured_by
+from crnr_cli.solvers import Measured
 from crnr_cli.system import optional
 from helpers.runner import Runner, read_rows
 
@@ -57,14 +59,16 @@ def test_build_and_info_say_how_much_the_index_finds(tables: Runner, kind: str) 
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 12, "--index", kind)
     assert (result.exit, result.out) == (0, "")
     assert "dimension 16, crnr, index with " in result.err
-    assert " % of the nearest samples; " in result.err
+    assert re.search(r"index with [\d.]+ % of the nearest samples and [\d.]+ % of the labels; ", result.err)
     shown = tables("info", "g.h5")
     assert f"neighbors 12, index {kind}\n" in re.sub(" +\n", "\n", shown.out)
     about = json.loads(tables("info", "g.h5", "--json").out)
     assert about["format_version"] == 4
     assert about["parameters"]["index"] == kind
     assert 0.99 <= about["index_recall"] <= 1
-    assert f"index recall    {about['index_recall']}" in shown.out
+    assert 0.99 <= about["index_agreement"] <= 1
+    assert f"index recall     {about['index_recall']}" in shown.out
+    assert f"index agreement  {about['index_agreement']}" in shown.out
 
 
 def test_exact_galleries_have_no_index(tables: Runner) -> None:
@@ -166,7 +170,7 @@ def test_every_part_has_an_index(kind: str) -> None:
     exact = residuals(method, samples, {}, features[:40])
     found = residuals(method, samples, state, features[:40])
     assert np.isclose(found, exact, rtol=1e-4).all(axis=1).mean() > 0.9
-    assert notes.recall_of(state) == min(state["index_recall.0"][0], state["index_recall.1"][0])
+    assert measured_by(state) == Measured(*np.minimum(state["index_measured.0"], state["index_measured.1"]))
 
 
 @each_kind
@@ -208,32 +212,33 @@ def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPa
     assert result.err == "error: the index hnsw needs faiss: pip install 'crnr-cli[faiss]'\n"
 
 
-def test_a_low_recall_is_noted() -> None:
-    low, high = ({"index_recall": np.array([recall])} for recall in (0.95, 0.995))
+def test_labels_that_are_not_those_of_the_exact_search_are_noted() -> None:
+    low, high = ({"index_measured": np.array([0.9, same])} for same in (0.953, 0.99))
     (note,) = notes.index_notes(low)
     assert note.text == (
-        "the index finds 95.0 % of the nearest samples, fewer than 99 %; --index exact finds all"
+        "with the index, 95.3 % of the labels are those of the exact search; `crnr tune` may find settings "
+        "that depend less on single samples, and --index exact is exact"
     )
     assert notes.index_notes(high) == notes.index_notes({}) == []
 
 
-@pytest.mark.parametrize("key", ["index_recall", "index_recall.3"])
-def test_a_recall_that_is_not_a_share_is_refused_without_an_index_too(tables: Runner, key: str) -> None:
+@pytest.mark.parametrize("key", ["index_measured", "index_measured.3"])
+def test_shares_that_are_none_are_refused_without_an_index_too(tables: Runner, key: str) -> None:
     gallery = load_gallery(built(tables, "exact"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(gallery), "gives_residuals", lambda self: True)
-        save_gallery(replace(gallery, state={key: np.array([7.0])}), tables.here / "damaged.h5")
+        save_gallery(replace(gallery, state={key: np.array([0.9, 7.0])}), tables.here / "damaged.h5")
     result = tables("info", "damaged.h5")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
-        "error: damaged.h5: not a consistent gallery (the recall of its index is not a share); "
+        "error: damaged.h5: not a consistent gallery (what its index finds is not given as shares); "
         "build it again\n"
     )
 
 
 DAMAGE = {
-    "hnsw": {"effort": 10**6, "recall": 2, "links": 400, "levels": 100, "graph": -1},
-    "ivf": {"effort": 0, "recall": -1, "centers": np.nan, "edges": 3, "members": 7},
+    "hnsw": {"effort": 10**6, "measured": 2, "links": 400, "levels": 100, "graph": -1},
+    "ivf": {"effort": 0, "measured": -1, "centers": np.nan, "edges": 3, "members": 7},
 }
 
 

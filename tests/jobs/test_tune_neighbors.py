@@ -22,7 +22,7 @@ def moons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(job, "LAMS", (0.01,))
     monkeypatch.setattr(job, "MUS", (0.1,))
     monkeypatch.setattr(job, "_ITERATIONS", (5,))
-    monkeypatch.setattr(job, "_LOCAL_LAMS", (0.01,))
+    monkeypatch.setattr(job, "_LOCAL", ((0.01, 0.1),))
     monkeypatch.setattr(job, "NEIGHBORS", (4, 7))
     angles = np.random.default_rng(0).uniform(0, np.pi, 150)
     with h5py.File(path := tmp_path / "arcs.h5", "w") as file:
