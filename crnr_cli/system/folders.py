@@ -284,13 +284,13 @@ def renamed(source: Place, target: Place) -> bool:
 
 def link(source: Place, target: Place) -> None:
     """A second name of the same file, or of the same link."""
-    if os.link in os.supports_dir_fd:
-        os.link(
-            source._path,
-            target._path,
-            src_dir_fd=source._descriptor,
-            dst_dir_fd=target._descriptor,
-            follow_symlinks=False,
-        )
-    else:
+    if sys.platform == "win32":
         os.link(source._path, target._path)
+        return
+    os.link(
+        source._path,
+        target._path,
+        src_dir_fd=source._descriptor,
+        dst_dir_fd=target._descriptor,
+        follow_symlinks=False,
+    )

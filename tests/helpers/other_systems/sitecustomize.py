@@ -197,7 +197,7 @@ def is_in_use(path: Any) -> bool:
             continue
         if os.path.samestat(found, wanted) and stat.S_ISREG(found.st_mode):
             return True
-    with REAL_OPEN("/proc/self/maps") as lines:
+    with REAL_OPEN("/proc/self/maps", encoding="utf-8") as lines:
         return any(line.split()[4] == str(wanted.st_ino) and wanted.st_size for line in lines)
 
 
@@ -227,7 +227,7 @@ REAL_OPEN = open
 def hide_linux_files() -> None:
     def opened(file: Any, *arguments: Any, **named: Any) -> Any:
         asked_by = sys._getframe(1).f_globals.get("__name__", "")
-        if not isinstance(file, int) and not asked_by.startswith(("psutil", "coverage", "distributed")):
+        if not isinstance(file, int) and not asked_by.startswith(("psutil", "coverage", "tempfile")):
             place = os.fsdecode(file)
             if place.startswith(("/proc/", "/sys/")):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place)
@@ -243,6 +243,7 @@ def install() -> None:
 
     if SYSTEM == "win32":
         guard_open_files()
+        warnings.filterwarnings("ignore", category=EncodingWarning)  # of other packages
         warnings.filterwarnings("error", category=EncodingWarning, module="crnr_cli")
     others = of_macos() if SYSTEM == "darwin" else of_windows()
     others["sys"] = Imitated(sys, set(), {"platform": SYSTEM})
@@ -250,15 +251,19 @@ def install() -> None:
     real_import = builtins.__import__
 
     def imported(
-        name: str, names: Mapping[str, Any] | None = None, here: Any = None, wanted: Any = (), level: int = 0
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Any = (),
+        level: int = 0,
     ) -> Any:
-        by = (names or {}).get("__package__") or (names or {}).get("__name__") or ""
+        by = (globals or {}).get("__package__") or (globals or {}).get("__name__") or ""
         if level == 0 and name in others and by.split(".")[0] == "crnr_cli":
             found = others[name]
             if found is None:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
             return found
-        return real_import(name, names, here, wanted, level)
+        return real_import(name, globals, locals, fromlist, level)
 
     builtins.__import__ = imported  # type: ignore[assignment]
 
