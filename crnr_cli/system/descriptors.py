@@ -27,8 +27,8 @@ MAY_REPLACE_OPEN = sys.platform != "win32"
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for a pipe, which would make us wait for its other end
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise turn every \n into \r\n
-_READ = os.O_RDONLY | NO_LINK | _NO_WAIT | _BINARY
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | _BINARY
+READ = os.O_RDONLY | NO_LINK | _NO_WAIT | _BINARY
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | _BINARY
 _OWN = os.O_RDWR | os.O_CREAT | NO_LINK | _NO_WAIT | _BINARY
 
 _ACL = "system.posix_acl_access"
@@ -38,23 +38,12 @@ _BLOCK = 1 << 20  # bytes
 _moving = threading.Lock()  # the position of a file, where it has to be moved to write somewhere
 
 
-def open_to_read(name: str, folder: int | None = None) -> int:
-    """Open a regular file; a link is not followed."""
-    _refuse_link(name)
-    return os.open(name, _READ, dir_fd=folder)
-
-
-def open_new(name: str, folder: int | None = None) -> int:
-    """Make a file that nobody else can read yet; FileExistsError if there is one of this name."""
-    return os.open(name, _NEW, 0o600, dir_fd=folder)
-
-
 def open_own(place: Path) -> int:
     """Open a file that has a name of ours, or make it; a link that somebody else has put there is refused.
 
     OSError says what is wrong with it: ELOOP, EISDIR, or ENXIO for what is not a file.
     """
-    _refuse_link(place)
+    refuse_link(place)
     handle = os.open(place, _OWN, 0o666)
     if not NO_LINK and not os.path.samestat(os.fstat(handle), place.lstat()):
         os.close(handle)  # it has become a link since we looked
@@ -64,7 +53,7 @@ def open_own(place: Path) -> int:
     return handle
 
 
-def _refuse_link(name: str | Path) -> None:
+def refuse_link(name: str | Path) -> None:
     """Where files cannot be opened without following links: look before. A folder cannot be opened there."""
     if NO_LINK:
         return

@@ -74,12 +74,13 @@ class Place(NamedTuple):
             os.unlink(self._path)  # noqa: PTH108
 
     def opened(self) -> int:
-        """To read."""
-        return descriptors.open_to_read(self._path, self._descriptor)
+        """To read; a link is not followed."""
+        descriptors.refuse_link(self._path)
+        return os.open(self._path, descriptors.READ, dir_fd=self._descriptor)
 
     def created(self) -> int:
-        """To write; FileExistsError if there is a file of this name."""
-        return descriptors.open_new(self._path, self._descriptor)
+        """To write, and not yet for others to read; FileExistsError if there is a file of this name."""
+        return os.open(self._path, descriptors.NEW, 0o600, dir_fd=self._descriptor)
 
     def link_text(self) -> str:
         """Where a link leads, as it says itself."""

@@ -99,9 +99,11 @@ class Session:
         return re.sub(r"\b\d+\.\d s\b|\d{4}-\d\d-\d\d \d\d:\d\d", "", text)
 
     def files(self) -> dict[str, bytes]:
+        """Without the moment, which is in every page."""
         own = self.on.here.name.encode()
+        moment = re.compile(rb"\d{4}-\d\d-\d\d, \d\d:\d\d UTC")
         return {
-            str(path.relative_to(self.on.here)): path.read_bytes().replace(own, b"SYSTEM")
+            str(path.relative_to(self.on.here)): moment.sub(b"", path.read_bytes().replace(own, b"SYSTEM"))
             for path in sorted(self.on.here.rglob("*"))
             if path.is_file()
         }

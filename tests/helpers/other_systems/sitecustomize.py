@@ -1,11 +1,11 @@
 """Python imports this when it starts: what crnr sees of the system is then like macOS or Windows.
 
 CRNR_TEST_SYSTEM is `darwin` or `win32`; child processes inherit it. Modules of crnr get other modules `os`,
-`sys`, `signal` and so on than everybody else: without the names that are missing there, and with functions that
-refuse what they refuse there. Other packages see the system as it is, as theirs are made for each system.
+`sys`, `signal` and so on than everybody else: without the names that are missing there, and with functions
+that refuse what they refuse there. Other packages see the system as it is, as theirs are made for each.
 
-What depends on the files themselves is for everybody: on Windows, a file that this process has open or mapped,
-by whatever library, cannot be renamed, replaced or removed.
+What depends on the files themselves is for everybody: on Windows, a file that this process has open or
+mapped, by whatever library, cannot be renamed, replaced or removed.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ LINUX_ALONE = {
     "removexattr", "sched_getaffinity", "sched_setaffinity", "setxattr",
 }  # fmt: skip
 POSIX_ALONE = {
-    "O_CLOEXEC", "O_DIRECTORY", "O_DSYNC", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK", "O_SYNC", "chown", "chroot",
-    "confstr", "ctermid", "fchdir", "fchmod", "fchown", "fdatasync", "fork", "forkpty", "fpathconf", "fstatvfs",
-    "getegid", "geteuid", "getgid", "getgroups", "getloadavg", "getpgid", "getpriority", "getsid", "getuid",
-    "killpg", "lchown", "lockf", "mkfifo", "mknod", "nice", "openpty", "pathconf", "posix_spawn", "pread",
-    "preadv", "pwrite", "pwritev", "sendfile", "set_blocking", "setsid", "setuid", "statvfs", "sync", "sysconf",
-    "uname", "wait", "wait3", "waitid",
+    "O_CLOEXEC", "O_DIRECTORY", "O_DSYNC", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK", "O_SYNC", "chown",
+    "chroot", "confstr", "ctermid", "fchdir", "fchmod", "fchown", "fdatasync", "fork", "forkpty",
+    "fpathconf", "fstatvfs", "getegid", "geteuid", "getgid", "getgroups", "getloadavg", "getpgid",
+    "getpriority", "getsid", "getuid", "killpg", "lchown", "lockf", "mkfifo", "mknod", "nice", "openpty",
+    "pathconf", "posix_spawn", "pread", "preadv", "pwrite", "pwritev", "sendfile", "set_blocking", "setsid",
+    "setuid", "statvfs", "sync", "sysconf", "uname", "wait", "wait3", "waitid",
 }  # fmt: skip
 WINDOWS_SIGNALS = {"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM"}
 WINDOWS_HAS = {"signal", "getsignal", "raise_signal", "set_wakeup_fd", "default_int_handler", "Signals"}
@@ -149,7 +149,7 @@ def windows_os() -> dict[str, Any]:
     def open_file(path: Any, flags: int, mode: int = 0o777, *, dir_fd: None = None) -> int:
         if dir_fd is not None:
             raise NotImplementedError("dir_fd unavailable on this platform")
-        if os.path.isdir(path):
+        if os.path.isdir(path):  # noqa: PTH112
             raise refuse(errno.EACCES, path)
         handle = os.open(path, flags & ~O_BINARY, mode)
         as_text.discard(handle)
@@ -190,7 +190,7 @@ def is_in_use(path: Any) -> bool:
         wanted = os.lstat(path)
     except OSError:
         return False
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         try:
             found = os.fstat(int(name))
         except OSError:
@@ -209,9 +209,9 @@ def guard_open_files() -> None:
                 for path in paths:
                     if is_in_use(path):
                         raise refuse(errno.EACCES, path)
-                if function.__name__ == "rename" and len(set(map(os.fspath, paths))) == 2:
-                    if os.path.lexists(paths[1]):
-                        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), paths[0])
+                is_another = function.__name__ == "rename" and os.fspath(paths[0]) != os.fspath(paths[1])
+                if is_another and os.path.lexists(paths[1]):
+                    raise refuse(errno.EEXIST, paths[0])
             return function(*paths, **named)
 
         called.__name__ = function.__name__
@@ -231,7 +231,7 @@ def hide_linux_files() -> None:
             place = os.fsdecode(file)
             if place.startswith(("/proc/", "/sys/")):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place)
-            if SYSTEM == "win32" and os.path.isdir(place):
+            if SYSTEM == "win32" and os.path.isdir(place):  # noqa: PTH112
                 raise refuse(errno.EACCES, place)
         return REAL_OPEN(file, *arguments, **named)
 
