@@ -45,9 +45,11 @@ def open_own(place: Path) -> int:
     """
     refuse_link(place)
     handle = os.open(place, _OWN, 0o666)
-    if not NO_LINK and not os.path.samestat(os.fstat(handle), place.lstat()):
-        os.close(handle)  # it has become a link since we looked
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))
+    try:
+        refuse_link(place)  # it may have become one since we looked; while it is open, it cannot
+    except OSError:
+        os.close(handle)
+        raise
     if _NO_WAIT:
         os.set_blocking(handle, True)
     return handle

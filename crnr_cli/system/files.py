@@ -236,7 +236,12 @@ def _locked(place: Path, path: Path) -> int:
 
 
 def _is_still(place: Path, status: os.stat_result) -> bool:
-    """Whether this is still the file of this name. Only the owner of the lock may remove or rename it."""
+    """Whether this is still the file of this name. Only the owner of the lock may remove or rename it.
+
+    On Windows nobody can, as long as it is open.
+    """
+    if not descriptors.MAY_REPLACE_OPEN:
+        return os.path.lexists(place)
     try:
         return os.path.samestat(status, place.lstat())
     except FileNotFoundError:
@@ -261,7 +266,7 @@ def _protect(handle: int, target: Path, *, being_written: bool) -> None:
 def _refuse_open(target: Path, path: Path) -> None:
     """On Windows: refuse a file that another program has open, as it could not be replaced in the end."""
     if not descriptors.MAY_REPLACE_OPEN:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
             # Nothing changes by that, but it needs the same permission of whoever has the file open.
             _patiently(lambda: os.rename(target, target), path)  # noqa: PTH104
 

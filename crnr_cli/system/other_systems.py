@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 NEEDED = sys.platform in ("darwin", "win32")
@@ -16,11 +17,9 @@ def free_memory() -> int:
 
 def cores() -> int:
     """The cores that this process may use."""
-    import os
-
-    import psutil
-
     if sys.platform == "win32":
+        import psutil
+
         return len(psutil.Process().cpu_affinity())
     return os.cpu_count() or 1
 

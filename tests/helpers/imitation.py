@@ -36,9 +36,9 @@ class On:
         return Runner(self.here).process(*arguments, env=environment(self.system), **options)
 
     def python(self, code: str) -> Outcome:
-        """Run code that is a part of crnr, as far as it can tell."""
-        as_part = f"exec({code!r}, {{'__name__': 'crnr_cli.test', '__package__': 'crnr_cli'}})"
-        return Runner(self.here).process("-c", as_part, program=_PYTHON, env=environment(self.system))
+        return Runner(self.here).process(program=self.part_of_crnr(code), env=environment(self.system))
 
-
-_PYTHON = (sys.executable,)
+    def part_of_crnr(self, code: str) -> tuple[str, ...]:
+        """The program that runs code which is a part of crnr, as far as it can tell."""
+        part = f"exec({code!r}, {{'__name__': 'crnr_cli.test', '__package__': 'crnr_cli'}})"
+        return sys.executable, "-c", part

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -223,15 +224,30 @@ def test_a_run_that_was_killed_is_resumed(built: On) -> None:
     assert Runner(on.here).files() == {"gallery.npz", "gallery.h5", "out.csv"}
 
 
-def test_ctrl_c_ends_a_run_within_its_time(built: On) -> None:
-    run = pausing(built)
+LONG_BATCH = """
+import os, sys, time, typer
+from crnr_cli.cli.boundary import boundary, finishing_batches
+from crnr_cli.progress import silent
+from crnr_cli.system.cores import side_by_side
+try:
+    with boundary(), finishing_batches(silent, "; it can be continued"):
+        print("begun", flush=True)
+        list(side_by_side(time.sleep, [60], 1))
+except typer.Exit as e:
+    sys.stderr.flush()
+    os._exit(e.exit_code)
+"""
+
+
+def test_ctrl_c_does_not_wait_for_a_long_batch(on: On) -> None:
+    run = Runner(on.here).start(program=on.part_of_crnr(LONG_BATCH), env=environment(on.system))
+    assert run.stdout is not None
+    assert run.stdout.readline() == b"begun\n"
+    began = time.monotonic()
     run.send_signal(signal.SIGINT)
     outcome = ended(run)
-    words = "interrupted; the same command with --resume continues from there\n"
-    assert (outcome.exit, outcome.err) == (130, words)
-    assert Runner(built.here).files() == {
-        "gallery.npz", "gallery.h5", "out.csv.crnr-part", "out.csv.crnr-journal"
-    }  # fmt: skip
+    assert (outcome.exit, outcome.err) == (130, "interrupted; it can be continued\n")
+    assert time.monotonic() - began < 30
 
 
 def test_the_reader_of_stdout_goes_away(built: On) -> None:
