@@ -232,7 +232,7 @@ from crnr_cli.system.cores import side_by_side
 try:
     with boundary(), finishing_batches(silent, "; it can be continued"):
         print("begun", flush=True)
-        list(side_by_side(time.sleep, [60], 1))
+        list(side_by_side(time.sleep, [60], 1, wait=False))
 except typer.Exit as e:
     sys.stderr.flush()
     os._exit(e.exit_code)
