@@ -6,9 +6,7 @@ Commands import the rest of the package when they run, so that `crnr --help` doe
 from __future__ import annotations
 
 import gc
-import io
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -19,6 +17,8 @@ import typer
 from crnr_cli import __version__
 from crnr_cli.cli.parsing import Command, Commands
 from crnr_cli.system.cores import is_working
+from crnr_cli.system.signals import die_of_broken_pipes
+from crnr_cli.system.streams import set_up_streams
 
 # Every command is a function in the module of the same name; its help ends with this example. The panels are
 # those of `crnr --help`, and both they and their commands are in the order of use. The commands of a group,
@@ -119,9 +119,8 @@ def function_of(command: str) -> Callable[..., None]:
 
 def main() -> None:
     _use_utf8()
-    _set_up_streams()
-    # `crnr --help | head` should die of SIGPIPE like any program; commands handle SIGPIPE in boundary().
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    set_up_streams()
+    die_of_broken_pipes()  # commands handle them in boundary()
     # Start-up creates almost no garbage, and looking for it takes a tenth of the time of a short command.
     gc.set_threshold(50_000, 20, 50)
     # Import only the command that runs; --help and unknown names need them all.
@@ -149,18 +148,3 @@ def _use_utf8() -> None:
     if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode and sys.executable:
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
-
-
-def _set_up_streams() -> None:
-    """Write the same bytes in cron as in a terminal, whatever the locale and even if a stream is closed.
-
-    On stdout, names that are not UTF-8 are written as the bytes that were read; on stderr they are escaped.
-    """
-    # Opened read-only, so that the first write fails with EBADF and boundary() reports it.
-    if sys.stdout is None:
-        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: PTH123, SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
-    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors)

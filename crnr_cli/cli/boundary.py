@@ -8,7 +8,7 @@ import signal
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -17,20 +17,19 @@ import typer
 
 from crnr_cli.cli.console import say
 from crnr_cli.errors import CrnrError, NotConverged
+from crnr_cli.system.signals import READER_GONE, STOPS, broken_pipes_as_errors, on_stop, timer
+from crnr_cli.system.streams import abandon_stdout, is_broken_pipe
 
 if TYPE_CHECKING:
     from crnr_cli.progress import Progress
 
 SKIPPED = 3  # done, but some inputs were skipped
 GATE_MISSED = 4
-_READER_GONE = 128 + signal.SIGPIPE
 _GRACE = 1.5  # seconds that the current batch has to finish after a signal
 
 _STEPS_IN_BATCHES = ("classifying", "extracting", "sorting", "splitting")  # whose finished batches are kept
 
 _STDOUT_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF)
-
-_STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class _Stopped(BaseException):
@@ -38,27 +37,27 @@ class _Stopped(BaseException):
 
     def __init__(self, number: int, remedy: str = "") -> None:
         self.exit_code = 128 + number
-        self.message = _STOPS[signal.Signals(number)] + remedy
+        self.message = STOPS[signal.Signals(number)] + remedy
 
 
 @contextmanager
 def boundary(*, quiet: bool = False) -> Iterator[None]:
     """Errors that a user can fix become one line and an exit code; anything else keeps its traceback."""
     try:
-        with _broken_pipe_as_error(), _on_stop(_raise_stopped), _counted_warnings(quiet):
+        with broken_pipes_as_errors(), on_stop(_raise_stopped), _counted_warnings(quiet):
             yield
             sys.stdout.flush()
     except CrnrError as e:
         say(f"error: {e}", style="red")
         raise typer.Exit(e.exit_code) from e
-    except BrokenPipeError as e:
-        _abandon_stdout()
-        raise typer.Exit(_READER_GONE) from e
     except (OSError, MemoryError, RuntimeError) as e:
+        if isinstance(e, OSError) and is_broken_pipe(e):
+            abandon_stdout()
+            raise typer.Exit(READER_GONE) from e
         if (reason := _limit_reached(e)) is None:
             if not isinstance(e, OSError) or e.errno not in _STDOUT_ERRORS or e.filename is not None:
                 raise
-            _abandon_stdout()
+            abandon_stdout()
             reason = f"cannot write to stdout ({os.strerror(e.errno)})"
         say(f"error: {reason}", style="red")
         raise typer.Exit(1) from e
@@ -93,20 +92,15 @@ def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
         if received:  # at the second signal, stop at once
             stop()
         received.append(_Stopped(number, remedy))
-        signal.setitimer(signal.ITIMER_REAL, _GRACE)
+        start_timer(number, _GRACE)
 
     def report(step: str, done: int, total: int) -> None:
         progress(step, done, total)
         if received and step in _STEPS_IN_BATCHES:
             stop()
 
-    previous = signal.signal(signal.SIGALRM, stop)
-    try:
-        with _on_stop(receive):
-            yield report
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+    with timer(stop) as start_timer, on_stop(receive):
+        yield report
 
 
 @contextmanager
@@ -131,34 +125,5 @@ def _counted_warnings(quiet: bool) -> Iterator[None]:
                 say(f"warning: {NotConverged(n, advice)}", style="yellow")
 
 
-@contextmanager
-def _on_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle the signals that stop a program, except those that the parent process has set to be ignored."""
-    previous = {number: signal.getsignal(number) for number in _STOPS}
-    for number, before in previous.items():
-        if before != signal.SIG_IGN:
-            signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, before in previous.items():
-            signal.signal(number, before)
-
-
-@contextmanager
-def _broken_pipe_as_error() -> Iterator[None]:
-    """If the reader of stdout goes away, raise an exception, so that open files are cleaned up."""
-    previous = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGPIPE, previous)
-
-
 def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Stopped(number)
-
-
-def _abandon_stdout() -> None:
-    """Discard buffered output that nobody can read; otherwise Python would fail to write it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

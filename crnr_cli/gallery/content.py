@@ -97,8 +97,8 @@ def is_gallery(path: Path) -> bool:
         return False
 
 
-def read_content(path: Path, wanted: Container[str] | None = None) -> Content:
-    """Everything in the file, or only the wanted arrays.
+def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: bool = True) -> Content:
+    """Everything in the file, or only the wanted arrays; large ones are mapped, if they may be.
 
     All declarations are checked before any data is read or any link followed.
     """
@@ -127,7 +127,7 @@ def read_content(path: Path, wanted: Container[str] | None = None) -> Content:
             declared = {
                 name: dataset for name, dataset in content.arrays.items() if wanted is None or name in wanted
             }
-            return _read_arrays(path, declared, content)
+            return _read_arrays(path, declared, content, may_map)
     except CrnrError as e:
         raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
     except PermissionError as e:
@@ -173,9 +173,11 @@ def _checked_size(dataset: Any, where: str) -> int:
     return size
 
 
-def _read_arrays(path: Path, declared: dict[str, Any], content: Content) -> Content:
+def _read_arrays(path: Path, declared: dict[str, Any], content: Content, may_map: bool) -> Content:
     """The arrays, read or, if they are large and can be checked by blocks, mapped from the file."""
-    is_mapped = {name: content.has_blocks and item.nbytes > BLOCK for name, item in declared.items()}
+    is_mapped = {
+        name: may_map and content.has_blocks and item.nbytes > BLOCK for name, item in declared.items()
+    }
     memory.require(
         path.stat().st_size - sum(item.nbytes for name, item in declared.items() if is_mapped[name]),
         f"{path}: the gallery",

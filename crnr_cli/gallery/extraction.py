@@ -40,6 +40,7 @@ from crnr_cli.results.journal import Identity, Journal, differences
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.class_folders import possible_classes
 from crnr_cli.sources.folders import Pictures
+from crnr_cli.sources.hdf5 import close_files
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.sources.tables import FeatureFile, Features
 from crnr_cli.system.files import Claim, claimed, disk_errors
@@ -130,6 +131,7 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
     if same:
         claim.discard()
     else:
+        close_files()  # the old file among them
         claim.put_in_place()
     before = set(work.old.names) if work.old else set()
     now = set(found.rows.names)

@@ -24,6 +24,7 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import restored_extractor
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.hdf5 import plain
+from crnr_cli.system.descriptors import MAY_REPLACE_OPEN
 from crnr_cli.system.names import existing
 
 _SINCE_4 = ("neighbors", "index")  # parameters that are stored only if they are used
@@ -87,8 +88,11 @@ def _checked_content(gallery: Gallery) -> Content:
     return content
 
 
-def load_gallery(path: Path) -> Gallery:
-    """Read and check a gallery; anything wrong with it is raised as a GalleryError that names the file."""
+def load_gallery(path: Path, *, to_replace: bool = False) -> Gallery:
+    """Read and check a gallery; anything wrong with it is raised as a GalleryError that names the file.
+
+    One that is going to be replaced is not mapped, if the system could not replace it then.
+    """
     try:
         found = existing(path)
     except DataError as e:
@@ -97,7 +101,7 @@ def load_gallery(path: Path) -> Gallery:
         raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
     if not stat.S_ISREG(found.st_mode):
         raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
-    content = read_content(path)
+    content = read_content(path, may_map=MAY_REPLACE_OPEN or not to_replace)
     root = content.attributes["/"]
     stored, actual = root.get("sha256"), content.sha256()
     if stored != actual.encode() or content.has_damaged_blocks():
@@ -218,7 +222,7 @@ class Glance:
     @classmethod
     def at(cls, path: Path) -> Glance:
         """Raises a GalleryError if the file is not a gallery; its checksum is not verified."""
-        content = read_content(path, {"classes/names", "samples/names"})
+        content = read_content(path, {"classes/names", "samples/names"}, may_map=MAY_REPLACE_OPEN)
         try:
             names = Texts(content.arrays["samples/names"])
             return cls(len(content.arrays["classes/names"]), names, _settings(content))

@@ -14,6 +14,8 @@ import h5py
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.system import memory
+from crnr_cli.system.descriptors import MAY_REPLACE_OPEN, write_at
 
 
 @contextmanager
@@ -108,24 +110,26 @@ class PlacedRows:
         starts = np.concatenate([[0], np.flatnonzero(np.diff(places) != 1) + 1, [len(places)]]).tolist()
         for start, stop in pairwise(starts):
             if start < stop:
-                _write_all(
+                write_at(
                     self.handle, data[start * width : stop * width], self.offset + int(places[start]) * width
                 )
 
     def mapped(self) -> Array:
-        """All rows, once they are written; they are read from the file when they are used."""
+        """All rows, once they are written; they are read from the file when they are used.
+
+        Where a mapped file could not be put in its place, they are read now.
+        """
         with os.fdopen(os.dup(self.handle), "rb") as file:
+            if not MAY_REPLACE_OPEN:
+                size = self.shape[0] * self.shape[1] * self.dtype.itemsize
+                memory.require(size, f"a gallery of {self.shape[0]} vectors", "use --pca or fewer samples")
+                file.seek(self.offset)
+                return np.fromfile(file, self.dtype, self.shape[0] * self.shape[1]).reshape(self.shape)
             return np.asarray(np.memmap(file, self.dtype, "r", self.offset, self.shape))
 
 
 def _is_ascending(order: Array) -> bool:
     return bool((np.diff(order) > 0).all())
-
-
-def _write_all(handle: int, data: memoryview, offset: int) -> None:
-    while data:
-        written = os.pwrite(handle, data, offset)
-        data, offset = data[written:], offset + written
 
 
 def to_attributes(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def _rewrite(
     """Load, change, fit and save while holding the lock, so that no other process writes the gallery."""
     started = time.perf_counter()
     with replacing(path) as file:
-        gallery = load_gallery(path)
+        gallery = load_gallery(path, to_replace=True)
         if model:
             gallery = with_model_at(model, gallery, path)
         old = list(entries_of(gallery))

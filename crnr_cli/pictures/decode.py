@@ -19,7 +19,7 @@ from typing import BinaryIO
 from PIL import Image, UnidentifiedImageError
 
 from crnr_cli.errors import SampleError
-from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
+from crnr_cli.pictures.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels, scale_to_bytes
 
 # Recognised by content, not by name. EPS is not among them, as it would run Ghostscript.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
@@ -111,7 +111,7 @@ def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
     except UnidentifiedImageError as e:
         raise SampleError("not_image", "not a picture in a supported format") from e
     except MemoryError as e:
-        raise SampleError("too_large", "needs more memory than a decoder is allowed to use") from e
+        raise SampleError("too_large", TOO_MUCH_MEMORY) from e
     except Exception as e:  # Pillow may raise anything on a damaged file; the user sees its message
         message = str(e) or type(e).__name__
         if "truncated" in message.lower():

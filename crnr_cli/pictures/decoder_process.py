@@ -9,7 +9,6 @@ picture kills the process. The process ends when its stdin is closed.
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 
@@ -18,12 +17,11 @@ from PIL import Image
 from crnr_cli.errors import SampleError
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.system.child import limit_address_space
+from crnr_cli.system.limits import limit_address_space
+from crnr_cli.system.signals import leave_to_parent
 
 _READY = b"ready\n"
-BASE_BYTES = 2**29  # of address space, for Python and Pillow themselves
 SECONDS_HELD_BACK = 0.1  # send small pictures in groups; waking the parent for each is slow
-_BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, converted), and some to spare
 
 
 # [width, height, bands, is_float, sha256, n_bytes], or {"status", "detail"} if there are no pixels.
@@ -44,12 +42,11 @@ def reply(results: list[tuple[Header, bytes]]) -> bytes:
 
 
 def limit_memory(request: PixelRequest) -> None:
-    """Limit this process, so that a malicious picture cannot use up the memory of the machine."""
-    limit_address_space(BASE_BYTES + _BYTES_PER_PIXEL * request.max_pixels)
+    limit_address_space(request.most_memory)
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and closes stdin
+    leave_to_parent()
     Image.preinit()  # load the usual formats now, while the parent is still importing libraries
     Image.MAX_IMAGE_PIXELS = None  # read_pixels checks max_pixels of the request instead
     options = json.loads(sys.stdin.buffer.readline() or sys.exit())

@@ -9,6 +9,9 @@ import math
 from typing import NamedTuple
 
 MAX_PIXELS = 89_478_485  # the default limit per picture, the same as in Pillow
+TOO_MUCH_MEMORY = "needs more memory than a decoder is allowed to use"
+BASE_BYTES = 2**29  # of memory, for Python and Pillow themselves
+_BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, converted), and some to spare
 
 
 class PixelRequest(NamedTuple):
@@ -27,6 +30,11 @@ class PixelRequest(NamedTuple):
     @property
     def bands(self) -> int:
         return 3 if self.color else 1
+
+    @property
+    def most_memory(self) -> int:
+        """What a decoder may use, so that a malicious picture cannot use up the memory of the machine."""
+        return BASE_BYTES + _BYTES_PER_PIXEL * self.max_pixels
 
 
 class Pixels(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import threading
@@ -12,9 +11,11 @@ from queue import Empty, SimpleQueue
 from typing import Self
 
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.pictures.pixels import PixelRequest, Pixels
-from crnr_cli.system.child import python_command
+from crnr_cli.pictures.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
+from crnr_cli.system.child import NO_WINDOW, crash, python_command
 from crnr_cli.system.cores import available_cores, side_by_side
+from crnr_cli.system.limits import Guard, looks_every
+from crnr_cli.system.streams import ignoring_broken_pipes
 
 Decoded = Pixels | SampleError
 
@@ -76,6 +77,7 @@ class DecoderPool:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            creationflags=NO_WINDOW,
         )
 
 
@@ -123,7 +125,7 @@ class _Decoders:
                 decoder = self._started()
             one = list(decoder.decoded([path]))
             alive = bool(one)
-            decoded += one or [SampleError("decode_error", decoder.cause_of_death())]
+            decoded += one or [decoder.cause_of_death()]
         if alive:
             self._idle.put(decoder)
         return decoded
@@ -152,9 +154,10 @@ class _Decoders:
         return decoder
 
     def _kill_hung_decoders(self) -> None:
-        while not self._closed.wait(self._pool.seconds_per_picture / 10):
+        while not self._closed.wait(looks_every(self._pool.seconds_per_picture / 10)):
             for decoder in list(self._all):
                 decoder.kill_if_hung()
+                decoder.guard.check()
 
 
 class _Decoder:
@@ -163,12 +166,13 @@ class _Decoder:
     def __init__(self, pool: DecoderPool, request: PixelRequest) -> None:
         self._timeout = pool.seconds_per_picture
         self._process = pool.start()
+        self.guard = Guard(self._process, request.most_memory)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
         self._last_reply: float | None = None  # None while nothing is requested
         self._hung = False
-        with contextlib.suppress(BrokenPipeError):
+        with ignoring_broken_pipes():
             self._requests.write(json.dumps(request._asdict()).encode() + b"\n")
             self._requests.flush()
         if not self._replies.readline():
@@ -179,7 +183,7 @@ class _Decoder:
     def decoded(self, paths: Sequence[str]) -> Iterator[Decoded]:
         """One result per path, or fewer if the process dies."""
         self._last_reply = time.monotonic()
-        with contextlib.suppress(BrokenPipeError):  # it is already dead, so there will be no reply
+        with ignoring_broken_pipes():  # it is already dead, so there will be no reply
             self._requests.write(json.dumps(list(paths)).encode() + b"\n")
             self._requests.flush()
         received = 0
@@ -206,17 +210,20 @@ class _Decoder:
             self._hung = True
             self._process.kill()
 
-    def cause_of_death(self) -> str:
+    def cause_of_death(self) -> SampleError:
         code = self._process.wait()
+        if self.guard.is_out_of_memory:
+            return SampleError("too_large", TOO_MUCH_MEMORY)
         if self._hung:
-            return f"the decoder did not reply within {self._timeout:g} s"
-        return f"the decoder crashed (signal {-code})" if code < 0 else f"the decoder ended (exit {code})"
+            return SampleError("decode_error", f"the decoder did not reply within {self._timeout:g} s")
+        how = f"crashed ({cause})" if (cause := crash(code)) else f"ended (exit {code})"
+        return SampleError("decode_error", f"the decoder {how}")
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
 
     def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # a buffered request that the process will not read
+        with ignoring_broken_pipes():  # a buffered request that the process will not read
             self._requests.close()
         self._replies.close()

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-
-@contextmanager
-def _away() -> Iterator[None]:
-    """Leave the current folder for a moment."""
-    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
-    os.chdir("/")
-    try:
-        yield
-    finally:
-        os.fchdir(here)
-        os.close(here)
-
+from crnr_cli.system.folders import elsewhere
 
 # When it is imported, matplotlib obeys a file matplotlibrc in the current folder, which may be anybody's and
 # may start LaTeX. The user's own settings are not used either, so that plots are the same everywhere.
-with _away():
+with elsewhere():
     import matplotlib
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable

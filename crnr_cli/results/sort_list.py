@@ -79,7 +79,7 @@ def is_in_place(entry: Entry, how: str, target: Place) -> bool:
     if status is None:
         return False
     if how == "link":
-        return stat.S_ISLNK(status.st_mode) and os.readlink(target.name, dir_fd=target.folder) == entry.source
+        return stat.S_ISLNK(status.st_mode) and target.link_text() == entry.source
     if how == "hardlink":
         source = Place(entry.source).status()
         return source is not None and os.path.samestat(source, status)

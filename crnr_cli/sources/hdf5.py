@@ -21,8 +21,10 @@ from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.sources.extracted import FORMAT, VERSION
+from crnr_cli.sources.hdf5_text_process import most_memory, most_seconds
 from crnr_cli.sources.readers import BEST_RATIO, Reader, Refused
-from crnr_cli.system.child import python_command
+from crnr_cli.system.child import NO_WINDOW, python_command
+from crnr_cli.system.limits import under_guard
 from crnr_cli.wording import counted
 
 _MAX_DEPTH = 8
@@ -134,6 +136,13 @@ class StoredDataset:
 _opened: deque[weakref.ref[StoredDataset]] = deque()  # those whose file is open, if they still exist
 
 
+def close_files() -> None:
+    """Close all files, one of which is to be replaced; the others are opened again when they are needed."""
+    while _opened:
+        if dataset := _opened.popleft()():
+            dataset.close()
+
+
 class VariableText:
     """Text of variable length, which is read by a child process, as HDF5 may hang or crash on it."""
 
@@ -144,23 +153,36 @@ class VariableText:
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         where = [str(self._path), self._name, *([self._attribute] if self._attribute else [])]
-        # More threads would only reserve memory, of which the process has little.
-        one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        command = python_command("crnr_cli.sources.hdf5_text_process", *where)
         try:
-            done = subprocess.run(
-                python_command("crnr_cli.sources.hdf5_text_process", *where),
-                env=one_thread,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=CHILD_SECONDS,
-                check=True,
-            )
-            return np.array(json.loads(done.stdout), dtype=object)
+            return np.array(json.loads(self._said(command)), dtype=object)
         except (subprocess.SubprocessError, ValueError) as e:
             what = f"{self._attribute} of {self._name}" if self._attribute else self._name
             raise DataError(
                 f"{self._path}: the text in {what} cannot be read; write it again, with a fixed length"
             ) from e
+
+    def _said(self, command: list[str]) -> bytes:
+        with (
+            subprocess.Popen(
+                command,
+                # More threads would only reserve memory, of which the process has little.
+                env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                creationflags=NO_WINDOW,
+            ) as process,
+            under_guard(process, most_memory(self._path), 2 * most_seconds(math.prod(self.shape))),
+        ):
+            try:
+                said, _ = process.communicate(timeout=CHILD_SECONDS)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        return said
 
 
 def guarded(path: Path, name: str, item: Any) -> Any:

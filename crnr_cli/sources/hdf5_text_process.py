@@ -13,7 +13,7 @@ from pathlib import Path
 
 import h5py
 
-from crnr_cli.system.child import limit_address_space, limit_cpu_time
+from crnr_cli.system.limits import limit_address_space, limit_cpu_time
 
 BASE_BYTES = 2**30  # of address space, for Python and HDF5 themselves
 _BYTES_PER_BYTE = 16  # of address space per byte of the file, for the objects and the JSON
@@ -21,15 +21,24 @@ _SECONDS = 4.0  # of work on a core, for whatever is not a text
 _TEXTS_PER_SECOND = 100_000  # the minimum
 
 
+def most_memory(path: Path) -> int:
+    return BASE_BYTES + _BYTES_PER_BYTE * path.stat().st_size
+
+
+def most_seconds(texts: int) -> float:
+    """Of work."""
+    return _SECONDS + texts / _TEXTS_PER_SECOND
+
+
 def main() -> None:
     path, name, *attribute = sys.argv[1:]
-    limit_address_space(BASE_BYTES + _BYTES_PER_BYTE * Path(path).stat().st_size)
+    limit_address_space(most_memory(Path(path)))
     limit_cpu_time(_SECONDS)
     with h5py.File(path, "r", locking=False) as file:
         if attribute:
             values = [file[name].attrs[attribute[0]]]
         else:
-            limit_cpu_time(_SECONDS + math.prod(file[name].shape) / _TEXTS_PER_SECOND)
+            limit_cpu_time(most_seconds(math.prod(file[name].shape)))
             values = file[name][()].ravel().tolist()
     json.dump([value if isinstance(value, str) else _text(value) for value in values], sys.stdout)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Collection, Sequence
@@ -20,10 +19,12 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.sources.axes import Cells, Transposed
 from crnr_cli.sources.hdf5 import VariableText, guarded, listed_datasets, scalar_attribute, why_not
+from crnr_cli.sources.matlab_process import most_memory, most_seconds, too_large
 from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
 from crnr_cli.sources.readers import Reader, Refused
 from crnr_cli.system import memory
-from crnr_cli.system.child import python_command
+from crnr_cli.system.child import NO_WINDOW, crash, python_command
+from crnr_cli.system.limits import Guard, under_guard
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,14 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     with (
         tempfile.TemporaryFile() as messages,
         subprocess.Popen(
-            command, env=one_thread, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages
+            command,
+            env=one_thread,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            creationflags=NO_WINDOW,
         ) as process,
+        under_guard(process, most_memory(), most_seconds(path)) as guard,
     ):
         assert process.stdout is not None
         # Only a read method: NumPy would ask a file object for its position, which a pipe does not have.
@@ -64,15 +71,17 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
                 variables[name] = Cells(array) if kind == "cells" else array
         except (ValueError, EOFError) as e:
             messages.seek(0)
-            raise DataError(_failure(path, process.wait(), os.fsdecode(messages.read()))) from e
+            raise DataError(_failure(path, process.wait(), guard, os.fsdecode(messages.read()))) from e
     return variables
 
 
-def _failure(path: Path, code: int, message: str) -> str:
+def _failure(path: Path, code: int, guard: Guard, message: str) -> str:
+    if guard.is_out_of_memory:
+        return too_large(path)
     if code == REFUSED:
         return message
-    reason = f"its parser crashed with signal {-code}" if code < 0 else message
-    if code == -signal.SIGXCPU:
+    reason = f"its parser crashed with {cause}" if (cause := crash(code)) else message
+    if guard.is_out_of_time:
         reason = "its parser worked too long on it"
     return f"{path}: not a readable .mat file ({reason})"
 

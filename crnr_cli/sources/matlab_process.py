@@ -22,7 +22,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
 from crnr_cli.sources.readers import BEST_RATIO
 from crnr_cli.system import memory
-from crnr_cli.system.child import limit_address_space, limit_cpu_time
+from crnr_cli.system.limits import limit_address_space, limit_cpu_time
 
 BASE_BYTES = 2**30  # of address space, for Python and SciPy themselves
 _SECONDS = 60.0  # of work on a core
@@ -92,11 +92,24 @@ def _plain(path: Path, name: str, array: Array) -> Array:
     return np.array(["".join(text.ravel().tolist()) for text in texts])
 
 
-def _limit_memory() -> None:
-    """Leave half of what is free to the parent, which needs the same variables."""
+def most_memory() -> int | None:
+    """Half of what is free is left to the parent, which needs the same variables."""
     free = memory.free_bytes()
-    if free is not None:
-        limit_address_space(BASE_BYTES + free // 2)
+    return None if free is None else BASE_BYTES + free // 2
+
+
+def most_seconds(path: Path) -> float:
+    """Of work, for any file of this size; the process itself has a stricter limit, where there are any."""
+    return 2 * _SECONDS + BEST_RATIO * path.stat().st_size / _NUMBERS_PER_SECOND
+
+
+def _limit_memory() -> None:
+    if (limit := most_memory()) is not None:
+        limit_address_space(limit)
+
+
+def too_large(path: Path) -> str:
+    return f"{path}: needs more memory than there is; {_REMEDY}"
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -112,7 +125,7 @@ def main() -> None:
     except DataError as e:
         _fail(str(e), REFUSED)
     except MemoryError:
-        _fail(f"{path}: needs more memory than there is; {_REMEDY}", REFUSED)
+        _fail(too_large(path), REFUSED)
     except Exception as e:  # the parser may raise anything on a damaged file; the user sees its message
         _fail(" ".join(str(e).split()) or type(e).__name__, 1)
     kinds = {name: "cells" if name in cells else "array" for name in arrays}

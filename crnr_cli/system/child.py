@@ -1,13 +1,15 @@
-"""Child processes that read untrusted files: how they are started, and how much memory they get."""
+"""Child processes: how they are started, and how they ended."""
 
 from __future__ import annotations
 
-import math
 import os
-import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+# On Windows, a child gets no window; Ctrl-C is then for its parent alone. Elsewhere it has to be 0.
+NO_WINDOW = 0x08000000 if sys.platform == "win32" else 0
+_CRASHES = 0xC0000000  # exit codes from this on are errors of Windows, such as an access violation
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -32,17 +34,8 @@ def safe_path() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-def limit_address_space(limit: int) -> None:
-    """Limit the memory of this process, unless there is a stricter limit already."""
-    _limit(resource.RLIMIT_AS, min(limit, sys.maxsize))
-
-
-def limit_cpu_time(seconds: float) -> None:
-    """Have the kernel end this process after so much more work; waiting for a busy machine does not count."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds))
-
-
-def _limit(what: int, limit: int) -> None:
-    _, hard = resource.getrlimit(what)
-    resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+def crash(code: int) -> str | None:
+    """What a process crashed of, by its exit code; None if it ended by itself."""
+    if code < 0:
+        return f"signal {-code}"
+    return f"error {code:#x}" if code >= _CRASHES else None

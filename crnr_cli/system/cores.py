@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -12,12 +13,15 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
+from crnr_cli.system import other_systems
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # The wheels of NumPy and SciPy contain OpenBLAS; other builds read one of the other variables.
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
+_LOOK = 0.2  # seconds
 _THREADS = "crnr-piece"  # how threads are called
 # A thread that waits for others gives its core away at once: on a busy machine they may take long to come.
 _WAITING = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
@@ -25,6 +29,8 @@ _WAITING = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "PASSIVE", "KMP_B
 
 def available_cores() -> int:
     """The cores that this process may use, by its affinity and its cgroup's quota."""
+    if other_systems.NEEDED:
+        return other_systems.cores()
     cores = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError, ValueError):  # no cgroup, or no quota ("max")
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -88,14 +94,21 @@ def side_by_side(
         for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) >= threads + ahead:
-                yield waiting.popleft().result()
+                yield _result(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield _result(waiting.popleft())
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)
 
 
-def watched(work: Callable[[], None], every: float = 0.2) -> Generator[int]:
+def _result(piece: Future[Result]) -> Result:
+    """Wait for a piece of work; on Windows, a wait without an end could not be interrupted by Ctrl-C."""
+    while sys.platform == "win32" and not wait([piece], _LOOK).done:
+        pass
+    return piece.result()
+
+
+def watched(work: Callable[[], None], every: float = _LOOK) -> Generator[int]:
     """Do one piece of work in a thread; until it is done, yield 0, 1, 2... `every` few seconds."""
     pool = ThreadPoolExecutor(1, _THREADS)
     try:

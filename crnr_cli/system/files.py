@@ -1,23 +1,30 @@
-"""Writing files: either the complete file appears or none, and only one process writes it at a time."""
+"""Writing files: either the complete file appears or none, and only one process writes it at a time.
+
+What is written goes to a partial file next to the output, which replaces it in the end. A lock file is next
+to them until then. It is a file of its own, because Windows cannot rename the partial file while it is open,
+and whoever closes a file unlocks it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from crnr_cli.errors import OutputError
+from crnr_cli.system import descriptors
+from crnr_cli.system.folders import sync_folder
 from crnr_cli.system.outputs import (
     check_output,
     is_replaceable,
     journal_of,
+    lock_of,
     may_be_partial,
     occupied,
     partial_of,
@@ -26,14 +33,37 @@ from crnr_cli.system.outputs import (
 )
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
-# A name that somebody else prepared is not followed elsewhere, and a pipe does not make us wait.
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-_ACL = "system.posix_acl_access"
+_NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EOPNOTSUPP)  # the last two are of sockets
+_PATIENCE = 2.0  # seconds: on Windows, programs that look for viruses open new files for a moment
+
+
+class _Lock:
+    """A lock file, which is locked and removed again; a second writer is refused in the meantime."""
+
+    def __init__(self, place: Path, path: Path) -> None:
+        self._place, self._handle = place, _locked(place, path)
+        self.is_held = True
+
+    def release(self) -> None:
+        """Remove the file, whichever way nobody else can lose the lock by that; once is enough."""
+        if not self.is_held:
+            return
+        self.is_held = False
+        if not descriptors.MAY_REPLACE_OPEN:
+            os.close(self._handle)
+            with contextlib.suppress(OSError):  # another process has opened it by now, and keeps it
+                self._place.unlink()
+            return
+        try:
+            if _is_still(self._place, os.fstat(self._handle)):
+                self._place.unlink()
+        finally:
+            os.close(self._handle)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The partial file of an output, locked: a second writer is refused until the claim ends.
+    """The partial file of an output, and its lock: a second writer is refused until the claim ends.
 
     It is written through `file` only, as its name may be taken by somebody else in the meantime.
     """
@@ -42,6 +72,9 @@ class Claim:
     target: Path  # the file that is replaced, after all links
     part: Path
     file: BinaryIO
+    status: os.stat_result  # of the partial file
+    lock: _Lock
+    _beside: list[BinaryIO] = field(default_factory=list)  # what was opened next to it
 
     def open_journal(self) -> BinaryIO:
         """The journal next to the partial file, empty if there was none."""
@@ -54,12 +87,14 @@ class Claim:
     def _open_beside(self, place: Path) -> BinaryIO:
         handle = _opened(place, self.path)
         _protect(handle, self.target, being_written=True)
-        return os.fdopen(handle, "rb+")
+        self._beside.append(os.fdopen(handle, "rb+"))
+        return self._beside[-1]
 
     def discard(self) -> None:
         """Remove the partial file and what is next to it, if nothing in them is worth keeping."""
         self.remove_kept()
-        if _is_still(self.part, self.file.fileno()):
+        _close(self.file)
+        if _is_still(self.part, self.status):
             self.part.unlink()
 
     def has_rows(self) -> bool:
@@ -70,30 +105,36 @@ class Claim:
 
     def remove_kept(self) -> None:
         """Remove what would be kept for another run."""
+        for file in self._beside:
+            _close(file)
         for place in (journal_of(self.target), rows_of(self.target)):
             place.unlink(missing_ok=True)
 
     def put_in_place(self) -> None:
         """Rename the finished partial file; a power failure leaves either the old or the new file.
 
-        What is next to it is removed first, because after the renaming, it could be that of another writer.
+        The next writer may begin as soon as the file is in place.
         """
         handle = self.file.fileno()
         with disk_errors(self.path, "the old file, if any, is intact"):
             self.file.flush()
-            os.fsync(handle)
-            if not _is_still(self.part, handle):
+            descriptors.sync(handle)
+            if not _is_still(self.part, self.status):
                 raise OutputError(f"{self.path}: another program has replaced {self.part.name}; try again")
             _protect(handle, self.target, being_written=False)
+            self.file.close()
+            _refuse_open(self.target, self.path)  # before what is kept for another run is removed
             self.remove_kept()
-            self.part.replace(self.target)
+            _patiently(lambda: self.part.replace(self.target), self.path)
+        with contextlib.suppress(OSError):  # the next writer will take it over
+            self.lock.release()
         with disk_errors(self.path, "the new file is in place, but a power loss might undo that"):
-            _sync_folder(self.target.parent)
+            sync_folder(self.target.parent)
 
 
 @contextmanager
 def claimed(path: Path, *, keep: bool = False) -> Iterator[Claim]:
-    """Create and lock the partial file next to `path`.
+    """Lock `path`, and create the partial file next to it.
 
     If the block fails, the partial file is removed, unless it is to be kept for another run.
     """
@@ -101,21 +142,27 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Claim]:
     refuse_undeclared(path)
     target = Path(os.path.realpath(path))
     part = partial_of(target)
-    handle = _locked(part, path)
-    file = os.fdopen(handle, "rb+")
+    lock = _Lock(lock_of(target), path)
     try:
-        _protect(handle, target, being_written=True)
-        if not keep:
-            file.truncate(0)
-        yield Claim(path, target, part, file)
-    except BaseException:
-        # After put_in_place, a file of this name belongs to another writer.
-        if not keep and _is_still(part, handle):
-            part.unlink()
-        raise
+        _refuse_open(target, path)
+        with os.fdopen(_opened(part, path), "rb+") as file:
+            status = os.fstat(file.fileno())
+            try:
+                _protect(file.fileno(), target, being_written=True)
+                if not keep:
+                    file.truncate(0)
+                yield Claim(path, target, part, file, status, lock)
+            except BaseException:
+                _close(file)
+                # After put_in_place, a file of this name belongs to another writer.
+                if not keep and lock.is_held and _is_still(part, status):
+                    part.unlink()
+                raise
+            finally:
+                _close(file)
     finally:
-        with contextlib.suppress(OSError):  # of a full disk, which has been reported
-            file.close()
+        with contextlib.suppress(OSError):
+            lock.release()
 
 
 @contextmanager
@@ -140,15 +187,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def locked(place: Path, path: Path) -> Iterator[None]:
     """Hold the lock of `path`, a file of this place, until the block ends; a second process is refused."""
-    handle = _locked(place, path)
+    lock = _Lock(place, path)
     try:
         yield
     finally:
-        try:
-            if _is_still(place, handle):
-                place.unlink()
-        finally:
-            os.close(handle)
+        lock.release()
 
 
 @contextmanager
@@ -165,80 +208,83 @@ def disk_errors(path: Path, consequence: str) -> Iterator[None]:
 def _opened(place: Path, path: Path) -> int:
     """Open a file that is only needed while `path` is written; refuse one that cannot be such a file."""
     try:
-        handle = os.open(place, _FLAGS, 0o666)
+        handle = descriptors.open_own(place)
     except OSError as e:
-        if e.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+        if e.errno in _NOT_A_FILE:
             raise occupied(place, path) from e
         raise OutputError(f"{path}: cannot write ({e.strerror})") from e
     found = os.fstat(handle)
     if not may_be_partial(found):
         os.close(handle)
         raise occupied(place, path)
-    os.set_blocking(handle, True)
     return handle
 
 
-def _locked(part: Path, path: Path) -> int:
-    """Open and lock the partial file. The kernel releases the lock when the process ends, in any way."""
+def _locked(place: Path, path: Path) -> int:
+    """Open and lock a lock file. The system releases the lock when the process ends, in any way."""
     while True:
-        handle = _opened(part, path)
+        handle = _opened(place, path)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptors.lock(handle)
         except BlockingIOError as e:
             os.close(handle)
             raise OutputError(f"{path}: another crnr is writing it; wait, or choose another file") from e
-        # Between open and lock, another writer may have renamed this file; in that case, try again.
-        if _is_still(part, handle):
+        # Between open and lock, another writer may have removed this file; in that case, try again.
+        if _is_still(place, os.fstat(handle)):
             return handle
         os.close(handle)
 
 
-def _is_still(part: Path, handle: int) -> bool:
-    """Whether the locked file still has this name. Only the owner of the lock can rename it."""
+def _is_still(place: Path, status: os.stat_result) -> bool:
+    """Whether this is still the file of this name. Only the owner of the lock may remove or rename it.
+
+    On Windows nobody can, as long as it is open.
+    """
+    if not descriptors.MAY_REPLACE_OPEN:
+        return os.path.lexists(place)
     try:
-        return os.path.samestat(os.fstat(handle), part.lstat())
+        return os.path.samestat(status, place.lstat())
     except FileNotFoundError:
         return False
 
 
+def _close(file: BinaryIO) -> None:
+    with contextlib.suppress(OSError):  # of a full disk, which has been reported
+        file.close()
+
+
 def _protect(handle: int, target: Path, *, being_written: bool) -> None:
-    """Give a new file the owner, the group and the permissions of the file that it replaces, if there is one.
-
-    If the group cannot be the same, the new one gets no more permissions than everybody has.
-    """
     try:
-        old = target.stat()
-    except OSError:  # there is none, so that the umask decides
+        descriptors.protect(handle, target, being_written=being_written)
+    except PermissionError as e:
+        raise OutputError(
+            f"{target}: its permissions cannot be kept, as the unfinished file next to it belongs to "
+            "somebody else; remove that, or write to another file"
+        ) from e
+
+
+def _refuse_open(target: Path, path: Path) -> None:
+    """On Windows: refuse a file that another program has open, as it could not be replaced in the end."""
+    if not descriptors.MAY_REPLACE_OPEN:
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            # Nothing changes by that, but it needs the same permission of whoever has the file open.
+            _patiently(lambda: os.rename(target, target), path)  # noqa: PTH104
+
+
+def _patiently(action: Callable[[], object], path: Path) -> None:
+    """Rename or replace a file; on Windows, wait a moment for other programs to close it."""
+    if descriptors.MAY_REPLACE_OPEN:
+        action()
         return
-    mode = stat.S_IMODE(old.st_mode)
-    new = os.fstat(handle)
-    if new.st_gid != old.st_gid:
+    end = time.monotonic() + _PATIENCE
+    while True:
         try:
-            os.fchown(handle, -1, old.st_gid)
-        except OSError:
-            mode = mode & ~0o070 | (mode & 0o007) << 3
-    if new.st_uid != old.st_uid:
-        with contextlib.suppress(OSError):  # only root can
-            os.fchown(handle, old.st_uid, -1)
-    if being_written:
-        mode = mode & 0o777 | 0o600
-    if stat.S_IMODE(os.fstat(handle).st_mode) != mode:
-        try:
-            os.fchmod(handle, mode)
+            action()
+            return
         except PermissionError as e:
-            raise OutputError(
-                f"{target}: its permissions cannot be kept, as the unfinished file next to it belongs to "
-                "somebody else; remove that, or write to another file"
-            ) from e
-    if not being_written and hasattr(os, "getxattr"):
-        with contextlib.suppress(OSError):  # it has none, or the file system does not support them
-            os.setxattr(handle, _ACL, os.getxattr(target, _ACL))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make sure that the renaming survives a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            if time.monotonic() > end:
+                raise OutputError(
+                    f"{path}: another program has it open, so that it cannot be replaced; close it there, "
+                    "and run the command again"
+                ) from e
+        time.sleep(_PATIENCE / 20)

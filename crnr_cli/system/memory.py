@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError
+from crnr_cli.system import limits, other_systems
 
 
 class _Accounting(NamedTuple):
@@ -31,8 +31,10 @@ _V1 = _Accounting(
 def free_bytes(root: Path = Path("/")) -> int | None:
     """The memory that this process can still use, by the machine, its cgroups and `ulimit -v`.
 
-    None if it is unknown. `root` is where /proc and /sys are.
+    None if it is unknown. `root` is where /proc and /sys are; other systems than Linux have neither.
     """
+    if other_systems.NEEDED:
+        return other_systems.free_memory()
     known = [*_of_machine(root), *_of_cgroups(root), *_of_address_space(root)]
     return max(0, min(known)) if known else None
 
@@ -70,8 +72,7 @@ def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
 
 
 def _of_address_space(root: Path) -> Iterator[int]:
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY:
+    if (limit := limits.address_space()) is not None:
         with contextlib.suppress(OSError, ValueError, LookupError):
             pages = int((root / "proc/self/statm").read_text().split()[0])
             yield limit - pages * os.sysconf("SC_PAGE_SIZE")

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import OutputError, UsageError
+from crnr_cli.system.folders import longest_name
 
 _DESCRIPTOR = re.compile(r"/dev/std(?:in|out|err)|/dev/fd/\d+|/proc/(?:self|\d+)/fd/\d+")
 _EFFECTIVE = os.access in os.supports_effective_ids  # as for opening files, not the user who started us
 _HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a gallery
 
 # A file that is being written has one of these names; nobody else uses them.
-_PARTIAL, _JOURNAL, _ROWS = ".crnr-part", ".crnr-journal", ".crnr-rows"
-PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL, _ROWS)
+_PARTIAL, _JOURNAL, _ROWS, _LOCK = ".crnr-part", ".crnr-journal", ".crnr-rows", ".crnr-lock"
+PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL, _ROWS, _LOCK)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Output:
     @property
     def places(self) -> list[Path]:
         """All files that are written."""
-        return [self.target, partial_of(self.target), journal_of(self.target), rows_of(self.target)]
+        return [self.target, *(_beside(self.target, ending) for ending in PARTIAL_ENDINGS)]
 
 
 # None outside of a command: a library user is free to write anywhere.
@@ -113,6 +114,11 @@ def journal_of(target: Path) -> Path:
 def rows_of(target: Path) -> Path:
     """What a run has extracted so far, if the output itself is only written at the end."""
     return _beside(target, _ROWS)
+
+
+def lock_of(target: Path) -> Path:
+    """The file that is locked while an output is written."""
+    return _beside(target, _LOCK)
 
 
 def may_be_partial(found: os.stat_result) -> bool:
@@ -235,12 +241,8 @@ def _is_descriptor(path: Path) -> bool:
 
 def _beside(target: Path, ending: str) -> Path:
     """A name next to the target; if it would be too long, made of a hash, so that --resume finds it too."""
-    try:
-        longest = os.pathconf(target.parent, "PC_NAME_MAX")
-    except (OSError, ValueError):
-        longest = 255
     name = target.name + ending
-    if len(os.fsencode(name)) > longest:
+    if len(os.fsencode(name)) > longest_name(target.parent):
         import hashlib
 
         name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:32] + ending

@@ -3,101 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from crnr_cli.errors import OutputError
+from crnr_cli.system import descriptors, folders
+from crnr_cli.system.folders import LONGEST_NAME as LONGEST_NAME
+from crnr_cli.system.folders import Place as Place
+from crnr_cli.system.folders import Tree as Tree
+from crnr_cli.system.folders import longest_name as longest_name
+from crnr_cli.system.folders import opened_tree as opened_tree
 from crnr_cli.system.names import existing
 
 PART = ".crnr-sort.part"  # what is copied has this name until it is whole
-LONGEST_NAME = 255  # bytes, on most file systems
 _BLOCK = 1 << 20  # bytes
-_MOST_OPEN = 64  # folders
-_CURRENT_FOLDER = -100  # AT_FDCWD of Linux
-_NO_REPLACE = 1  # RENAME_NOREPLACE
-_NO_RENAME = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)  # a file system that cannot rename like this
-_SOURCE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Place(NamedTuple):
-    """A name in an open folder; without one, a path."""
-
-    name: str
-    folder: int | None = None
-
-    def status(self) -> os.stat_result | None:
-        """Of the file itself, links not followed; None if there is nothing of this name."""
-        try:
-            return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def remove(self) -> None:
-        os.unlink(self.name, dir_fd=self.folder)
-
-
-class Tree:
-    """A folder and those below it, which are opened one by one, so that no link among them is followed."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._open: dict[str, int] = {}
-
-    def close(self) -> None:
-        for folder in (*self._open.values(), self.root):
-            os.close(folder)
-
-    def place(self, target: str, *, make: bool = False) -> Place:
-        """Of a file, by its name below this folder. The folders on the way are made if they are missing."""
-        above, _, name = target.rpartition("/")
-        return Place(name, self.folder(above, make=make))
-
-    def folder(self, below: str, *, make: bool = False) -> int:
-        if not below:
-            return self.root
-        if (found := self._open.get(below)) is not None:
-            return found
-        above, _, name = below.rpartition("/")
-        parent = self.folder(above, make=make)
-        if make:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, dir_fd=parent)
-        try:
-            opened = os.open(name, _FOLDER, dir_fd=parent)
-        except OSError as e:
-            if e.errno not in (errno.ELOOP, errno.ENOTDIR):
-                raise
-            raise OutputError(
-                f"{self.path / below}: is a link or a file, and a folder is needed there; "
-                "remove it, or choose another folder"
-            ) from e
-        if len(self._open) >= _MOST_OPEN:
-            os.close(self._open.pop(next(iter(self._open))))
-        self._open[below] = opened
-        return opened
-
-    def names(self, below: str) -> set[str] | None:
-        """What is in a folder; None if it does not exist."""
-        try:
-            return set(os.listdir(self.folder(below)))  # noqa: PTH208, by descriptor
-        except FileNotFoundError:
-            return None
-
-    def remove_folder(self, below: str) -> None:
-        """Remove a folder if it is empty."""
-        above, _, name = below.rpartition("/")
-        with contextlib.suppress(OSError, OutputError):
-            os.rmdir(name, dir_fd=self.folder(above))
 
 
 @contextmanager
@@ -129,61 +52,20 @@ def is_within(place: str, folder: str) -> bool:
     return os.path.join(place, "").startswith(os.path.join(folder, ""))  # noqa: PTH118
 
 
-def longest_name(folder: Path) -> int:
-    """In bytes."""
-    try:
-        return os.pathconf(folder, "PC_NAME_MAX")
-    except (OSError, ValueError):
-        return LONGEST_NAME
-
-
-@contextmanager
-def opened_tree(path: Path) -> Iterator[Tree]:
-    tree = Tree(path)
-    try:
-        yield tree
-    finally:
-        tree.close()
-
-
-@cache
-def _renameat2() -> Callable[..., int] | None:
-    """The system call that renames a file, unless there is another of the new name; Linux has it."""
-    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if function is None:
-        return None
-    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    return function  # type: ignore[no-any-return]
-
-
 def rename_new(source: Place, target: Place) -> None:
     """Rename a file within a file system. If there is a file of the new name, FileExistsError is raised."""
-    if (function := _renameat2()) is not None:
-        places = []
-        for place in (source, target):
-            places += [_CURRENT_FOLDER if place.folder is None else place.folder, os.fsencode(place.name)]
-        if function(*places, _NO_REPLACE) == 0:
-            return
-        code = ctypes.get_errno()
-        if code not in _NO_RENAME:
-            raise OSError(code, os.strerror(code), source.name)
-    link_new(source, target)
-    _remove_or_undo(source, target)
+    if not folders.renamed(source, target):
+        link_new(source, target)
+        _remove_or_undo(source, target)
 
 
 def link_new(source: Place, target: Place) -> None:
     """A second name of the same file."""
-    os.link(
-        source.name,
-        target.name,
-        src_dir_fd=source.folder,
-        dst_dir_fd=target.folder,
-        follow_symlinks=False,
-    )
+    folders.link(source, target)
 
 
 def symlink_new(text: str, target: Place) -> None:
-    os.symlink(text, target.name, dir_fd=target.folder)
+    target.make_link(text)
 
 
 def put_new(source: str, target: Place, part: Place, how: str) -> None:
@@ -201,7 +83,7 @@ def copy_new(source: Place, target: Place, part: Place, *, sync: bool = False) -
 
     It has the name `part`, on the same file system, until it is whole.
     """
-    read = os.open(source.name, _SOURCE, dir_fd=source.folder)
+    read = source.opened()
     try:
         status = os.fstat(read)
         if not stat.S_ISREG(status.st_mode):
@@ -211,12 +93,13 @@ def copy_new(source: Place, target: Place, part: Place, *, sync: bool = False) -
             _copy_bytes(read, written)
             _copy_status(read, status, written)
             if sync:
-                os.fsync(written)
+                descriptors.sync(written)
         finally:
             os.close(written)
     finally:
         os.close(read)
     try:
+        part.set_status(status)
         rename_new(part, target)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -239,7 +122,7 @@ def _remove_or_undo(source: Place, target: Place, *, sync: bool = False) -> None
     """Remove the source; if that is not permitted, remove the target again, as a file has one place."""
     try:
         if sync:
-            _sync_folder(target)
+            target.sync_folder()
         source.remove()
     except FileNotFoundError:  # somebody else was faster
         pass
@@ -262,8 +145,8 @@ def is_same_file(one: Place, other: Place) -> bool:
 
 def _has_same_bytes(one: Place, other: Place) -> bool:
     with (
-        os.fdopen(os.open(one.name, _SOURCE, dir_fd=one.folder), "rb") as first,
-        os.fdopen(os.open(other.name, _SOURCE, dir_fd=other.folder), "rb") as second,
+        os.fdopen(one.opened(), "rb") as first,
+        os.fdopen(other.opened(), "rb") as second,
     ):
         while block := first.read(_BLOCK):
             if second.read(_BLOCK) != block:
@@ -274,50 +157,15 @@ def _has_same_bytes(one: Place, other: Place) -> bool:
 def _new_part(part: Place) -> int:
     """What a killed run left of this name is removed; whoever writes here has a lock."""
     try:
-        return os.open(part.name, _NEW, 0o600, dir_fd=part.folder)
+        return part.created()
     except FileExistsError:
         part.remove()
-        return os.open(part.name, _NEW, 0o600, dir_fd=part.folder)
+        return part.created()
 
 
 def _copy_bytes(read: int, written: int) -> None:
-    """By the kernel, as far as the file systems support that."""
-    if hasattr(os, "copy_file_range"):
-        with contextlib.suppress(OSError):
-            while os.copy_file_range(read, written, _BLOCK << 10):
-                pass
-    while block := os.read(read, _BLOCK):
-        rest = memoryview(block)
-        while rest:
-            rest = rest[os.write(written, rest) :]
+    descriptors.copy_bytes(read, written)
 
 
 def _copy_status(read: int, status: os.stat_result, written: int) -> None:
-    mode = stat.S_IMODE(status.st_mode)
-    new = os.fstat(written)
-    if (new.st_uid, new.st_gid) != (status.st_uid, status.st_gid):
-        try:
-            os.fchown(written, status.st_uid, status.st_gid)
-        except OSError:  # only root can; a program must not run as another user than before
-            mode &= 0o777
-            with contextlib.suppress(OSError):
-                os.fchown(written, -1, status.st_gid)
-    if hasattr(os, "listxattr"):
-        with contextlib.suppress(OSError):  # the file system has none
-            for name in os.listxattr(read):
-                with contextlib.suppress(OSError):  # not every attribute may be set by everybody
-                    os.setxattr(written, name, os.getxattr(read, name))
-    os.fchmod(written, mode)
-    os.utime(written, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def _sync_folder(place: Place) -> None:
-    """Make sure that a name in a folder survives a power failure."""
-    if place.folder is not None:
-        os.fsync(place.folder)
-        return
-    handle = os.open(os.path.dirname(place.name), os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    descriptors.copy_status(read, status, written)

@@ -22,6 +22,9 @@ def read_badly(path: str, form: PixelRequest) -> Pixels:
         os.kill(os.getpid(), signal.SIGSEGV)
     if name.startswith("hang"):
         time.sleep(600)
+    if name.startswith("hungry"):
+        found = b"x" * 2**28
+        time.sleep(600 if found else 0)
     if name.startswith("exit"):
         os._exit(7)
     return read_pixels(path, form)

@@ -25,7 +25,7 @@ from crnr_cli.jobs.unsort import unsort
 from crnr_cli.results.placed import LEFT_OUT, THERE
 from crnr_cli.results.sort_list import HOWS
 from crnr_cli.results.table import _field
-from crnr_cli.system import placing
+from crnr_cli.system import folders, placing
 from crnr_cli.system.files import locked
 from helpers.failing import Killed, fail_at
 
@@ -591,7 +591,7 @@ def test_a_wrong_template_is_refused_before_any_work(template: str, reason: str)
 
 
 def test_without_a_system_call_that_renames_safely_files_are_linked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "_renameat2", lambda: None)
+    monkeypatch.setattr(folders, "_renaming", lambda: None)
     write_csv(ROWS)
     before = tree(".")
     run("move")

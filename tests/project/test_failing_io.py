@@ -160,11 +160,14 @@ def test_every_call_may_fail(
         left = contents(folder)
         for name in scenario.outputs:
             assert left[name] in (old[name], new[name]), where
-        assert all(
-            left[name] == old[name] for name in old if name not in {*scenario.outputs, *scenario.keeps}
-        ), where
+        # The lock of the run that was killed is nobody's, and may be taken over.
+        changing = {*scenario.outputs, *scenario.keeps, *(f"{name}.crnr-lock" for name in scenario.outputs)}
+        assert all(left[name] == old[name] for name in old if name not in changing), where
         if fail_with == KILLED:
             assert ended.exit == -9, where
+        elif ended.exit == 0:  # only a look at the old gallery failed, which is no reason to stop
+            assert "which is not a readable gallery" in ended.err, where
+            assert left == new, where
         else:
             assert ended.exit == 1, where
             *notes, error = ended.err.splitlines()

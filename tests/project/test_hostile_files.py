@@ -205,8 +205,9 @@ def test_a_decoder_has_a_limit_of_memory(crnr: Runner) -> None:
     code = (
         "import sys\n"
         "from crnr_cli.pictures import decoder_process as d\n"
+        "from crnr_cli.pictures import pixels\n"
         "from crnr_cli.pictures.pixels import PixelRequest\n"
-        "d.BASE_BYTES = 2**27; d.limit_memory(PixelRequest(None, max_pixels=1))\n"
+        "pixels.BASE_BYTES = 2**27; d.limit_memory(PixelRequest(None, max_pixels=1))\n"
         "sys.stdout.buffer.write(d.reply([d.decoded('big.png', PixelRequest((8, 8)))]))"
     )
     Image.new("RGBA", (6000, 6000), (1, 2, 3, 4)).save("big.png", compress_level=1)

@@ -30,7 +30,6 @@ HOMES = {
     "PIL": {"pictures"},
     "distributed": {"cluster"},
     "faiss": {"solvers"},
-    "fcntl": {"system"},
     "h5py": {"sources", "gallery"},
     "jinja2": {"report"},
     "markupsafe": {"report"},
@@ -38,11 +37,11 @@ HOMES = {
     "onnx": {"models"},
     "onnxruntime": {"recipe"},
     "pyarrow": {"system"},
-    "resource": {"system"},
     "rich": {"cli"},
     "scipy": {"solvers", "recipe", "results", "sources"},
     "sklearn": {"methods", "estimators"},
-    "subprocess": {"pictures", "sources"},
+    "psutil": {"system"},
+    "subprocess": {"pictures", "sources", "system"},
     "typer": {"cli"},
 }
 OPTIONS_OF_OTHERS = {"--local-dir"}  # in commands of other programs that crnr shows

@@ -16,7 +16,7 @@ import pytest
 
 from crnr_cli.errors import OutputError
 from crnr_cli.results.journal import resumable
-from crnr_cli.system import files
+from crnr_cli.system import descriptors, files
 from crnr_cli.system.files import claimed, replacing
 
 NOBODY = 0xFFFFFFFF  # in an access control list, where an entry is for no user or group by number
@@ -105,7 +105,7 @@ def occupied(place: Path, kind: str) -> Path | None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "socket", "link", "second name"])
-@pytest.mark.parametrize("ending", [".crnr-part", ".crnr-journal"])
+@pytest.mark.parametrize("ending", [".crnr-part", ".crnr-journal", ".crnr-lock"])
 def test_the_name_of_a_partial_file_is_occupied(tmp_path: Path, ending: str, kind: str) -> None:
     """In a folder that others may write to, they choose what has these names."""
     victim = occupied(tmp_path / f"x{ending}", kind)
@@ -239,19 +239,19 @@ def test_every_name_that_the_disk_takes_can_be_written(tmp_path: Path, length: i
 
 
 def test_the_lock_is_on_the_file_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between our open and our lock another run ends: it removes the file, or puts it in place."""
-    part = tmp_path / "x.crnr-part"
-    flock = files.fcntl.flock
-    ends = [part.unlink, lambda: part.replace(tmp_path / "x"), lambda: (part.unlink(), part.touch())]
+    """Between our open and our lock another run ends, which removes the file; and a third one may begin."""
+    lock = tmp_path / "x.crnr-lock"
+    flock = descriptors.fcntl.flock
+    ends = [lock.unlink, lambda: lock.replace(tmp_path / "y"), lambda: (lock.unlink(), lock.touch())]
 
     def slow_flock(handle: int, how: int) -> None:
         if ends:
             ends.pop()()
         flock(handle, how)
 
-    monkeypatch.setattr(files.fcntl, "flock", slow_flock)
-    with claimed(tmp_path / "x") as claim:
-        assert claim.part == part
+    monkeypatch.setattr(descriptors.fcntl, "flock", slow_flock)
+    with claimed(tmp_path / "x"):
+        assert lock.exists()
         with pytest.raises(OutputError, match="another crnr is writing it"), claimed(tmp_path / "x"):
             pass
     assert not ends
@@ -262,14 +262,14 @@ def test_a_writer_that_is_done_leaves_the_next_one_alone(
 ) -> None:
     """The next one may begin as soon as the file is in place."""
     path = tmp_path / "x"
-    sync = files._sync_folder
+    sync = files.sync_folder
 
     def slow_sync(folder: Path) -> None:
-        monkeypatch.setattr(files, "_sync_folder", sync)
+        monkeypatch.setattr(files, "sync_folder", sync)
         with claimed(path, keep=True) as claim:
             claim.file.write(b"of the next one")
 
-    monkeypatch.setattr(files, "_sync_folder", slow_sync)
+    monkeypatch.setattr(files, "sync_folder", slow_sync)
     with replacing(path) as file:
         file.write(b"done")
     assert path.read_text() == "done"

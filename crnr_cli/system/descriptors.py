@@ -1,0 +1,176 @@
+"""Open files by their descriptors: locks, positions, permissions, and when what was written is on the disk.
+
+Linux, macOS and Windows differ here. What one of them does not have is used in this module alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+# Whether a file that is open or mapped can be renamed, replaced and removed. On Windows it cannot, unless
+# whoever opened it has permitted that, which neither Python nor HDF5 does.
+MAY_REPLACE_OPEN = sys.platform != "win32"
+
+# 0 where the system has no such flag. Python itself keeps descriptors from child processes (PEP 446).
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for a pipe, which would make us wait for its other end
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise turn every \n into \r\n
+READ = os.O_RDONLY | NO_LINK | _NO_WAIT | _BINARY
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | _BINARY
+_OWN = os.O_RDWR | os.O_CREAT | NO_LINK | _NO_WAIT | _BINARY
+
+_ACL = "system.posix_acl_access"
+_PATIENCE = 1.0  # seconds: Windows may take a while to release the locks of a process that was killed
+_BLOCK = 1 << 20  # bytes
+
+_moving = threading.Lock()  # the position of a file, where it has to be moved to write somewhere
+
+
+def open_own(place: Path) -> int:
+    """Open a file that has a name of ours, or make it; a link that somebody else has put there is refused.
+
+    OSError says what is wrong with it: ELOOP, EISDIR, or ENXIO for what is not a file.
+    """
+    refuse_link(place)
+    handle = os.open(place, _OWN, 0o666)
+    try:
+        refuse_link(place)  # it may have become one since we looked; while it is open, it cannot
+    except OSError:
+        os.close(handle)
+        raise
+    if _NO_WAIT:
+        os.set_blocking(handle, True)
+    return handle
+
+
+def refuse_link(name: str | Path) -> None:
+    """Where files cannot be opened without following links: look before. A folder cannot be opened there."""
+    if NO_LINK:
+        return
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(name).st_mode
+        if not stat.S_ISREG(mode):
+            code = errno.EISDIR if stat.S_ISDIR(mode) else errno.ELOOP
+            raise OSError(code, os.strerror(code), str(name))
+
+
+def lock(handle: int) -> None:
+    """Lock a file that nobody writes to. The system unlocks it when the process ends, in any way.
+
+    BlockingIOError if another process, or another descriptor of this one, has locked it.
+    """
+    if sys.platform == "win32":
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                os.lseek(handle, 0, os.SEEK_SET)
+                msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # a byte that need not be there
+                return
+            except PermissionError as e:  # EACCES, says the documentation of _locking
+                if time.monotonic() > end:
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from e
+                time.sleep(_PATIENCE / 20)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def sync(handle: int) -> None:
+    """Return when what was written is on the disk."""
+    if sys.platform == "darwin":
+        # There, fsync hands the data to the disk, which may keep them in its own memory: see fsync(2).
+        with contextlib.suppress(OSError):  # not every file system supports it
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(handle)
+
+
+def write_at(handle: int, data: memoryview, offset: int) -> None:
+    """Write to a place in the file, from any thread."""
+    if sys.platform == "win32":
+        with _moving:
+            os.lseek(handle, offset, os.SEEK_SET)
+            _write_all(handle, data)
+        return
+    while data:
+        written = os.pwrite(handle, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def copy_bytes(read: int, written: int) -> None:
+    """Copy the rest of a file, by the kernel as far as the file systems support that."""
+    if hasattr(os, "copy_file_range"):
+        with contextlib.suppress(OSError):
+            while os.copy_file_range(read, written, _BLOCK << 10):
+                pass
+    while block := os.read(read, _BLOCK):
+        _write_all(written, memoryview(block))
+
+
+def _write_all(handle: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(handle, data) :]
+
+
+def copy_status(read: int, status: os.stat_result, written: int) -> None:
+    """Give a copy the owner, permissions, attributes and times of a file; for Windows, see `folders`."""
+    if sys.platform == "win32":
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    new = os.fstat(written)
+    if (new.st_uid, new.st_gid) != (status.st_uid, status.st_gid):
+        try:
+            os.fchown(written, status.st_uid, status.st_gid)
+        except OSError:  # only root can; a program must not run as another user than before
+            mode &= 0o777
+            with contextlib.suppress(OSError):
+                os.fchown(written, -1, status.st_gid)
+    if hasattr(os, "listxattr"):
+        with contextlib.suppress(OSError):  # the file system has none
+            for name in os.listxattr(read):
+                with contextlib.suppress(OSError):  # not every attribute may be set by everybody
+                    os.setxattr(written, name, os.getxattr(read, name))
+    os.fchmod(written, mode)
+    os.utime(written, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def protect(handle: int, target: Path, *, being_written: bool) -> None:
+    """Give a new file the owner, the group and the permissions of the file that it replaces, if there is one.
+
+    If the group cannot be the same, the new one gets no more permissions than everybody has. PermissionError
+    if the permissions cannot be the same. On Windows, a new file has the permissions of its folder.
+    """
+    if sys.platform == "win32":
+        return
+    try:
+        old = target.stat()
+    except OSError:  # there is none, so that the umask decides
+        return
+    mode = stat.S_IMODE(old.st_mode)
+    new = os.fstat(handle)
+    if new.st_gid != old.st_gid:
+        try:
+            os.fchown(handle, -1, old.st_gid)
+        except OSError:
+            mode = mode & ~0o070 | (mode & 0o007) << 3
+    if new.st_uid != old.st_uid:
+        with contextlib.suppress(OSError):  # only root can
+            os.fchown(handle, old.st_uid, -1)
+    if being_written:
+        mode = mode & 0o777 | 0o600
+    if stat.S_IMODE(os.fstat(handle).st_mode) != mode:
+        os.fchmod(handle, mode)
+    if not being_written and hasattr(os, "getxattr"):
+        with contextlib.suppress(OSError):  # it has none, or the file system does not support them
+            os.setxattr(handle, _ACL, os.getxattr(target, _ACL))

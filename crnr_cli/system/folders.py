@@ -1,0 +1,297 @@
+"""Folders that stay the same while we work in them: they are opened, and names in them looked up there.
+
+Windows has no descriptors of folders. There, a folder is a path, and links are looked for before each use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import OutputError
+from crnr_cli.system import descriptors
+
+LONGEST_NAME = 255  # bytes, on most file systems
+_MOST_OPEN = 64  # folders
+_ONLY_FOLDERS = getattr(os, "O_DIRECTORY", 0)
+_NO_RENAME = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)  # a file system that cannot rename like this
+
+Folder = int | str  # a descriptor or, where there are none, a path
+
+
+class _NoReplace(NamedTuple):
+    """The function of the C library that renames a file, unless there is another of the new name."""
+
+    function: str
+    flag: int
+    current_folder: int
+
+
+_RENAMING = {
+    "linux": _NoReplace("renameat2", flag=1, current_folder=-100),  # RENAME_NOREPLACE, AT_FDCWD
+    "darwin": _NoReplace("renameatx_np", flag=4, current_folder=-2),  # RENAME_EXCL, AT_FDCWD
+}
+
+
+class Place(NamedTuple):
+    """A name in an open folder; without one, a path."""
+
+    name: str
+    folder: Folder | None = None
+
+    @property
+    def _path(self) -> str:
+        """The name as the system takes it, together with `_descriptor`."""
+        return os.path.join(self.folder, self.name) if isinstance(self.folder, str) else self.name  # noqa: PTH118
+
+    @property
+    def _descriptor(self) -> int | None:
+        return self.folder if isinstance(self.folder, int) else None
+
+    def status(self) -> os.stat_result | None:
+        """Of the file itself, links not followed; None if there is nothing of this name."""
+        try:
+            return os.stat(self._path, dir_fd=self._descriptor, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def remove(self) -> None:
+        try:
+            os.unlink(self._path, dir_fd=self._descriptor)
+        except PermissionError:
+            if sys.platform != "win32":
+                raise
+            os.chmod(self._path, stat.S_IWRITE)  # noqa: PTH101 - a read-only file cannot be removed there
+            os.unlink(self._path)  # noqa: PTH108
+
+    def opened(self) -> int:
+        """To read; a link is not followed."""
+        descriptors.refuse_link(self._path)
+        return os.open(self._path, descriptors.READ, dir_fd=self._descriptor)
+
+    def created(self) -> int:
+        """To write, and not yet for others to read; FileExistsError if there is a file of this name."""
+        return os.open(self._path, descriptors.NEW, 0o600, dir_fd=self._descriptor)
+
+    def link_text(self) -> str:
+        """Where a link leads, as it says itself."""
+        text = os.readlink(self._path, dir_fd=self._descriptor)
+        return text.removeprefix("\\\\?\\") if sys.platform == "win32" else text
+
+    def make_link(self, text: str) -> None:
+        os.symlink(text, self._path, dir_fd=self._descriptor)
+
+    def set_status(self, status: os.stat_result) -> None:
+        """On Windows: give a closed file the times and the permissions of another. Elsewhere they are set."""
+        if sys.platform == "win32":
+            os.utime(self._path, ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.chmod(self._path, stat.S_IMODE(status.st_mode))  # noqa: PTH101
+
+    def sync_folder(self) -> None:
+        """Make sure that this name survives a power failure."""
+        if isinstance(self.folder, int):
+            descriptors.sync(self.folder)
+        else:
+            sync_folder(os.path.dirname(self._path))  # noqa: PTH120
+
+
+class Tree:
+    """A folder and those below it, which are opened one by one, so that no link among them is followed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.root = _opened(path)
+        self._open: dict[str, int] = {}
+
+    def close(self) -> None:
+        for folder in (*self._open.values(), self.root):
+            if isinstance(folder, int):
+                os.close(folder)
+
+    def place(self, target: str, *, make: bool = False) -> Place:
+        """Of a file, by its name below this folder. The folders on the way are made if they are missing."""
+        above, _, name = target.rpartition("/")
+        return Place(name, self.folder(above, make=make))
+
+    def folder(self, below: str, *, make: bool = False) -> Folder:
+        if not below:
+            return self.root
+        if (found := self._open.get(below)) is not None:
+            return found
+        above, _, name = below.rpartition("/")
+        parent = self.folder(above, make=make)
+        if make:
+            with contextlib.suppress(FileExistsError):
+                _make(name, parent)
+        try:
+            opened = _opened_in(name, parent)
+        except OSError as e:
+            if e.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise OutputError(
+                f"{self.path / below}: is a link or a file, and a folder is needed there; "
+                "remove it, or choose another folder"
+            ) from e
+        if isinstance(opened, str):  # it may become a link, so that it is looked at again
+            return opened
+        if len(self._open) >= _MOST_OPEN:
+            os.close(self._open.pop(next(iter(self._open))))
+        self._open[below] = opened
+        return opened
+
+    def names(self, below: str) -> set[str] | None:
+        """What is in a folder; None if it does not exist."""
+        try:
+            return set(os.listdir(self.folder(below)))  # noqa: PTH208, by descriptor
+        except FileNotFoundError:
+            return None
+
+    def remove_folder(self, below: str) -> None:
+        """Remove a folder if it is empty."""
+        above, _, name = below.rpartition("/")
+        with contextlib.suppress(OSError, OutputError):
+            parent = self.folder(above)
+            if isinstance(parent, int):
+                os.rmdir(name, dir_fd=parent)
+            else:
+                os.rmdir(os.path.join(parent, name))  # noqa: PTH106, PTH118
+
+
+@contextmanager
+def opened_tree(path: Path) -> Iterator[Tree]:
+    tree = Tree(path)
+    try:
+        yield tree
+    finally:
+        tree.close()
+
+
+def _opened(path: Path) -> Folder:
+    """Links to the folder itself are followed."""
+    if not _ONLY_FOLDERS:
+        if not path.is_dir():
+            code = errno.ENOTDIR if path.exists() else errno.ENOENT
+            raise OSError(code, os.strerror(code), str(path))
+        return os.path.realpath(path)
+    return os.open(path, os.O_RDONLY | _ONLY_FOLDERS)
+
+
+def _make(name: str, parent: Folder) -> None:
+    if isinstance(parent, int):
+        os.mkdir(name, dir_fd=parent)
+    else:
+        os.mkdir(os.path.join(parent, name))  # noqa: PTH102, PTH118
+
+
+def _opened_in(name: str, parent: Folder) -> Folder:
+    """A folder of an open one; OSError with ELOOP or ENOTDIR if it is a link or a file."""
+    if isinstance(parent, int):
+        return os.open(name, os.O_RDONLY | _ONLY_FOLDERS | descriptors.NO_LINK, dir_fd=parent)
+    path = os.path.join(parent, name)  # noqa: PTH118
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or _is_junction(status):
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    return path
+
+
+def _is_junction(status: os.stat_result) -> bool:
+    """Whether this is a link to a folder as everybody may make it on Windows; for `lstat` it is a folder."""
+    mount_point = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
+    return mount_point is not None and getattr(status, "st_reparse_tag", 0) == mount_point
+
+
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Leave the current folder for a moment."""
+    if sys.platform == "win32":
+        path = os.getcwd()  # noqa: PTH109
+        os.chdir("/")
+        try:
+            yield
+        finally:
+            os.chdir(path)
+        return
+    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    os.chdir("/")
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Make sure that a renaming in the folder survives a power failure.
+
+    Windows has no call for that: a folder cannot be opened like a file, and NTFS keeps a journal of names.
+    """
+    if not _ONLY_FOLDERS:
+        return
+    handle = os.open(folder, os.O_RDONLY | _ONLY_FOLDERS)
+    try:
+        descriptors.sync(handle)
+    finally:
+        os.close(handle)
+
+
+def longest_name(folder: Path) -> int:
+    """In bytes."""
+    try:
+        return os.pathconf(folder, "PC_NAME_MAX") if hasattr(os, "pathconf") else LONGEST_NAME
+    except (OSError, ValueError):
+        return LONGEST_NAME
+
+
+@cache
+def _renaming() -> tuple[Callable[..., int], _NoReplace] | None:
+    known = _RENAMING.get(sys.platform)
+    function = known and getattr(ctypes.CDLL(None, use_errno=True), known.function, None)
+    if not function or not known:
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return function, known
+
+
+def renamed(source: Place, target: Place) -> bool:
+    """Rename a file within a file system. If there is a file of the new name, FileExistsError is raised.
+
+    False if the system cannot do that in one step.
+    """
+    if sys.platform == "win32":
+        os.rename(source._path, target._path)  # noqa: PTH104 - which never replaces a file there
+        return True
+    if (found := _renaming()) is None:
+        return False
+    function, known = found
+    places = []
+    for place in (source, target):
+        places += [known.current_folder if place.folder is None else place.folder, os.fsencode(place.name)]
+    if function(*places, known.flag) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code not in _NO_RENAME:
+        raise OSError(code, os.strerror(code), source.name)
+    return False
+
+
+def link(source: Place, target: Place) -> None:
+    """A second name of the same file, or of the same link."""
+    if sys.platform == "win32":
+        os.link(source._path, target._path)
+        return
+    os.link(
+        source._path,
+        target._path,
+        src_dir_fd=source._descriptor,
+        dst_dir_fd=target._descriptor,
+        follow_symlinks=False,
+    )

@@ -1,0 +1,44 @@
+"""Run crnr as if on macOS or Windows; `other_systems/sitecustomize.py` says what is different there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers.paths import TESTS
+from helpers.runner import Outcome, Runner
+
+LINUX, MACOS, WINDOWS = "linux", "darwin", "win32"
+OTHERS = (MACOS, WINDOWS)
+
+
+def environment(system: str) -> dict[str, str]:
+    """Of a process, and of all that it starts."""
+    found = dict(os.environ)
+    if system != LINUX:
+        found |= {"CRNR_TEST_SYSTEM": system, "PYTHONPATH": str(TESTS / "helpers" / "other_systems")}
+    if system == WINDOWS:  # where streams have a code page, and files whatever the locale says
+        found |= {"PYTHONIOENCODING": "cp1252", "PYTHONWARNDEFAULTENCODING": "1"}
+    return found
+
+
+@dataclass(frozen=True)
+class On:
+    """crnr in a folder, on one of the systems."""
+
+    system: str
+    here: Path
+
+    def __call__(self, *arguments: object, **options: Any) -> Outcome:
+        return Runner(self.here).process(*arguments, env=environment(self.system), **options)
+
+    def python(self, code: str) -> Outcome:
+        return Runner(self.here).process(program=self.part_of_crnr(code), env=environment(self.system))
+
+    def part_of_crnr(self, code: str) -> tuple[str, ...]:
+        """The program that runs code which is a part of crnr, as far as it can tell."""
+        part = f"exec({code!r}, {{'__name__': 'crnr_cli.test', '__package__': 'crnr_cli'}})"
+        return sys.executable, "-c", part
