@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, Literal
 
 import typer
@@ -146,7 +147,7 @@ def _default(parameter: Any) -> str:
     default = parameter.default
     if default is None or default == () or not parameter.show_default:
         return ""
-    return getattr(default, "as_posix", default.__str__)()
+    return str(default.as_posix() if isinstance(default, PurePath) else default)
 
 
 def _kind(parameter: Any, metavar: str) -> Kind:
