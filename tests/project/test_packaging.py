@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -16,30 +19,54 @@ from helpers.paths import ROOT, SAMPLE_DATA
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built by way of the source archive, so what that lacks is missing here too."""
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive, and the wheel built from it: what the archive lacks is missing there too."""
     for tool in ("build", "hatchling"):
         pytest.importorskip(tool, reason=f"{tool} is not installed")
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-P", "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(list(out.glob("*.tar.gz"))) == 1
-    (found,) = out.glob("*.whl")
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (found,) = dist.glob("*.whl")
     return found
 
 
-def test_the_wheel_has_all_of_the_package_and_nothing_else(wheel: Path) -> None:
-    package = ROOT / "crnr_cli"
-    ours = {
+def files_below(*folders: str) -> set[str]:
+    return {
         path.relative_to(ROOT).as_posix()
-        for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and not {"__pycache__", ".mypy_cache"} & set(path.parts)
     }
+
+
+def test_the_wheel_has_all_of_the_package_its_man_pages_and_completions_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert packed == ours
-    assert "crnr_cli/py.typed" in packed
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    data = f"crnr_cli-{crnr_cli.__version__}.data/data/"
+    shared = {name for name in files_below("share") if not name.endswith(".py")}
+    assert {name for name in names if not name.startswith(data)} == files_below("crnr_cli")
+    assert {name.removeprefix(data) for name in names if name.startswith(data)} == shared
+    assert {"share/man/man1/crnr.1", "share/bash-completion/completions/crnr"} < shared
+    assert "crnr_cli/py.typed" in names
+
+
+def test_the_source_archive_has_what_its_tests_need_and_nothing_that_is_made_on_the_way(dist: Path) -> None:
+    (found,) = dist.glob("*.tar.gz")
+    with tarfile.open(found) as archive:
+        names = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    folders = ("crnr_cli", "tests", "sample_data", "docs", "share", "benchmarks", ".ci", ".github/workflows")
+    single = {name for name in names if not name.startswith(tuple(f"{folder}/" for folder in folders))}
+    assert names - single == files_below(*folders)
+    assert single == {
+        *(".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md"),
+        *("LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "pyproject.toml"),
+    }
 
 
 def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
@@ -70,3 +97,79 @@ def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
 def test_the_citation_is_of_this_version() -> None:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.search(r"^version: (.*)$", text, re.MULTILINE)[1] == crnr_cli.__version__  # type: ignore[index]
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_versions_of_python_that_are_named_are_those_that_are_tested() -> None:
+    prefix = "Programming Language :: Python :: 3."
+    named = [name.removeprefix(prefix) for name in PROJECT["classifiers"] if name.startswith(prefix)]
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    (matrix,) = re.findall(r"^      matrix:\n(?:        .*\n)+", workflow, re.MULTILINE)
+    assert set(named) == set(re.findall(r'"3\.(\d+)"', matrix))
+    assert PROJECT["requires-python"] == f">=3.{min(map(int, named))}"
+
+
+def test_pre_commit_has_the_linter_of_the_extra() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    pins = set(re.findall(r"[\w-]+==[\d.]+", text))
+    assert pins
+    assert pins < set(PROJECT["optional-dependencies"]["lint"])
+
+
+HOME = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "somebody/crnr"}
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """What a release is checked by, with version 1.2.3 everywhere."""
+    texts = {
+        "crnr_cli/__init__.py": '"""crnr"""\n\n__version__ = "1.2.3"\n',
+        "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.3\n",
+        "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-11-30\n",
+        "pyproject.toml": '[project.urls]\nRepository = "https://git.example/somebody/crnr"\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "check_release.py", tmp_path / ".ci")
+    return tmp_path
+
+
+def check_release(folder: Path, tag: str) -> tuple[int, str]:
+    command = [sys.executable, str(folder / ".ci" / "check_release.py"), tag]
+    done = subprocess.run(command, env=os.environ | HOME, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_tag_that_is_the_version_can_be_released(release: Path) -> None:
+    assert check_release(release, "v1.2.3") == (0, "")
+
+
+def test_another_tag_cannot(release: Path) -> None:
+    said = "the tag is v1.2.4, but the version of the package is 1.2.3\n"
+    assert check_release(release, "v1.2.4") == (1, said)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("CITATION.cff", "1.2.3", "1.2.2", "CITATION.cff has the version 1.2.2, not 1.2.3"),
+        ("CHANGELOG.md", " - 2026-11-30", "", "CHANGELOG.md has no section `## [1.2.3] - YYYY-MM-DD`"),
+        (
+            "pyproject.toml",
+            "somebody",
+            "another",
+            "pyproject.toml: Repository in [project.urls] is https://git.example/another/crnr, but this is "
+            "https://git.example/somebody/crnr",
+        ),
+    ],
+)
+def test_neither_can_a_version_that_is_not_everywhere(
+    release: Path, name: str, old: str, new: str, said: str
+) -> None:
+    path = release / name
+    path.write_text(path.read_text().replace(old, new))
+    assert check_release(release, "v1.2.3") == (1, f"{said}\n")
