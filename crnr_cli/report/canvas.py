@@ -26,7 +26,7 @@ with _away():
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import PolyCollection
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
+    from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgba
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
@@ -42,5 +42,6 @@ __all__ = [
     "Rectangle",
     "ScalarMappable",
     "Text",
+    "to_rgba",
     "withStroke",
 ]
