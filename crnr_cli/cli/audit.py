@@ -67,7 +67,7 @@ def audit(
     max_suspects: Annotated[
         int | None,
         typer.Option(
-            click_type=Whole(0), metavar="N", help="Exit with code 4 if more labels than this look wrong."
+            parser=Whole(0), metavar="N", help="Exit with code 4 if more labels than this look wrong."
         ),
     ] = None,
     *,

@@ -38,7 +38,7 @@ def classify(
     top: Annotated[
         int | None,
         typer.Option(
-            click_type=Whole(0),
+            parser=Whole(0),
             metavar="K",
             help="Write only the K best classes, as label_1, residual_1, ...; 0 writes the residuals of all.",
             show_default="0, or 5 with more than 1,000 classes",
@@ -51,7 +51,7 @@ def classify(
     batch_size: Annotated[
         int | None,
         typer.Option(
-            click_type=Whole(),
+            parser=Whole(),
             metavar="N",
             help="Inputs per batch; a stopped run keeps its finished batches.",
             show_default="128 to 256, 32 with a network",

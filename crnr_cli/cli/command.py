@@ -11,10 +11,9 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 from typer._click.globals import get_current_context
-from typer.models import ParameterInfo
 
 from crnr_cli.cli.boundary import boundary
-from crnr_cli.cli.values import check_choices
+from crnr_cli.cli.parsing import check_choices
 from crnr_cli.system.cores import use_cores
 from crnr_cli.system.outputs import Output, is_stdout, planned
 
@@ -48,8 +47,6 @@ def command(
         if name not in groups
     ]
     options = [*plain, *(parameter for kind in groups.values() for parameter in _parameters(kind))]
-    for option in options:
-        _leave_to_us(option)
     written = {
         option.name: mark
         for option in options
@@ -81,13 +78,6 @@ def command(
     run.__signature__ = Signature(options)  # type: ignore[attr-defined]
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     return run
-
-
-def _leave_to_us(option: Parameter) -> None:
-    """Typer would refuse a path that cannot be read, even if it is to be written, with all of the usage."""
-    for declared in get_args(option.annotation)[1:]:
-        if isinstance(declared, ParameterInfo):
-            declared.readable = False
 
 
 def _means_stdout(name: str | Path) -> bool:

@@ -65,7 +65,7 @@ class Testing:
     holdout: Annotated[
         float | None,
         _testing_option(
-            click_type=Number(above=0, at_most=1),
+            parser=Number(above=0, at_most=1),
             metavar="SHARE",
             help="Without --test: share of every class to test with.",
             show_default="0.3",
@@ -74,12 +74,12 @@ class Testing:
     draws: Annotated[
         int | None,
         _testing_option(
-            click_type=Whole(), metavar="N", help="How many times to draw that share.", show_default="5"
+            parser=Whole(), metavar="N", help="How many times to draw that share.", show_default="5"
         ),
     ] = None
     seed: Annotated[
         int | None,
-        _testing_option(click_type=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
+        _testing_option(parser=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
     ] = None
 
     def values(self, keys: Keys) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def compare(
     sources: Sources,
     methods: Annotated[
         str | None,
-        typer.Option(click_type=METHOD_LIST, help="Methods to compare: {choices}.", show_default="all"),
+        typer.Option(parser=METHOD_LIST, help="Methods to compare: {choices}.", show_default="all"),
     ] = None,
     settings: Annotated[
         list[str] | None,

@@ -28,7 +28,7 @@ _MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones
 _MAX_MATRIX = 1000  # classes; for more, JSON has only the cells that are not zero
 
 
-_gates_option = partial(typer.Option, click_type=Number(at_most=1), metavar="SHARE", rich_help_panel="Gates")
+_gates_option = partial(typer.Option, parser=Number(at_most=1), metavar="SHARE", rich_help_panel="Gates")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ def explain(
     ],
     gallery: options.GalleryPath = options.GALLERY,
     against: Annotated[
-        str | None, typer.Option(click_type=METHOD, help="Compare with another method: {choices}.")
+        str | None, typer.Option(parser=METHOD, help="Compare with another method: {choices}.")
     ] = None,
     path: Annotated[
         Path | None,

@@ -23,7 +23,7 @@ class Format:
     format: Annotated[
         str | None,
         _output_option(
-            click_type=Choice(FORMATS),
+            parser=Choice(FORMATS),
             help=f"Format to write: {', '.join(FORMATS)}.",
             show_default="csv, or as the name of the output ends: .jsonl, .parquet",
         ),

@@ -33,7 +33,7 @@ class MethodOptions:
 
     method: Annotated[
         str,
-        _method_option(click_type=METHOD, help="How queries are compared with the samples: {choices}."),
+        _method_option(parser=METHOD, help="How queries are compared with the samples: {choices}."),
     ] = "crnr"
     calibrate: Annotated[
         bool,
@@ -52,7 +52,7 @@ class ParameterOptions:
     lam: Annotated[
         float | None,
         _parameter_option(
-            click_type=Number(),
+            parser=Number(),
             metavar="X",
             help="How much each class has to represent a query by itself (crnr); strength of the "
             "regularization (crc, croc, procrc, src).",
@@ -62,7 +62,7 @@ class ParameterOptions:
     mu: Annotated[
         float | None,
         _parameter_option(
-            click_type=Number(above=0),
+            parser=Number(above=0),
             metavar="X",
             help="Penalty of ADMM: how strongly an iteration is drawn to non-negative weights (crnr, nrc).",
             show_default="0.1",
@@ -71,7 +71,7 @@ class ParameterOptions:
     iterations: Annotated[
         int | None,
         _parameter_option(
-            click_type=Whole(at_most=10**6),
+            parser=Whole(at_most=10**6),
             metavar="N",
             help="Iterations of ADMM (crnr, nrc); maximum number of iterations (src).",
             show_default="5; 2000 for src",
@@ -80,7 +80,7 @@ class ParameterOptions:
     tol: Annotated[
         float | None,
         _parameter_option(
-            click_type=Number(),
+            parser=Number(),
             metavar="X",
             help="Stop early when the weights of a query change by less than this (crnr, nrc) or when the "
             "duality gap is below it (src).",
@@ -90,7 +90,7 @@ class ParameterOptions:
     factor: Annotated[
         str | None,
         _parameter_option(
-            click_type=Choice(_factors),
+            parser=Choice(_factors),
             help="Form in which the factorized system is stored (crnr, nrc): {choices}. auto takes the "
             "cheaper one.",
             show_default="auto",
@@ -99,7 +99,7 @@ class ParameterOptions:
     neighbors: Annotated[
         int | None,
         _parameter_option(
-            click_type=Whole(0, 2000),
+            parser=Whole(0, 2000),
             metavar="K",
             help="Compare a query with its K nearest samples alone, 0 for all. Large galleries are "
             "then built and searched faster (crnr, nrc, crc, src).",
@@ -109,7 +109,7 @@ class ParameterOptions:
     index: Annotated[
         str | None,
         _parameter_option(
-            click_type=Choice(_indexes),
+            parser=Choice(_indexes),
             help="How the K nearest samples are found: {choices}. ivf and hnsw miss a few, but are faster in "
             "galleries of 100,000 samples and more; they need the extra faiss (crnr, nrc, crc, src).",
             show_default="exact",
@@ -118,7 +118,7 @@ class ParameterOptions:
     gamma: Annotated[
         float | None,
         _parameter_option(
-            click_type=Number(),
+            parser=Number(),
             metavar="X",
             help="How strongly the representation by each class is drawn to that by all classes (procrc).",
             show_default="0.001",
@@ -127,7 +127,7 @@ class ParameterOptions:
     weight: Annotated[
         float | None,
         _parameter_option(
-            click_type=Number(),
+            parser=Number(),
             metavar="X",
             help="Weight of the residual of crc, which is added to that of nsc (croc).",
             show_default="0.1",
@@ -137,7 +137,7 @@ class ParameterOptions:
         float | None,
         _parameter_option(
             "--c",
-            click_type=Number(above=0),
+            parser=Number(above=0),
             metavar="X",
             help="Inverse of the regularization strength: higher values fit the samples more closely "
             "(svm, softmax).",

@@ -20,7 +20,7 @@ _network_option = partial(typer.Option, rich_help_panel="Network")
 Provider = Annotated[
     str,
     _network_option(
-        click_type=Choice((AUTO, *PROVIDERS)),
+        parser=Choice((AUTO, *PROVIDERS)),
         metavar="NAME",
         help="What the network runs on: {choices}. auto takes the best that onnxruntime has.",
     ),
@@ -34,7 +34,7 @@ class Network:
     extractor_preset: Annotated[
         str | None,
         _network_option(
-            click_type=Choice(PRESETS),
+            parser=Choice(PRESETS),
             help="How the network expects its pictures: {choices}.",
             show_default="as the file beside the model says, or by the model's name or layers",
         ),
@@ -42,7 +42,7 @@ class Network:
     crop: Annotated[
         float | None,
         _network_option(
-            click_type=Number(at_most=1),
+            parser=Number(at_most=1),
             metavar="SHARE",
             help="Central part of a picture that the network sees; 0 squeezes the full picture.",
             show_default="the preset's",
@@ -51,13 +51,13 @@ class Network:
     filter: Annotated[
         str | None,
         _network_option(
-            click_type=Choice(FILTERS), help="Resampling filter: {choices}.", show_default="the preset's"
+            parser=Choice(FILTERS), help="Resampling filter: {choices}.", show_default="the preset's"
         ),
     ] = None
     mean: Annotated[
         Any,  # a tuple of numbers, which Typer would take for several values
         _network_option(
-            click_type=Numbers(),
+            parser=Numbers(),
             metavar="X[,Y,Z]",
             help="Mean per channel to subtract from the pixels, whose values are 0 to 255.",
             show_default="the preset's",
@@ -66,7 +66,7 @@ class Network:
     std: Annotated[
         Any,  # a tuple of numbers, which Typer would take for several values
         _network_option(
-            click_type=Numbers(),
+            parser=Numbers(),
             metavar="X[,Y,Z]",
             help="Standard deviation per channel to divide by.",
             show_default="the preset's",
@@ -75,7 +75,7 @@ class Network:
     channels: Annotated[
         str | None,
         _network_option(
-            click_type=Choice(CHANNELS),
+            parser=Choice(CHANNELS),
             metavar="NAME",  # the names themselves would leave too little room beside them
             help="Order of the channels: {choices}.",
             show_default="rgb; grey if the network has one channel",
@@ -84,7 +84,7 @@ class Network:
     layout: Annotated[
         str | None,
         _network_option(
-            click_type=Choice(LAYOUTS),
+            parser=Choice(LAYOUTS),
             metavar="NAME",
             help="Order of the axes of the network's input: {choices}.",
             show_default="as the model's input suggests",
@@ -97,7 +97,7 @@ class Network:
     pool: Annotated[
         str | None,
         _network_option(
-            click_type=Choice(POOLS, old_names=OLD_POOLS),
+            parser=Choice(POOLS, old_names=OLD_POOLS),
             metavar="NAME",
             help="How maps or tokens become a vector: {choices}. cls takes the first token, mean the mean "
             "of all places or tokens.",

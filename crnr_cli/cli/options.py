@@ -28,7 +28,7 @@ _MOST_JOBS = 4096
 
 _reading_option = partial(typer.Option, rich_help_panel="Reading")
 _strictness_option = partial(typer.Option, rich_help_panel="Strictness")
-_doubt_option = partial(typer.Option, click_type=Number(at_most=1), rich_help_panel="How sure")
+_doubt_option = partial(typer.Option, parser=Number(at_most=1), rich_help_panel="How sure")
 _output_option = partial(typer.Option, rich_help_panel="Output")
 
 
@@ -124,7 +124,7 @@ class Input:
         str | None,
         _reading_option(
             "--samples",
-            click_type=Choice(("rows", "columns")),
+            parser=Choice(("rows", "columns")),
             help="Whether the samples are the rows or the columns of the features.",
             show_default="what fits the number of labels; rows, except in .mat files, if both do",
         ),
@@ -159,7 +159,7 @@ class Input:
     max_pixels: Annotated[
         int,
         _reading_option(
-            click_type=Whole(), metavar="N", help="Pictures with more pixels than this are not decoded."
+            parser=Whole(), metavar="N", help="Pictures with more pixels than this are not decoded."
         ),
     ] = MAX_PIXELS
     jobs: Annotated[
@@ -167,7 +167,7 @@ class Input:
         _reading_option(
             "--jobs",
             "-j",
-            click_type=Whole(at_most=_MOST_JOBS),
+            parser=Whole(at_most=_MOST_JOBS),
             metavar="N",
             help="Number of cores to use.",
             show_default="all",
@@ -214,7 +214,7 @@ class Strictness:
     max_failure_rate: Annotated[
         float,
         _strictness_option(
-            click_type=Number(at_most=1),
+            parser=Number(at_most=1),
             metavar="SHARE",
             help="Stop when more than this share of the inputs has to be skipped.",
         ),

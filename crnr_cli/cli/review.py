@@ -30,7 +30,7 @@ def review(
     limit: Annotated[
         int,
         typer.Option(
-            click_type=Whole(), metavar="N", help="Put so many answers on the page, the most doubtful ones."
+            parser=Whole(), metavar="N", help="Put so many answers on the page, the most doubtful ones."
         ),
     ] = _LIMIT,
     pictures_from: options.PicturesFrom = None,

@@ -32,7 +32,7 @@ class Sorting:
     how: Annotated[
         str,
         typer.Option(
-            click_type=Choice(("copy", "hardlink", "link", "move")),
+            parser=Choice(("copy", "hardlink", "link", "move")),
             help="What to do with the files: copy, hardlink, link, move.",
         ),
     ] = "copy"
@@ -48,7 +48,7 @@ class Sorting:
     min_probability: Annotated[
         float | None,
         typer.Option(
-            click_type=Number(at_most=1),
+            parser=Number(at_most=1),
             metavar="P",
             help="Put files whose probability is lower into the folder _doubtful.",
         ),

@@ -31,25 +31,23 @@ class Division:
     share: Annotated[
         float,
         typer.Option(
-            click_type=Number(above=0, at_most=1),
+            parser=Number(above=0, at_most=1),
             metavar="SHARE",
             help="Share of the pictures of every class for the gallery.",
         ),
     ] = 0.8
     per_class: Annotated[
         int | None,
-        typer.Option(
-            click_type=Whole(), metavar="N", help="Pictures of every class for the gallery, instead."
-        ),
+        typer.Option(parser=Whole(), metavar="N", help="Pictures of every class for the gallery, instead."),
     ] = None
     seed: Annotated[
         int | None,
-        typer.Option(click_type=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
+        typer.Option(parser=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
     ] = None
     how: Annotated[
         str,
         typer.Option(
-            click_type=Choice(("copy", "hardlink", "link")),
+            parser=Choice(("copy", "hardlink", "link")),
             help="What to do with the files: copy, hardlink, link.",
         ),
     ] = "copy"

@@ -49,7 +49,7 @@ _READING = [name for name in names_of(Vectors, Network, Input) if name != "jobs"
 _Folds = Annotated[
     int,
     typer.Option(
-        click_type=Whole(2),
+        parser=Whole(2),
         metavar="N",
         help="Number of parts that are held out in turn; above 20,000 samples, 4,000 are held out once.",
     ),
@@ -81,7 +81,7 @@ def tune(
     methods: Annotated[
         str | None,
         typer.Option(
-            click_type=METHOD_LIST,
+            parser=METHOD_LIST,
             help="Methods to try besides crnr, with their default parameters: {choices}.",
             show_default="none",
         ),
@@ -90,7 +90,7 @@ def tune(
     budget: Annotated[
         float | None,
         typer.Option(
-            click_type=Number(),
+            parser=Number(),
             metavar="SECONDS",
             help="Stop trying settings after this time.",
             show_default="none",

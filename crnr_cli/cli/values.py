@@ -6,14 +6,12 @@ A wrong value is refused while the command line is parsed, before any work.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer._click.core import Context, Parameter
-from typer._click.shell_completion import CompletionItem
-from typer._click.types import ParamType
 
 from crnr_cli.wording import not_one_of
 
@@ -23,7 +21,23 @@ _LARGEST_WHOLE = 2**63 - 1
 _MOST_DIGITS = 30  # of a whole number
 
 
-class Number(ParamType):
+class Value(ABC):
+    """What the value of an option may be. For Typer, it is the option's `parser`."""
+
+    @abstractmethod
+    def __call__(self, value: Any) -> Any:
+        """The value of a text, or of a default. A wrong one raises BadParameter."""
+
+    def metavar(self) -> str:
+        """How the help shows the value, if the option does not say it."""
+        return ""
+
+    def completions(self, incomplete: str) -> list[str]:
+        """What a shell offers; if nothing, it offers files."""
+        return []
+
+
+class Number(Value):
     """A finite number within limits."""
 
     name = "number"
@@ -32,13 +46,13 @@ class Number(ParamType):
         """From `at_least` or, if `above` is given, above that."""
         self.above, self.at_least, self.at_most = above, at_least, at_most
 
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
+    def __call__(self, value: Any) -> float:
         try:
             number = self.parsed(str(value))
         except ValueError:
             number = math.nan
         if not math.isfinite(number) or not self._is_within(number):
-            raise typer.BadParameter(f"{str(value)!r} is not {self.description}", ctx=ctx, param=param)
+            raise typer.BadParameter(f"{str(value)!r} is not {self.description}")
         return number
 
     def parsed(self, text: str) -> float:
@@ -71,12 +85,10 @@ class Whole(Number):
         return int(text)
 
 
-class Numbers(ParamType):
+class Numbers(Value):
     """Finite numbers separated by commas."""
 
-    name = "numbers"
-
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> tuple[float, ...]:
+    def __call__(self, value: Any) -> tuple[float, ...]:
         if isinstance(value, tuple):
             return value
         try:
@@ -85,18 +97,16 @@ class Numbers(ParamType):
             numbers = (math.nan,)
         if len(numbers) not in (1, 3) or not all(abs(number) <= _LARGEST for number in numbers):
             message = f"{value!r} is neither a number nor three numbers separated by commas"
-            raise typer.BadParameter(message, ctx=ctx, param=param)
+            raise typer.BadParameter(message)
         return numbers
 
 
-class Choice(ParamType):
+class Choice(Value):
     """A name of a fixed set, shown in the help and completed by the shell.
 
     Names given by a function are not looked up while the command line is parsed, as their registry may load
     NumPy, which must not happen before the cores are divided: the command then calls `check`.
     """
-
-    name = "name"
 
     def __init__(
         self,
@@ -112,59 +122,49 @@ class Choice(ParamType):
     def names(self) -> Sequence[str]:
         return tuple(self._names() if callable(self._names) else self._names)
 
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> str:
+    def __call__(self, value: Any) -> str:
         text = self._old_names.get(str(value), str(value))
         if not self.is_checked_later:
-            self.check(text, param, ctx)
+            self.check(text)
         return text
 
-    def check(self, value: str, param: Parameter | None = None, ctx: Context | None = None) -> None:
+    def check(self, value: str) -> None:
         for name in self.parts(value):
             if name not in self.names:
-                raise typer.BadParameter(not_one_of(name, self.names), ctx=ctx, param=param)
+                raise typer.BadParameter(not_one_of(name, self.names))
 
     def parts(self, value: str) -> list[str]:
         return [value]
 
-    def get_metavar(self, param: Parameter, ctx: Context) -> str:
+    def metavar(self) -> str:
         shown = f"[{'|'.join(self.names)}]"
         return shown if len(shown) <= _LONGEST_METAVAR else "NAME"
 
-    def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
+    def completions(self, incomplete: str) -> list[str]:
+        return [name for name in self.names if name.startswith(incomplete)]
 
 
 class Choices(Choice):
     """Several names of a fixed set, separated by commas."""
 
-    def check(self, value: str, param: Parameter | None = None, ctx: Context | None = None) -> None:
+    def check(self, value: str) -> None:
         if not all(self.parts(value)):
             message = f"{value!r} has an empty name; give names separated by commas"
-            raise typer.BadParameter(message, ctx=ctx, param=param)
-        super().check(value, param, ctx)
+            raise typer.BadParameter(message)
+        super().check(value)
 
     def parts(self, value: str) -> list[str]:
         return [part.strip() for part in value.split(",")]
 
-    def get_metavar(self, param: Parameter, ctx: Context) -> str:
+    def metavar(self) -> str:
         return "NAME,..."
 
-    def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
+    def completions(self, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
         given = self.parts(before)
         return [
-            CompletionItem(f"{before}{comma}{name}")
-            for name in self.names
-            if name.startswith(last) and name not in given
+            f"{before}{comma}{name}" for name in self.names if name.startswith(last) and name not in given
         ]
-
-
-def check_choices(context: Context) -> None:
-    """Check the choices of a command that could not be checked while its line was parsed."""
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if isinstance(parameter.type, Choice) and parameter.type.is_checked_later and value is not None:
-            parameter.type.check(value, parameter, context)
 
 
 def method_names() -> Iterable[str]:
@@ -177,17 +177,15 @@ METHOD = Choice(method_names)
 METHOD_LIST = Choices(method_names)
 
 
-class ExtractorName(ParamType):
+class ExtractorName(Value):
     """The name of an extractor that needs no file, or the name or path of a network."""
 
-    name = "extractor"
     names = ("gradients", "pixels")
 
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> str | Path:
+    def __call__(self, value: Any) -> str | Path:
         return value if value in self.names or isinstance(value, Path) else Path(value)
 
-    def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[CompletionItem]:
+    def completions(self, incomplete: str) -> list[str]:
         from crnr_cli.models.catalog import MODELS
 
-        names = [CompletionItem(name) for name in (*self.names, *MODELS) if name.startswith(incomplete)]
-        return names or [CompletionItem(incomplete, type="file")]
+        return [name for name in (*self.names, *MODELS) if name.startswith(incomplete)]

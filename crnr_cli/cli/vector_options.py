@@ -44,7 +44,7 @@ class ExtractedVectors:
     extractor: Annotated[
         Any,  # a name, or the path of a network
         _vectors_option(
-            click_type=ExtractorName(),
+            parser=ExtractorName(),
             metavar="NAME|FILE",
             help="What turns a picture into numbers: gradients, pixels, or a network: the name of one that "
             "`crnr model list` shows, or the path of an ONNX model.",
@@ -64,7 +64,7 @@ class ExtractedVectors:
     cell: Annotated[
         int | None,
         _vectors_option(
-            click_type=Whole(at_most=_LONGEST_SIDE),
+            parser=Whole(at_most=_LONGEST_SIDE),
             metavar="N",
             help="Side in pixels of the cells that gradients are collected in.",
             show_default="an eighth of the shorter side, but at least 3",
@@ -73,7 +73,7 @@ class ExtractedVectors:
     bins: Annotated[
         int | None,
         _vectors_option(
-            click_type=Whole(2, 64),
+            parser=Whole(2, 64),
             metavar="N",
             help="Number of gradient directions; it must be even.",
             show_default="8",
@@ -82,7 +82,7 @@ class ExtractedVectors:
     block_norm: Annotated[
         str | None,
         _vectors_option(
-            click_type=Choice(BLOCK_NORMS),
+            parser=Choice(BLOCK_NORMS),
             metavar="NAME",
             help="How blocks of 2x2 cells are normalized: {choices}. soft leaves weak blocks weak; clipped "
             "makes all equally strong.",
@@ -131,7 +131,7 @@ class Vectors(ExtractedVectors):
     dtype: Annotated[
         str,
         _vectors_option(
-            click_type=Choice(("float32", "float64")),
+            parser=Choice(("float32", "float64")),
             help="Precision of the numbers. Use float64 to reproduce published results to 1e-10.",
         ),
     ] = "float32"
@@ -144,14 +144,14 @@ class Steps:
     power: Annotated[
         float,
         _vectors_option(
-            click_type=Number(above=0, at_most=100),
+            parser=Number(above=0, at_most=100),
             metavar="P",
             help="Raise the absolute value of every feature to the power P, keeping its sign.",
         ),
     ] = 1.0
     pca: Annotated[
         int | None,
-        _vectors_option(click_type=Whole(), metavar="K", help="Project on K principal components."),
+        _vectors_option(parser=Whole(), metavar="K", help="Project on K principal components."),
     ] = None
     parts: Annotated[
         str | None,

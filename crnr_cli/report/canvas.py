@@ -11,7 +11,7 @@ with elsewhere():
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import PolyCollection
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
+    from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgba
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
@@ -27,5 +27,6 @@ __all__ = [
     "Rectangle",
     "ScalarMappable",
     "Text",
+    "to_rgba",
     "withStroke",
 ]

@@ -17,6 +17,7 @@ from crnr_cli.report.canvas import (
     PolyCollection,
     Rectangle,
     ScalarMappable,
+    to_rgba,
     withStroke,
 )
 
@@ -85,7 +86,10 @@ def draw_tiles(axes: Axes, drawing: TileDrawing, room: tuple[float, float]) -> N
 def _shades() -> LinearSegmentedColormap:
     """From one colour through nothing to the other; small margins are seen beside large ones."""
     places = np.linspace(-1, 1, 257)
-    colors = [(AGAINST if place < 0 else FOR, _STRONGEST * abs(place) ** 0.7) for place in places.tolist()]
+    # As numbers: matplotlib 3.8 takes a colour with its opacity for a place with its colour.
+    colors = [
+        to_rgba(AGAINST if place < 0 else FOR, _STRONGEST * abs(place) ** 0.7) for place in places.tolist()
+    ]
     return LinearSegmentedColormap.from_list("support", colors, N=257)
 
 

@@ -54,6 +54,21 @@ def test_a_command_stands_by_itself_in_its_process(command: str) -> None:
     assert done.stdout.endswith(f"{[command]}\n")
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["--version", "--help", "build --help", "model list", "info gallery.h5 --json", "verify -g gallery.h5"],
+)
+def test_no_command_waits_for_pydantic(crnr: Runner, built: Path, line: str) -> None:
+    """Typer uses it from 0.29 on, and loading it would add half to the time of a short command."""
+    code = (
+        "import sys; before = set(sys.modules); from crnr_cli.cli import main\n"
+        "try: main()\n"
+        "finally: print({'typer', 'pydantic', 'pydantic_core'} & set(sys.modules) - before)"
+    )
+    done = crnr.process(*line.split(), program=(sys.executable, "-c", code))
+    assert (done.exit, done.out.splitlines()[-1]) == (0, "{'typer'}"), done.err
+
+
 def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Runner, built: Path) -> None:
     before = (built / "gallery.h5").read_bytes()
     result = crnr("build", "gallery", "--mu", "1e-300", "--factor", "low-rank", "-q")

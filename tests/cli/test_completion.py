@@ -51,6 +51,7 @@ def completed(line: str) -> list[str]:
         ("crnr build x --index ", ["exact", "ivf", "hnsw"]),
         ("crnr sort x y --how ", ["copy", "hardlink", "link", "move"]),
         ("crnr split x --how ", ["copy", "hardlink", "link"]),
+        ("crnr build x --extractor mod", []),  # so that the shell offers files
         ("crnr build x --lam ", []),
     ],
 )

@@ -113,7 +113,7 @@ def test_every_path_is_in_the_table() -> None:
         for name, parameter in signature(function_of(command)).parameters.items():
             kind, *declared = get_args(parameter.annotation) or (None,)
             is_path = Path in (kind, *get_args(kind)) or any(
-                type(getattr(one, "click_type", None)) is ExtractorName for one in declared
+                type(getattr(one, "parser", None)) is ExtractorName for one in declared
             )
             is_path |= any(
                 str(getattr(one, "metavar", "")).startswith(("SOURCE", "QUERY")) for one in declared

@@ -422,6 +422,7 @@ def test_what_crnr_cannot_do_names_the_file_and_the_option(crnr: Runner, case: s
         (b'{"size": ' + b"9" * 10_000 + b"}", "not readable JSON (Exceeds the limit"),
         (b" " * (2**20 + 1), "larger than any such file (1048577 bytes)"),
     ],
+    ids=["open", "NaN", "infinite", "nested", "list", "binary", "digits", "large"],  # contents are too long
 )
 def test_a_file_that_cannot_be_read(crnr: Runner, content: bytes, why: str) -> None:
     make_photos(crnr.here)
