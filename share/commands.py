@@ -14,7 +14,7 @@ from typing import Any, Literal
 import typer
 
 from crnr_cli.cli import PANELS, application
-from crnr_cli.cli.values import Choice, Choices, ExtractorName
+from crnr_cli.cli.values import Choice, Choices, ExtractorName, Value
 
 # What a shell completes; asked is what only crnr knows, such as the names in a gallery.
 Kind = Literal["nothing", "names", "file", "folder", "asked"]
@@ -37,9 +37,7 @@ class Option:
     panel: str = ""
     default: str = ""
     variable: str = ""  # of the environment
-    kind: Kind = (
-        "nothing"  # of what a shell completes: asked is what only crnr knows, such as names in a gallery
-    )
+    kind: Kind = "nothing"
     choices: tuple[str, ...] = ()
     is_repeated: bool = False
     is_required: bool = False
@@ -117,7 +115,8 @@ def _option(parameter: Any) -> Option:
     metavar = "" if is_option and parameter.is_flag else _metavar(parameter)
     help = next((_HELP[name] for name in names if name in _HELP), parameter.help or "")
     kind = _kind(parameter, metavar)
-    choices = tuple(parameter.type.names) if isinstance(parameter.type, Choice) else ()
+    value = _value(parameter)
+    choices = tuple(value.names) if isinstance(value, Choice) else ()
     return Option(
         names,
         metavar,
@@ -132,11 +131,17 @@ def _option(parameter: Any) -> Option:
     )
 
 
+def _value(parameter: Any) -> Value | None:
+    """What its value may be, if crnr has a type for that."""
+    kind = getattr(parameter, "kind", None)
+    return kind if isinstance(kind, Value) else None
+
+
 def _metavar(parameter: Any) -> str:
     if parameter.metavar:
         return str(parameter.metavar)
-    if isinstance(parameter.type, Choice):
-        return parameter.type.get_metavar(parameter, None).strip("[]")  # type: ignore[arg-type]
+    if value := _value(parameter):
+        return value.metavar().strip("[]")
     raise ValueError(f"{parameter.name} has no metavar")
 
 
@@ -153,9 +158,10 @@ def _default(parameter: Any) -> str:
 def _kind(parameter: Any, metavar: str) -> Kind:
     if not metavar:
         return "nothing"
-    if parameter._custom_shell_complete or isinstance(parameter.type, Choices | ExtractorName):
+    value = _value(parameter)
+    if parameter._custom_shell_complete or isinstance(value, Choices | ExtractorName):
         return "asked"
-    if isinstance(parameter.type, Choice):
+    if isinstance(value, Choice):
         return "names"
     if metavar in ("DIR", "FOLDER"):
         return "folder"
