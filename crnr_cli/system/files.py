@@ -44,6 +44,11 @@ class _Lock:
         self._place, self._handle = place, _locked(place, path)
         self.is_held = True
 
+    def protect(self, target: Path) -> None:
+        """Whoever may write the target may take over the lock of a run that was killed."""
+        with contextlib.suppress(OSError):  # somebody else's, who was killed
+            descriptors.protect(self._handle, target, being_written=True)
+
     def release(self) -> None:
         """Remove the file, whichever way nobody else can lose the lock by that; once is enough."""
         if not self.is_held:
@@ -144,6 +149,7 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Claim]:
     part = partial_of(target)
     lock = _Lock(lock_of(target), path)
     try:
+        lock.protect(target)
         _refuse_open(target, path)
         with os.fdopen(_opened(part, path), "rb+") as file:
             status = os.fstat(file.fileno())

@@ -6,7 +6,6 @@ Windows has no descriptors of folders. There, a folder is a path, and links are 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
@@ -253,6 +252,8 @@ def longest_name(folder: Path) -> int:
 
 @cache
 def _renaming() -> tuple[Callable[..., int], _NoReplace] | None:
+    import ctypes  # here, as it takes a while
+
     known = _RENAMING.get(sys.platform)
     function = known and getattr(ctypes.CDLL(None, use_errno=True), known.function, None)
     if not function or not known:
@@ -271,6 +272,8 @@ def renamed(source: Place, target: Place) -> bool:
         return True
     if (found := _renaming()) is None:
         return False
+    import ctypes
+
     function, known = found
     places = []
     for place in (source, target):

@@ -8,10 +8,8 @@ and an endless loop in such a library is what is to be ended.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -101,6 +99,8 @@ def under_guard(
     if not other_systems.NEEDED:
         yield guard
         return
+    import threading  # here, as decoders need none
+
     done = threading.Event()
 
     def look() -> None:
@@ -113,5 +113,4 @@ def under_guard(
         yield guard
     finally:
         done.set()
-        with contextlib.suppress(RuntimeError):
-            thread.join()
+        thread.join()

@@ -5,10 +5,8 @@ Windows has SIGINT for Ctrl-C, SIGBREAK for Ctrl-Break, no timers, and no signal
 
 from __future__ import annotations
 
-import _thread
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -70,6 +68,9 @@ def timer(stop: Callable[..., NoReturn]) -> Iterator[Callable[[int, float], None
     On Windows the signal comes once more, for which its handler has to call `stop`.
     """
     if sys.platform == "win32":
+        import _thread
+        import threading
+
         started: list[threading.Timer] = []
 
         def start(number: int, seconds: float) -> None:

@@ -13,13 +13,14 @@ from helpers.runner import Outcome, Runner
 
 LINUX, MACOS, WINDOWS = "linux", "darwin", "win32"
 OTHERS = (MACOS, WINDOWS)
+IMITATIONS = str(TESTS / "helpers" / "other_systems")
 
 
 def environment(system: str) -> dict[str, str]:
     """Of a process, and of all that it starts."""
     found = dict(os.environ)
     if system != LINUX:
-        found |= {"CRNR_TEST_SYSTEM": system, "PYTHONPATH": str(TESTS / "helpers" / "other_systems")}
+        found |= {"CRNR_TEST_SYSTEM": system, "PYTHONPATH": IMITATIONS}
     if system == WINDOWS:  # where streams have a code page, and files whatever the locale says
         found |= {"PYTHONIOENCODING": "cp1252", "PYTHONWARNDEFAULTENCODING": "1"}
     return found

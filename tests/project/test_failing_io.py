@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.imitation import IMITATIONS, LINUX, OTHERS, environment
 from helpers.paths import TESTS
 from helpers.runner import Runner
 from helpers.samples import make_features, make_pictures
@@ -35,9 +36,11 @@ class Ended:
 
 
 class Server:
-    def __init__(self, shim: Path) -> None:
+    def __init__(self, shim: Path, system: str = LINUX) -> None:
+        env = environment(system)
         # One thread: a fork has no others. All runs here are alike, so that their bytes are.
-        env = os.environ | {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
+        env |= {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
+        env["PYTHONPATH"] = os.pathsep.join([str(TESTS), *([IMITATIONS] if system != LINUX else [])])
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "server.py")],
             env=env,
@@ -59,14 +62,27 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
     shim = tmp_path_factory.mktemp("shim") / "failing_io.so"
     source = HERE / "failing_io.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(shim), str(source), "-ldl"], check=True)
+    return shim
+
+
+@pytest.fixture(scope="module")
+def server(shim: Path) -> Iterator[Server]:
     server = Server(shim)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module", params=OTHERS)
+def elsewhere(shim: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """As if on another system."""
+    server = Server(shim, request.param)
     yield server
     server.close()
 
@@ -136,6 +152,22 @@ def fresh(start: Path, folder: Path) -> Path:
 @pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
 def test_every_call_may_fail(
+    start: Path, server: Server, scenario: Scenario, fail_with: int, full: bool, tmp_path: Path
+) -> None:
+    check_every_call(start, server, scenario, fail_with, full, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("name", ["add", "classify, then resumed", "extract, continued"])
+def test_every_call_may_fail_on_other_systems(
+    start: Path, elsewhere: Server, name: str, fail_with: int, full: bool, tmp_path: Path
+) -> None:
+    """Where files are locked, closed and removed in another order."""
+    check_every_call(start, elsewhere, SCENARIOS[name], fail_with, full, tmp_path)
+
+
+def check_every_call(
     start: Path, server: Server, scenario: Scenario, fail_with: int, full: bool, tmp_path: Path
 ) -> None:
     if scenario.before:

@@ -159,7 +159,8 @@ def test_a_new_file_has_the_permissions_of_the_old_one(tmp_path: Path, mode: int
     try:
         with replacing(path) as file:
             # Neither may others read the part before it is whole.
-            assert stat.S_IMODE((tmp_path / "x.crnr-part").stat().st_mode) == mode | 0o600
+            for ending in (".crnr-part", ".crnr-lock"):
+                assert stat.S_IMODE((tmp_path / f"x{ending}").stat().st_mode) == mode | 0o600
             file.write(b"new")
         with replacing(tmp_path / "y") as file:
             file.write(b"new")
