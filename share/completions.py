@@ -81,7 +81,7 @@ _BASH_END = """\
     nothing) compopt +o default 2> /dev/null ;;
     asked)
         local asked="${COMP_WORDS[*]}"
-        IFS=$'\\n'
+        IFS=$'\\r\\n'
         COMPREPLY=($(COMP_WORDS=$asked COMP_CWORD=$COMP_CWORD _CRNR_COMPLETE=complete_bash "$1" 2> /dev/null))
         ;;
     esac

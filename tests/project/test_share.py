@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -126,7 +127,7 @@ def read_until(terminal: int, end: str) -> str:
     return found.partition(end)[0]
 
 
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+ENVIRONMENT = {**os.environ, "PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"}
 
 
 def run(command: list[str], here: Path) -> str:
@@ -157,6 +158,8 @@ SHELLS = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish, "pwsh": in_pwsh}
 def test_shells_complete(shell: str, line: str, names: list[str], crnr: Runner) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
+    if shell == "bash" and sys.platform == "win32":
+        pytest.skip("bash may be that of another system, WSL")
     if shell == "bash" and names[0].startswith("a."):
         names = []  # left to readline
     make_features(crnr.here / "a.npz", per_class=2)
