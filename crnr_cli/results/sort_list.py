@@ -21,6 +21,7 @@ from crnr_cli.system.files import disk_errors, replacing
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import Output, planned
 from crnr_cli.system.placing import Place
+from crnr_cli.system.portable import ON_WINDOWS, portable
 
 HOWS = ("copy", "hardlink", "link", "move")
 LOCK = ".crnr-sort.lock"
@@ -132,7 +133,12 @@ def _entry(value: object) -> Entry:
 
 def _is_below(name: str) -> bool:
     """Whether this is a name below a folder, whatever is there: a list may come from a stranger."""
-    return _is_path(name) and not any(part in ("", ".", "..") for part in name.split("/"))
+    return _is_path(name) and all(map(_is_name, name.split("/")))
+
+
+def _is_name(part: str) -> bool:
+    """On Windows, a name with a backslash or a colon would be a path, and some other names are devices."""
+    return part not in ("", ".", "..") and not (ON_WINDOWS and part != portable(part))
 
 
 def _is_path(name: str) -> bool:
