@@ -33,7 +33,7 @@ def refuse_utf_16(start: bytes, name: object) -> None:
 
 
 def as_text(file: io.BufferedReader, name: object) -> io.TextIOWrapper:
-    """UTF-8, with or without a mark at its beginning; other bytes are kept, as names of files may have them."""
+    """UTF-8, with or without a mark at its beginning; bytes that are not are kept, as in names of files."""
     refuse_utf_16(file.peek(2), name)
     return io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
 

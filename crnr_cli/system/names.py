@@ -8,6 +8,8 @@ from pathlib import Path
 
 from crnr_cli.errors import DataError
 
+_INVALID_NAME = 123  # what Windows says of a name with a * or the like, which no file can have
+
 
 def place_of(path: str) -> str:
     """A path in one form, from whatever folder it is named; links are not followed."""
@@ -54,6 +56,8 @@ def existing(path: str | Path, *, follow_links: bool = True) -> os.stat_result |
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
+        if getattr(e, "winerror", None) == _INVALID_NAME:
+            return None
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
     except ValueError as e:  # NUL in a name
         raise DataError(f"{path}: cannot read it ({e})") from e
