@@ -26,6 +26,7 @@ from crnr_cli.system.portable import ON_WINDOWS, portable
 HOWS = ("copy", "hardlink", "link", "move")
 LOCK = ".crnr-sort.lock"
 _VERSION = 1
+_TIME_UNITS = (1, 100, 1000, 10**7, 10**9, 2 * 10**9)  # ns: NTFS has 100, exFAT 10**7, HFS+ a second
 _NAME = re.compile(r"\.crnr-sort-(\d{1,9})\.jsonl")
 
 
@@ -84,7 +85,13 @@ def is_in_place(entry: Entry, how: str, target: Place) -> bool:
     if how == "hardlink":
         source = Place(entry.source).status()
         return source is not None and os.path.samestat(source, status)
-    return stat.S_ISREG(status.st_mode) and (status.st_size, status.st_mtime_ns) == (entry.size, entry.mtime)
+    is_whole = stat.S_ISREG(status.st_mode) and status.st_size == entry.size
+    return is_whole and _is_stored_as(status.st_mtime_ns, entry.mtime)
+
+
+def _is_stored_as(stored: int, time: int) -> bool:
+    """Whether a time in ns is what a file system makes of another one; FAT keeps even seconds alone."""
+    return any(stored % unit == 0 and abs(stored - time) < unit for unit in _TIME_UNITS)
 
 
 def read_list(path: Path) -> SortList:

@@ -12,6 +12,7 @@ from string import Formatter
 
 from crnr_cli.errors import UsageError
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction
+from crnr_cli.system.names import slashed
 from crnr_cli.system.portable import percent, portable
 from crnr_cli.wording import not_one_of
 
@@ -35,9 +36,13 @@ def escaped(name: str) -> str:
     return _UNSAFE.sub(lambda found: percent(found[0]), name) if name else NONE
 
 
+def _name(path: str) -> str:
+    return slashed(path).rpartition("/")[2]
+
+
 def _split(path: str) -> tuple[str, str]:
     """The name of a file without its suffix, and its suffix."""
-    stem, suffix = os.path.splitext(path.rpartition("/")[2])  # noqa: PTH122, a path may be no path at all
+    stem, suffix = os.path.splitext(_name(path))  # noqa: PTH122, a path may be no path at all
     if len(os.fsencode(suffix)) > _LONGEST_SUFFIX:
         return stem + suffix, ""
     return stem, suffix
@@ -56,7 +61,7 @@ FIELDS: dict[str, Callable[[Prediction], str]] = {
     "truth": lambda row: escaped(row.truth or ""),
     "runner_up": lambda row: escaped(row.runner_up or ""),
     "status": lambda row: escaped(row.status or OK),
-    "name": lambda row: row.path.rpartition("/")[2],
+    "name": lambda row: _name(row.path),
     "stem": lambda row: _split(row.path)[0],
     "suffix": lambda row: _split(row.path)[1],
 }

@@ -27,6 +27,7 @@ class Names:
         self._reserved: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._earlier: dict[str, tuple[Entry, bool]] = {}  # by source, and whether its run was finished
+        self._targets = {entry.target for one in earlier for entry in one.entries} if folds else set()
         for one in earlier:
             self._reserved.update([self._key(entry.target) for entry in one.entries])
             if one.how == how:
@@ -90,8 +91,9 @@ class Names:
         """Refuse two folders that would be one, as the files of two classes would be mixed."""
         if not self._folds:
             return
-        ours = {above for entry, _ in self._earlier.values() for above in _folders_of(entry.target)}
-        planned: dict[str, str] = {}
+        # Some file systems list names in another case than they were given.
+        ours = {above for target in self._targets for above in _folders_of(target)}
+        planned = {folded(below): below for below in ours if self._listed(below) is not None}
         for below in dict.fromkeys(above for wish in wishes for above in _folders_of(wish)):
             other = planned.setdefault(folded(below), below)
             above, slash, name = below.rpartition("/")
