@@ -127,7 +127,7 @@ def main() -> None:
     wanted = [" ".join(sys.argv[1:end]) for end in (2, 3)]
     app = application([name for name in wanted if name in COMMANDS] or COMMANDS)
     try:
-        app()
+        app(windows_expand_args=False)  # a pattern may be one of names in a gallery; sources are expanded
     except SystemExit as e:
         if isinstance(e.code, int) and e.code > _SIGNALLED and is_working():
             # Everything is cleaned up, but Python would wait for threads in the middle of long products.

@@ -64,6 +64,13 @@ PicturesFrom = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print as CSV what would happen, and do nothing.")]
+PortableNames = Annotated[
+    bool,
+    typer.Option(
+        "--portable-names",
+        help="Give files and folders names that Windows and macOS can have too; always so on Windows.",
+    ),
+]
 Dask = Annotated[
     str | None,
     typer.Option(

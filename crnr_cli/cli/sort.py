@@ -13,7 +13,7 @@ import typer
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import command, given, names_of
 from crnr_cli.cli.console import print_json, say, say_some, shown_progress
-from crnr_cli.cli.options import DryRun, Output, Strictness
+from crnr_cli.cli.options import DryRun, Output, PortableNames, Strictness
 from crnr_cli.cli.values import Choice, Number
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import are, counted
@@ -53,6 +53,7 @@ class Sorting:
             help="Put files whose probability is lower into the folder _doubtful.",
         ),
     ] = None
+    portable_names: PortableNames = False
     dry_run: DryRun = False
 
 

@@ -12,7 +12,7 @@ from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import command, given
 from crnr_cli.cli.console import print_json, say, say_some, shown_progress
-from crnr_cli.cli.options import DryRun, Input, Output, Strictness
+from crnr_cli.cli.options import DryRun, Input, Output, PortableNames, Strictness
 from crnr_cli.cli.tables import print_csv
 from crnr_cli.cli.values import Choice, Number, Whole
 from crnr_cli.errors import UsageError
@@ -51,6 +51,7 @@ class Division:
             help="What to do with the files: copy, hardlink, link.",
         ),
     ] = "copy"
+    portable_names: PortableNames = False
     dry_run: DryRun = False
 
 
@@ -92,6 +93,7 @@ def split(
         seed=division.seed or 0,
         how=division.how,
         dry_run=division.dry_run,
+        portable_names=division.portable_names,
         **input.values(),
         **strictness.values(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,6 +14,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.entries import Entry, entries_of
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.notes import Note
+from crnr_cli.system.names import composed, slashed
 from crnr_cli.wording import counted
 
 What = Literal["class", "sample"]
@@ -35,10 +36,11 @@ class Unwanted:
         """The samples that are kept, those that are removed, and how many match each pattern."""
         classes, of_classes = selected(path, "class", self.classes, gallery.classes)
         samples, of_samples = selected(path, "sample", self.samples, gallery.names)
-        unknown = set(self.exact).difference(gallery.names)
-        for name in (name for name in self.exact if name in unknown):
-            raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
-        samples.update(self.exact)
+        names = Spellings(gallery.names)
+        for name in self.exact:
+            if (found := names.of(slashed(name))) is None:
+                raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
+            samples.add(found)
         kept: list[Entry] = []
         removed: list[Entry] = []
         for sample in entries_of(gallery):
@@ -49,6 +51,23 @@ class Unwanted:
         return kept, removed, of_classes + of_samples
 
 
+class Spellings:
+    """Names as a gallery has them, found by either Unicode form: keyboards and macOS use different ones."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self.known = set(known)
+        self._by_form = {composed(name): name for name in self.known if not name.isascii()}
+
+    def of(self, name: str) -> str | None:
+        """None if there is no such name."""
+        return name if name in self.known else self._by_form.get(composed(name))
+
+
+def spelled(name: str, known: Iterable[str]) -> str:
+    """A name as a gallery has it, or as it is given if the gallery does not have it."""
+    return Spellings(known).of(name) or name
+
+
 def selected(
     path: Path, what: What, wanted: Sequence[str], known: Sequence[str]
 ) -> tuple[set[str], list[Note]]:
@@ -56,18 +75,20 @@ def selected(
 
     A name that there is, is taken as it is, even if it looks like a pattern.
     """
-    names = set(known)
+    names = Spellings(known)
     found: set[str] = set()
     notes = []
     for text in wanted:
-        if text in names:
-            found.add(text)
+        stored = slashed(text) if what == "sample" else text
+        if (name := names.of(stored)) is not None:
+            found.add(name)
             continue
         if not _WILD.search(text):
-            raise DataError(f"{path}: has no {what} {text}; {hint(text, known)}")
-        matching = set(filter(_pattern(text, what).fullmatch, names))
+            raise DataError(f"{path}: has no {what} {text}; {hint(stored, known)}")
+        pattern = _pattern(composed(stored), what)
+        matching = {name for name in names.known if pattern.fullmatch(composed(name))}
         if not matching:
-            raise DataError(f"{path}: no {what} matches {text}; {_pattern_hint(text, known)}")
+            raise DataError(f"{path}: no {what} matches {text}; {_pattern_hint(stored, known)}")
         notes.append(Note("pattern", f"{text} matches {counted(len(matching), what)}"))
         found |= matching
     return found, notes

@@ -24,7 +24,7 @@ from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.named_files import GONE, NamedFile, NamedFiles
 from crnr_cli.sources.readers import is_table
 from crnr_cli.system.files import locked
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import existing, slashed
 from crnr_cli.system.placing import (
     PART,
     Place,
@@ -37,6 +37,7 @@ from crnr_cli.system.placing import (
     place_of_folder,
     put_new,
 )
+from crnr_cli.system.portable import ON_WINDOWS, folds_names
 
 _REPORTED_EVERY = 200  # files
 _SPECIAL = (REJECTED, FAILED)
@@ -50,6 +51,11 @@ class SortOptions:
     below: Sequence[Path] = ()  # folders whose files may be sorted, besides those of the run and of the CSV
     max_failure_rate: float = 1.0
     dry_run: bool = False
+    portable_names: bool = False  # also elsewhere than on Windows, which can have no others
+
+    @property
+    def has_portable_names(self) -> bool:
+        return self.portable_names or ON_WINDOWS
 
 
 @dataclass
@@ -69,7 +75,7 @@ class _File(NamedTuple):
 def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = silent) -> SortReport:
     """Put the files that a predictions CSV names into folders named after their labels."""
     place, found = place_of_folder(folder), existing(folder)
-    template = Template(options.template, longest_name(place))
+    template = Template(options.template, longest_name(place), options.has_portable_names)
     rows, passed_over = _rows(table, options)
     files = _looked_at(rows, table, options, template, progress)
     if found is None and all(file.found.reason for file in files):
@@ -161,14 +167,15 @@ def _planned(
 ) -> tuple[list[tuple[int, Entry]], SortList]:
     """What is to be done, by row, and the list that it belongs to. The report has every row."""
     earlier = list(lists_in(folder)) if tree else []
-    names = Names(earlier, options.how, tree)
-    here = os.path.join(os.path.realpath(folder), "")  # noqa: PTH118
+    folds = options.has_portable_names or folds_names(folder if tree else folder.absolute().parent)
+    names = Names(earlier, options.how, tree, folds=folds)
+    here = slashed(os.path.join(os.path.realpath(folder), ""))  # noqa: PTH118
     device = os.stat(folder if tree else folder.absolute().parent).st_dev  # noqa: PTH116
     entries: list[tuple[int, Entry]] = []
     for file in files:
         path, (source, status, reason) = file.row.path, file.found
         target = None if reason not in ("", GONE) else names.done(source, file.wish, status)
-        if target is None and status is not None and source == here + file.wish:
+        if target is None and status is not None and slashed(source) == here + file.wish:
             target = file.wish
         if target is not None:
             report.rows.append(Placed(path, f"{folder}/{target}", THERE))
@@ -181,6 +188,7 @@ def _planned(
             entry = Entry(source, target, file.wish, status.st_size, status.st_mtime_ns)
             entries.append((len(report.rows), entry))
             report.rows.append(Placed(path, f"{folder}/{target}", options.how))
+    names.refuse_merged([file.wish for file in files if not file.found.reason], folder)
     report.refuse_too_many(len(report.rows), options.max_failure_rate, f" in {table}")
     if all(row.result == LEFT_OUT for row in report.rows):
         raise _nothing_found(table, files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +23,9 @@ from crnr_cli.sources.division import Portion, by_content, in_gallery
 from crnr_cli.sources.folders import Pictures, is_unrelated
 from crnr_cli.sources.listing import open_source
 from crnr_cli.sources.picture_files import PictureFile
+from crnr_cli.sources.walk import is_system_file
 from crnr_cli.system.files import locked
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import existing, slashed
 from crnr_cli.system.placing import (
     Place,
     Tree,
@@ -35,6 +36,7 @@ from crnr_cli.system.placing import (
     place_of_folder,
     put_new,
 )
+from crnr_cli.system.portable import ON_WINDOWS, folded, folds_names, portable
 from crnr_cli.wording import counted
 
 _OWN = ".crnr-split"  # how the names of our own files begin
@@ -50,6 +52,11 @@ class SplitOptions(InputOptions):
     seed: int = 0
     how: str = "copy"
     dry_run: bool = False
+    portable_names: bool = False  # also elsewhere than on Windows, which can have no others
+
+    @property
+    def has_portable_names(self) -> bool:
+        return self.portable_names or ON_WINDOWS
 
     def folder(self, to_gallery: bool) -> Path:
         return self.gallery if to_gallery else self.queries
@@ -122,8 +129,10 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
     }
     report.passed_over = len(unrelated)
     longest = min(longest_name(place_of_folder(options.folder(to_gallery))) for to_gallery in (True, False))
+    form = portable if options.has_portable_names else str
+    key = _key(options)
     listed = [
-        (*_class_and_name(file, source, longest), file.path)
+        (*_class_and_name(file, source, longest, form), file.path)
         for file in source.files
         if file.path not in unrelated and _is_usable(file, source, report)
     ]
@@ -142,11 +151,29 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
             continue
         seen.add(here)
         above, slash, last = name.rpartition("/")
-        while (label, own := above + slash + fitted(last, longest, number)) in taken:
+        while (key(label), key(own := above + slash + fitted(last, longest, number))) in taken:
             number += 1
-        taken.add((label, own))
+        taken.add((key(label), key(own)))
         files.append(_File(path, place, label, own, status))
+    _refuse_merged(files, key)
     return files
+
+
+def _key(options: SplitOptions) -> Callable[[str], str]:
+    """What two names have in common that would be one name in the new folders."""
+    sides = (place_of_folder(options.folder(to_gallery)) for to_gallery in (True, False))
+    return folded if options.has_portable_names or any(map(folds_names, sides)) else str
+
+
+def _refuse_merged(files: Sequence[_File], key: Callable[[str], str]) -> None:
+    seen: dict[str, str] = {}
+    for label in dict.fromkeys(file.label for file in files):
+        if (other := seen.setdefault(key(label), label)) != label:
+            # As ASCII, because two Unicode forms of one name look the same.
+            raise DataError(
+                f"classes {other!a} and {label!a} differ only in case or Unicode form, and would be one "
+                "folder on this or another system; rename one"
+            )
 
 
 def _is_usable(file: PictureFile, source: Pictures, report: SplitReport) -> bool:
@@ -156,16 +183,18 @@ def _is_usable(file: PictureFile, source: Pictures, report: SplitReport) -> bool
     return not reason
 
 
-def _class_and_name(file: PictureFile, source: Pictures, longest: int) -> tuple[str, str]:
+def _class_and_name(
+    file: PictureFile, source: Pictures, longest: int, form: Callable[[str], str]
+) -> tuple[str, str]:
     """The folder of its class, and its name there, which keeps the folders below that of the class."""
-    label = file.folders[0]
+    label, name = file.folders[0], file.path.rpartition("/")[2]
     if source.is_labelled:  # a label may be any text
-        return fitted(escaped(label), longest), file.path.rpartition("/")[2]
+        return fitted(form(escaped(label)), longest), form(name)
     for folder in source.named_folders:
-        above = f"{Path(folder.path, label)}/"
+        above = f"{slashed(str(Path(folder.path, label)))}/"
         if file.path.startswith(above):
-            return label, file.path.removeprefix(above)
-    return label, file.path.rpartition("/")[2]
+            name = file.path.removeprefix(above)
+    return form(label), "/".join(map(form, name.split("/")))
 
 
 def _count(
@@ -191,12 +220,12 @@ def _planned(
     targets: dict[bool, dict[str, _File]] = {True: {}, False: {}}
     for file, to_gallery in zip(files, chosen, strict=True):
         targets[to_gallery][f"{file.label}/{file.name}"] = file
-    steps = []
+    steps, key = [], _key(options)
     for to_gallery, wanted in targets.items():
         folder = options.folder(to_gallery)
         device = os.stat(place_of_folder(folder)).st_dev  # noqa: PTH116
         with opened_tree(folder) if folder.is_dir() else contextlib.nullcontext() as tree:
-            there = _there(folder, tree, wanted, options.how) if tree else set()
+            there = _there(folder, tree, wanted, options.how, key) if tree else set()
         for target, file in wanted.items():
             if options.how == "hardlink":
                 refuse_other_device(file.path, folder, file.status, device)
@@ -211,16 +240,19 @@ def _entry(file: _File, target: str) -> Entry:
     return Entry(file.source, target, target, file.status.st_size, file.status.st_mtime_ns)
 
 
-def _there(folder: Path, tree: Tree, wanted: dict[str, _File], how: str) -> set[str]:
+def _there(
+    folder: Path, tree: Tree, wanted: dict[str, _File], how: str, key: Callable[[str], str]
+) -> set[str]:
     """The targets that are in their places already; anything else in the folder is refused."""
     found = set()
+    by_key = {key(target): target for target in wanted}
     for above, folders, names in os.walk(folder, onerror=_unreadable):
         links = [name for name in folders if os.path.islink(os.path.join(above, name))]  # noqa: PTH114, PTH118
         for name in (*links, *names):
             path = os.path.join(above, name)  # noqa: PTH118
-            target = os.path.relpath(path, folder)
-            if target not in wanted:
-                if name.startswith("."):
+            target = by_key.get(key(slashed(os.path.relpath(path, folder))))
+            if target is None:
+                if is_system_file(name):
                     continue
                 raise OutputError(
                     f"{path}: is not part of this split; choose an empty folder, or one of the same split"

@@ -36,7 +36,7 @@ def unsort(path: Path, below: Sequence[Path] = (), progress: Progress = silent) 
         done = read_list(path)  # another run may have changed it before we had the lock
         named = NamedFiles([Path(), folder, *below], str(path), follow_links=False)
         if done.how == "move":  # a list may come from a stranger, too
-            for above in {entry.source.rpartition("/")[0]: None for entry in done.entries}:
+            for above in {str(Path(entry.source).parent): None for entry in done.entries}:
                 named.allowed(above, above)
         with contextlib.suppress(FileNotFoundError):
             Place(PART, tree.root).remove()

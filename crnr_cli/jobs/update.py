@@ -31,13 +31,14 @@ from crnr_cli.gallery.samples import (
     require_samples,
     unusable_classes,
 )
-from crnr_cli.gallery.selection import Unwanted, hint
+from crnr_cli.gallery.selection import Unwanted, hint, spelled
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
+from crnr_cli.system.names import slashed
 from crnr_cli.wording import are, counted
 
 # A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
@@ -61,7 +62,7 @@ class _New:
 def add(
     path: Path,
     names: Sequence[str],
-    reading: Reading,
+    given: Reading,
     progress: Progress = silent,
     model: Path | None = None,
     corrections: Corrections | None = None,
@@ -72,6 +73,9 @@ def add(
     """
 
     def change(gallery: Gallery, old: list[Entry]) -> _New:
+        reading = given
+        if given.label is not None:
+            reading = replace(given, label=spelled(given.label, gallery.classes))
         source, notes = reviewed_pictures(corrections) if corrections else (open_source(names, reading), [])
         if reading.label is None and corrections is None:
             source = by_class_folders(source, gallery.classes, strict=True)
@@ -124,7 +128,8 @@ def rename(
     """
 
     def change(gallery: Gallery, samples: list[Entry]) -> _New:
-        if old not in gallery.classes:
+        known = spelled(old, gallery.classes)
+        if known not in gallery.classes:
             raise DataError(f"{path}: has no class {old}; {hint(old, gallery.classes)}")
         exists = new in gallery.classes
         if exists and not merge:
@@ -133,8 +138,8 @@ def rename(
             )
         if merge and not exists:
             raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
-        renamed = [replace(one, label=new) if one.label == old else one for one in samples]
-        count = counted(sum(one.label == old for one in samples), "sample")
+        renamed = [replace(one, label=new) if one.label == known else one for one in samples]
+        count = counted(sum(one.label == known for one in samples), "sample")
         text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
         return _New(renamed, notes=[Note("renamed", text)])
 
@@ -282,7 +287,7 @@ def _at_or_below(name: str, known: Mapping[str, Entry]) -> list[Entry]:
     """The sample of a file that cannot be read, or those of all files in such a folder."""
     if name in known:
         return [known[name]]
-    folder = os.path.join(name, "")  # noqa: PTH118
+    folder = slashed(os.path.join(name, ""))  # noqa: PTH118
     return [sample for sample in known.values() if sample.name.startswith(folder)]
 
 

@@ -12,6 +12,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import SIDE, thumbnails
 from crnr_cli.sources.readers import is_table
+from crnr_cli.system.names import slashed
 from crnr_cli.wording import are
 
 OUTSIDE, MISSING = "outside", "not found"
@@ -43,7 +44,7 @@ class PictureSearch:
         yield name
         for folder in self.folders:
             yield os.path.join(folder, name)  # noqa: PTH118 - a name may be any text
-        parts = name.split("/")
+        parts = slashed(name).split("/")
         for folder in self.moved_to:
             for start in range(len(parts)):
                 yield os.path.join(folder, *parts[start:])  # noqa: PTH118

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.system.csv_file import records, require_file
+from crnr_cli.system.csv_file import records, require_file, require_utf_8
 from crnr_cli.system.names import place_of
 
 COLUMNS = ("path", "label", "corrected", "when")
@@ -72,6 +72,7 @@ def _correction(values: Sequence[str], line: int, where: str) -> Correction:
         raise DataError(f"{where}: the path contains NUL")
     if not corrected:
         raise DataError(f"{where}: the column corrected is empty; name the class, or remove the row")
+    require_utf_8(corrected, where, "the column corrected")
     return Correction(path, label, corrected, _seconds(when, where), line)
 
 

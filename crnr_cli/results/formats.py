@@ -10,6 +10,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.json_lines import parse_json_lines
 from crnr_cli.results.table import parse_predictions
+from crnr_cli.system.csv_file import as_text
 from crnr_cli.system.parquet import MAGIC
 
 
@@ -29,7 +30,7 @@ def read_answers(path: Path) -> list[Prediction]:
 def parse_stream(file: BinaryIO, name: str) -> list[Prediction]:
     """The rows of a CSV or of JSON Lines, whose first line begins with a brace."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file))
-    text = io.TextIOWrapper(buffered, "utf-8-sig", errors="surrogateescape", newline="")
+    text = as_text(buffered, name)
     try:
         if buffered.peek(1)[:1] == b"{":
             return parse_json_lines(text, name)

@@ -46,6 +46,8 @@ class PlacingReport:
             ) from error
         taken = "there is another file of this name now"
         reason = taken if isinstance(error, FileExistsError) else str(error.strerror)
+        if error.errno == errno.EINVAL:
+            reason += "; if the file system does not take this name, use --portable-names"
         self.rows[number] = Placed(self.rows[number].path, "", LEFT_OUT, reason)
 
     def refuse_too_many(self, total: int, most: float, source: str = "") -> None:

@@ -21,10 +21,12 @@ from crnr_cli.system.files import disk_errors, replacing
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import Output, planned
 from crnr_cli.system.placing import Place
+from crnr_cli.system.portable import ON_WINDOWS, portable
 
 HOWS = ("copy", "hardlink", "link", "move")
 LOCK = ".crnr-sort.lock"
 _VERSION = 1
+_TIME_UNITS = (1, 100, 1000, 10**7, 10**9, 2 * 10**9)  # ns: NTFS has 100, exFAT 10**7, HFS+ a second
 _NAME = re.compile(r"\.crnr-sort-(\d{1,9})\.jsonl")
 
 
@@ -83,7 +85,13 @@ def is_in_place(entry: Entry, how: str, target: Place) -> bool:
     if how == "hardlink":
         source = Place(entry.source).status()
         return source is not None and os.path.samestat(source, status)
-    return stat.S_ISREG(status.st_mode) and (status.st_size, status.st_mtime_ns) == (entry.size, entry.mtime)
+    is_whole = stat.S_ISREG(status.st_mode) and status.st_size == entry.size
+    return is_whole and _is_stored_as(status.st_mtime_ns, entry.mtime)
+
+
+def _is_stored_as(stored: int, time: int) -> bool:
+    """Whether a time in ns is what a file system makes of another one; FAT keeps even seconds alone."""
+    return any(stored % unit == 0 and abs(stored - time) < unit for unit in _TIME_UNITS)
 
 
 def read_list(path: Path) -> SortList:
@@ -132,7 +140,12 @@ def _entry(value: object) -> Entry:
 
 def _is_below(name: str) -> bool:
     """Whether this is a name below a folder, whatever is there: a list may come from a stranger."""
-    return _is_path(name) and not any(part in ("", ".", "..") for part in name.split("/"))
+    return _is_path(name) and all(map(_is_name, name.split("/")))
+
+
+def _is_name(part: str) -> bool:
+    """On Windows, a name with a backslash or a colon would be a path, and some other names are devices."""
+    return part not in ("", ".", "..") and not (ON_WINDOWS and part != portable(part))
 
 
 def _is_path(name: str) -> bool:

@@ -12,6 +12,8 @@ from string import Formatter
 
 from crnr_cli.errors import UsageError
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction
+from crnr_cli.system.names import slashed
+from crnr_cli.system.portable import percent, portable
 from crnr_cli.wording import not_one_of
 
 DEFAULT_TEMPLATE = "{label}/{name}"
@@ -31,16 +33,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 @lru_cache(maxsize=100_000)
 def escaped(name: str) -> str:
     """The name of a class as that of a folder; `urllib.parse.unquote` gives the class again."""
-    return _UNSAFE.sub(_percent, name) if name else NONE
+    return _UNSAFE.sub(lambda found: percent(found[0]), name) if name else NONE
 
 
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogateescape"))
+def _name(path: str) -> str:
+    return slashed(path).rpartition("/")[2]
 
 
 def _split(path: str) -> tuple[str, str]:
     """The name of a file without its suffix, and its suffix."""
-    stem, suffix = os.path.splitext(path.rpartition("/")[2])  # noqa: PTH122, a path may be no path at all
+    stem, suffix = os.path.splitext(_name(path))  # noqa: PTH122, a path may be no path at all
     if len(os.fsencode(suffix)) > _LONGEST_SUFFIX:
         return stem + suffix, ""
     return stem, suffix
@@ -59,7 +61,7 @@ FIELDS: dict[str, Callable[[Prediction], str]] = {
     "truth": lambda row: escaped(row.truth or ""),
     "runner_up": lambda row: escaped(row.runner_up or ""),
     "status": lambda row: escaped(row.status or OK),
-    "name": lambda row: row.path.rpartition("/")[2],
+    "name": lambda row: _name(row.path),
     "stem": lambda row: _split(row.path)[0],
     "suffix": lambda row: _split(row.path)[1],
 }
@@ -71,6 +73,7 @@ class Template:
 
     text: str = DEFAULT_TEMPLATE
     longest: int = 255  # bytes of a name
+    is_portable: bool = False  # names that Windows can have too
 
     def __post_init__(self) -> None:
         try:
@@ -141,7 +144,8 @@ class Template:
                 for text, get in part
             ]
         )
-        return fitted(_harmless(name), self.longest)
+        name = _harmless(name)
+        return fitted(portable(name) if self.is_portable else name, self.longest)
 
 
 def _harmless(name: str) -> str:

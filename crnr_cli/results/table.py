@@ -14,6 +14,7 @@ from crnr_cli.arrays import at, dense
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
 from crnr_cli.results.probability import DECIMALS
+from crnr_cli.system.csv_file import as_text, refuse_separators
 from crnr_cli.wording import counted
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
@@ -133,7 +134,7 @@ _quoted = lru_cache(maxsize=4096)(_field)
 def read_predictions(path: Path) -> list[Prediction]:
     """The rows of a CSV written by classify, or of any other CSV with the columns truth and label."""
     try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        with path.open("rb") as binary, as_text(binary, path) as file:
             return parse_predictions(file, str(path))
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
@@ -145,6 +146,7 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
         header = next(reader, [])
         missing = [column for column in ("truth", "label") if column not in header]
         if missing:
+            refuse_separators(header, name)
             raise DataError(f"{name}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
         where = {column: header.index(column) for column in COLUMNS if column in header}
         if "probability" in header:  # without it, a set is not one of labels

@@ -20,6 +20,7 @@ from crnr_cli.sources.columns import Columns
 from crnr_cli.sources.labels import require_room
 from crnr_cli.sources.readers import Arrays, Reader
 from crnr_cli.system import memory
+from crnr_cli.system.csv_file import refuse_separators, refuse_utf_16
 from crnr_cli.wording import counted
 
 _INDEX_NAMES = ("", "Unnamed: 0")  # of a first column with the numbers of the rows, as pandas and R write it
@@ -86,6 +87,8 @@ class _Lines:
                     f"{self._path}, line {number}: longer than {_LONGEST_LINE} bytes; "
                     "is it a table of numbers?"
                 )
+            if number == 1:
+                refuse_utf_16(line, self._path)
             self.has_underscore |= b"_" in line
             text = line.decode("utf-8", "surrogateescape")
             yield text.removeprefix("\ufeff") if number == 1 else text
@@ -103,7 +106,7 @@ class _Table:
         first = next(filter(None, reader), None)
         if first is None:
             raise DataError(f"{path}: is empty")
-        _refuse_other_separators(path, first)
+        refuse_separators(first, path)
         if _is_header(first):
             second = next(filter(None, reader), None)
             table = cls(path, Columns(path, first), [] if second is None else [second])
@@ -197,13 +200,6 @@ def _is_header(row: Sequence[str]) -> bool:
     if not numbers:
         return True
     return numbers == [str(i) for i in range(len(numbers))] and len(numbers) > (len(row) == len(numbers)) + 1
-
-
-def _refuse_other_separators(path: Path, first: Sequence[str]) -> None:
-    found = next((mark for mark in (";", "\t") if len(first) == 1 and mark in first[0]), None)
-    if found:
-        name = {";": "semicolons", "\t": "tabs"}[found]
-        raise DataError(f"{path}: its columns are separated by {name}; save it with commas")
 
 
 def _as_array(name: str, texts: list[str]) -> Array:

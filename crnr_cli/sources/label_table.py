@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import DataError
-from crnr_cli.system.csv_file import opened_csv, require_file
+from crnr_cli.system.csv_file import opened_csv, refuse_separators, require_file, require_utf_8
 from crnr_cli.system.names import place_of
 
 _PATH, _LABEL = "path", "label"  # the names of the columns, unless the user says otherwise
@@ -39,6 +39,7 @@ class LabelOptions:
     def _column(self, header: list[str], chosen: str | None, usual: str, option: str) -> int:
         name = usual if chosen is None else chosen
         if name not in header:
+            refuse_separators(header, self.path)
             shown = ", ".join(header) or "none"
             raise DataError(f"{self.path}: no column {name}, only {shown}; name the right one with {option}")
         return header.index(name)
@@ -48,6 +49,7 @@ class LabelOptions:
             raise DataError(f"{self._line(line)}: the path is empty")
         if "\0" in path:
             raise DataError(f"{self._line(line)}: the path contains NUL")
+        require_utf_8(label, self._line(line), "the label")
         root = self.path.parent if self.root is None else self.root
         place = place_of(os.path.join(root, path))  # noqa: PTH118, as there may be millions
         if (other := found.setdefault(place, Labelled(path, label, line))).label != label:

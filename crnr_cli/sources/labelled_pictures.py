@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from crnr_cli.errors import DataError, UsageError
@@ -23,6 +24,8 @@ def labelled(source: Source, options: LabelOptions) -> Source:
     if not any(found):
         example = next(iter(labels.by_place), None)
         looked_for = f"; the first one was looked for at {example}" if example else ""
+        if example and "\\" in example and os.sep == "/":
+            looked_for += ", with backslashes as on Windows; replace them by slashes"
         raise DataError(
             f"{labels.table}: has a label for none of the {counted(len(source), 'file')}{looked_for}; "
             "--root names the folder that its paths are relative to"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ from crnr_cli.sources.labelled_pictures import labelled
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import open_tables
 from crnr_cli.sources.walk import list_pictures
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import as_listed, existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
+from crnr_cli.system.portable import ON_WINDOWS
 
 
 def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: bool = False) -> Source:
@@ -25,6 +27,7 @@ def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: b
     """
     if "" in names:  # as a path, it would be the current folder
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
+    names = [found for name in names for found in _expanded(name)]
     paths = [Path(name) for name in names if name != "-"]
     missing = [path for path in paths if existing(path, follow_links=False) is None]
     named_tables = _named_tables(paths, len(names))
@@ -55,6 +58,13 @@ def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: b
             raise DataError("nothing to do: the list of files on stdin is empty")
         raise DataError(f"nothing to do: no files found in {', '.join(names)}")
     return source
+
+
+def _expanded(name: str) -> list[str]:
+    """The files that were meant: shells of Windows leave patterns such as *.png to the programs."""
+    if ON_WINDOWS and existing(name, follow_links=False) is None and (found := sorted(glob.glob(name))):  # noqa: PTH207
+        return found
+    return [as_listed(name)]
 
 
 def _named_tables(paths: list[Path], n_named: int) -> list[Path]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError
+from crnr_cli.system.names import as_listed, slashed
+from crnr_cli.system.portable import ON_WINDOWS
 
 GONE = "there is no such file"
 
@@ -29,20 +31,24 @@ class NamedFiles:
 
     def __init__(self, roots: Sequence[Path], by: str, *, follow_links: bool) -> None:
         """`by` is what names the files. Links to folders are always followed."""
-        self._roots = [os.path.join(os.path.realpath(root), "") for root in roots]  # noqa: PTH118
+        self._roots = [os.path.normcase(os.path.join(os.path.realpath(root), "")) for root in roots]  # noqa: PTH118
         self._by, self._follow_links = by, follow_links
         self._folders: dict[str, str] = {}
 
     def find(self, path: str) -> NamedFile:
-        above, slash, name = path.rpartition("/")
-        if "\0" in path or name in ("", ".", ".."):
+        above, slash, name = slashed(path).rpartition("/")
+        if "\0" in path or name in ("", ".", "..") or (ON_WINDOWS and ":" in name):
             return NamedFile(reason="is not the name of a file")
         folder = self._folders.get(above)
         if folder is None:
-            folder = self._folders[above] = self.allowed(above + slash, path)
+            folder = self._folders[above] = self.allowed(as_listed(above) + slash, path)
         source = folder + name
         try:
-            status = os.lstat(source)
+            try:
+                status = os.lstat(source)
+            except FileNotFoundError:
+                source = as_listed(source)
+                status = os.lstat(source)
             if stat.S_ISLNK(status.st_mode) and self._follow_links:
                 source = os.path.realpath(source)
                 self.allowed(os.path.dirname(source), path)  # noqa: PTH120
@@ -60,9 +66,9 @@ class NamedFiles:
     def allowed(self, folder: str, path: str) -> str:
         """The real path of a folder of `path`, with a slash at its end."""
         real = os.path.join(os.path.realpath(folder or "."), "")  # noqa: PTH118
-        if not real.startswith(tuple(self._roots)):
+        if not os.path.normcase(real).startswith(tuple(self._roots)):
             raise DataError(
                 f"{path}: is neither below the current folder nor below that of {self._by}, which may name "
-                f"any file; if you mean it, add --below {real.rstrip('/') or '/'}"
+                f"any file; if you mean it, add --below {real.rstrip(os.sep) or os.sep}"
             )
         return real

@@ -22,6 +22,7 @@ from crnr_cli.sources.choice import chosen
 from crnr_cli.sources.extracted import Origins, PickedRows
 from crnr_cli.sources.labels import require_room, texts
 from crnr_cli.sources.readers import reader_of
+from crnr_cli.system.names import slashed
 from crnr_cli.wording import counted
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
@@ -46,7 +47,8 @@ class FeatureFile:
         found = chosen(path, reader, keys)
         arrays, values = found.arrays, found.values
         require_room(path, len(values), _BYTES_PER_NAME, "samples")
-        names = [f"{path}#{row}" for row in range(len(values))]
+        stored = slashed(str(path))
+        names = [f"{stored}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
             names = texts(path, arrays["paths"])
         # With another dataset of features, the description is that of other values.
@@ -184,7 +186,7 @@ class Features(Source):
     def listing(self) -> Iterator[tuple[Any, ...]]:
         for file in self.files:
             for path, stamp in ((file.path, file.stamp), *file.beside):
-                yield str(path), (), *stamp
+                yield slashed(str(path)), (), *stamp
 
     def notes(self) -> list[str]:
         return [note for file in self.files for note in file.notes]

@@ -14,10 +14,15 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.sources.folders import NamedFolder, Pictures
 from crnr_cli.sources.picture_files import PER_BLOCK, Block, PackedFiles, PictureFile
+from crnr_cli.system.names import as_listed, slashed
 from crnr_cli.system.outputs import PARTIAL_ENDINGS
 
 # Files of operating systems and tools, which are never samples or classes.
-_SYSTEM_FILES = {"thumbs.db", "desktop.ini", "__macosx", "__pycache__"}
+_SYSTEM_FILES = {
+    *("thumbs.db", "ehthumbs.db", "desktop.ini", "$recycle.bin", "system volume information"),  # Windows
+    *("__macosx", "icon\r"),  # macOS; its other ones begin with a dot
+    *("lost+found", "__pycache__"),
+}
 _GROUPS = 1000  # of the folders of a folder: enough for many workers, few enough to hand out
 _FOLDERS_PER_GROUP = 256
 
@@ -62,7 +67,8 @@ def named_pictures(paths: Sequence[str]) -> Pictures:
 
 def _named_file(path: str) -> PictureFile:
     """A file that was named directly: all folders above it may be its class, the nearest first."""
-    return _picture_file(path, tuple(reversed(Path(path).parts[:-1])))
+    path = as_listed(path)
+    return _picture_file(slashed(path), tuple(reversed(Path(path).parts[:-1])))
 
 
 def _stdin_list(nul_separated: bool) -> Iterator[str]:
@@ -72,9 +78,18 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
     content = sys.stdin.buffer.read()
     if not nul_separated and b"\0" in content and b"\n" not in content:
         raise UsageError("-: the list on stdin contains NUL, as that of find -print0 does; add -0")
-    for line in content.split(separator):
-        if line:
-            yield os.fsdecode(line)
+    lines = content.split(separator)
+    if not nul_separated and all(line.endswith(b"\r") for line in lines if line):  # a list made on Windows
+        lines = [line.removesuffix(b"\r") for line in lines]
+    for number, line in enumerate(lines, 1):
+        try:
+            if line:
+                yield os.fsdecode(line)
+        except UnicodeDecodeError as e:  # elsewhere, any bytes are a name
+            raise DataError(
+                f"-: line {number} of the list on stdin is not UTF-8; make the list with `chcp 65001`, or in "
+                "PowerShell with $OutputEncoding = [Text.UTF8Encoding]::new()"
+            ) from e
 
 
 @dataclass
@@ -107,7 +122,7 @@ class _Walk:
     """All files under a folder in a fixed order; the first folder below the root is the class."""
 
     def __init__(self, root: str, listing: _Listing) -> None:
-        self._root, self._listing = str(Path(root)), listing
+        self._root, self._listing = slashed(str(Path(root))), listing
         self.named = NamedFolder(self._root)
         self._followed: set[str] = set()
 
@@ -217,6 +232,11 @@ def _entered(path: str, real: str, above: set[str], followed: set[str]) -> str |
     return real
 
 
+def is_system_file(name: str) -> bool:
+    """Whether a file or folder is hidden, or made by an operating system or a tool beside those of people."""
+    return name.startswith(".") or name.lower() in _SYSTEM_FILES
+
+
 def _is_folder(path: Path | os.DirEntry[str]) -> bool:
     return os.path.isdir(path)  # noqa: PTH112, which raises if access is denied
 
@@ -239,10 +259,10 @@ def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator
         found.files.append(PictureFile(folder, folders, error=error))
         return
     names.sort(reverse=True)
-    prefix = "" if folder == "." else os.path.join(folder, "")  # noqa: PTH118
+    prefix = "" if folder == "." else slashed(os.path.join(folder, ""))  # noqa: PTH118
     while names:
         name = names.pop()  # frees each name before the next path is made, to save memory
-        if name.startswith(".") or name.lower() in _SYSTEM_FILES or name.endswith(PARTIAL_ENDINGS):
+        if is_system_file(name) or name.endswith(PARTIAL_ENDINGS):
             found.ignored += 1
         else:
             yield prefix + name, name, name in folder_names

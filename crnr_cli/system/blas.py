@@ -67,7 +67,7 @@ def _openblas() -> list[tuple[Callable[[], int], Callable[[int], Any]]]:
 
 def _loaded() -> set[str]:
     try:
-        lines = _MAPS.read_text(errors="surrogateescape").splitlines()
+        lines = _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return set()
     paths = {line.split(maxsplit=5)[5] for line in lines if "openblas" in line}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -24,11 +26,38 @@ class Rows(Protocol):
     def __next__(self) -> list[str]: ...
 
 
+def refuse_utf_16(start: bytes, name: object) -> None:
+    """Refuse what spreadsheets save as Unicode text, by its first bytes: every other byte would be NUL."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{name}: is UTF-16 text; save it as UTF-8, which spreadsheets call CSV UTF-8")
+
+
+def as_text(file: io.BufferedReader, name: object) -> io.TextIOWrapper:
+    """UTF-8, with or without a mark at its beginning; bytes that are not are kept, as in names of files."""
+    refuse_utf_16(file.peek(2), name)
+    return io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
+
+
+def refuse_separators(first: Sequence[str], name: object, separators: str = ";\t") -> None:
+    """Refuse a table whose first row has one field, as its columns are separated by something else."""
+    if found := [mark for mark in separators if len(first) == 1 and mark in first[0]]:
+        marks = {";": "semicolons", "\t": "tabs"}[found[0]]
+        raise DataError(f"{name}: its columns are separated by {marks}; save it with commas")
+
+
+def require_utf_8(text: str, where: str, what: str) -> None:
+    """Refuse text with bytes that are not UTF-8: spreadsheets may save a CSV in an older encoding."""
+    if not text.isascii() and any("\udc80" <= one <= "\udcff" for one in text):
+        raise DataError(
+            f"{where}: {what} is not UTF-8; save the file as UTF-8, which spreadsheets call CSV UTF-8"
+        )
+
+
 @contextmanager
 def opened_csv(path: Path, delimiter: str = ",") -> Iterator[Rows]:
     """What cannot be read is a DataError that names the file and the line; so is a bad row."""
     try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        with path.open("rb") as binary, as_text(binary, path) as file:
             reader = csv.reader(file, strict=True, delimiter=delimiter)
             try:
                 yield reader
@@ -56,6 +85,7 @@ def records(path: Path, columns: tuple[str, ...], remedy: str) -> Iterator[tuple
     with opened_csv(path) as reader:
         header = next(iter(reader), [])
         if missing := [column for column in columns if column not in header]:
+            refuse_separators(header, path)
             raise DataError(f"{path}: no column {' or '.join(missing)}; {remedy}")
         if twice := [column for column in columns if header.count(column) > 1]:
             raise DataError(f"{path}: has two columns {twice[0]}; remove one")

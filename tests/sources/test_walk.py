@@ -156,3 +156,34 @@ def test_packed_files_are_a_sequence(folders: None) -> None:
             found[i]
     part = Pictures(found.cut(2, 5))
     assert fingerprint(part) == fingerprint(Pictures(expected[2:5]))
+
+
+def test_what_systems_leave_on_a_disk_is_no_class(crnr: Runner) -> None:
+    make_pictures(crnr.here / "q", ["a", "b"], per_class=2)
+    left = ["$RECYCLE.BIN", "System Volume Information", "lost+found", "__MACOSX", ".Trashes"]
+    for folder in left:
+        picture(0, 0).save(made(crnr.here / "q" / folder) / "0.png")
+    beside = ["Thumbs.db", "ehthumbs.db", "desktop.ini", "Desktop.ini", ".DS_Store", "._0.png", "Icon\r"]
+    for name in beside:
+        (crnr.here / "q" / "a" / name).touch()
+    source = open_source(["q"], InputOptions())
+    assert isinstance(source, Pictures)
+    assert source.class_names() == ["a", "b"]
+    assert source.ignored == len(left) + len(beside)
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_a_list_made_on_windows_is_read(crnr: Runner) -> None:
+    """Unless a name ends with a carriage return: then not all lines end with one."""
+    make_pictures(crnr.here / "q", ["a", "b"], per_class=2)
+    (crnr.here / "q/a/0.png").rename(crnr.here / "q/a/odd.png\r")
+    assert crnr("build", "q", "-q", "-o", "g.h5").exit == 0
+    names = sorted(str(path.relative_to(crnr.here)) for path in (crnr.here / "q/b").iterdir())
+    windows = crnr("classify", "-", "-g", "g.h5", stdin="".join(f"{name}\r\n" for name in names))
+    assert windows.out == crnr("classify", *names, "-g", "g.h5").out
+    odd = crnr("classify", "-", "-g", "g.h5", stdin=f"q/a/odd.png\r\n{names[0]}\n")
+    assert odd.err == "2 of 2 inputs labelled\n"

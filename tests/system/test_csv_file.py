@@ -1,0 +1,80 @@
+"""Tables as spreadsheets save them: read, or refused with the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crnr_cli.errors import DataError
+from crnr_cli.results.corrections import read_corrections
+from crnr_cli.results.formats import read_answers
+from crnr_cli.results.marks import marked_samples
+from crnr_cli.results.table import read_predictions
+from crnr_cli.sources.csv_features import read_csv
+from crnr_cli.sources.label_table import LabelOptions
+
+# What reads each table, its text, and what is found in it.
+TABLES = {
+    "labels": (
+        lambda path: LabelOptions(path).read().label_of(str(path.parent / "é.png")),
+        "path,label\né.png,naïf\n",
+    ),
+    "corrections": (
+        lambda path: next(iter(read_corrections(path))).corrected,
+        "path,label,corrected,when\né.png,b,naïf,\n",
+    ),
+    "marks": (lambda path: marked_samples(path)[0], "path,remove\nnaïf,x\n"),
+    "answers": (lambda path: read_answers(path)[0].label, "path,truth,label\né.png,b,naïf\n"),
+    "predictions": (lambda path: read_predictions(path)[0].label, "path,truth,label\né.png,b,naïf\n"),
+    "features": (lambda path: read_csv(path, ["labels"])["labels"][0], "labels,x,y\nnaïf,1,2\n"),
+}
+each_table = pytest.mark.parametrize("kind", TABLES)
+
+
+def saved(tmp_path: Path, kind: str, encoding: str, *changes: tuple[str, str]) -> Path:
+    text = TABLES[kind][1]
+    for old, new in changes:
+        text = text.replace(old, new)
+    path = tmp_path / "table.csv"
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@each_table
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_ends_and_a_mark_at_the_beginning_do_not_matter(
+    tmp_path: Path, kind: str, encoding: str, end: str
+) -> None:
+    assert TABLES[kind][0](saved(tmp_path, kind, encoding, ("\n", end))) == "naïf"
+
+
+@each_table
+def test_utf_16_is_refused(tmp_path: Path, kind: str) -> None:
+    path = saved(tmp_path, kind, "utf-16", (",", "\t"))
+    with pytest.raises(DataError) as caught:
+        TABLES[kind][0](path)
+    assert str(caught.value) == f"{path}: is UTF-16 text; save it as UTF-8, which spreadsheets call CSV UTF-8"
+
+
+@each_table
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_other_separators_are_named(tmp_path: Path, kind: str, mark: str, name: str) -> None:
+    with pytest.raises(DataError, match=f"its columns are separated by {name}; save it with commas"):
+        TABLES[kind][0](saved(tmp_path, kind, "utf-8", (",", mark)))
+
+
+@pytest.mark.parametrize(("kind", "what"), [("labels", "the label"), ("corrections", "the column corrected")])
+def test_an_older_encoding_makes_no_class(tmp_path: Path, kind: str, what: str) -> None:
+    path = saved(tmp_path, kind, "cp1252")
+    with pytest.raises(DataError) as caught:
+        TABLES[kind][0](path)
+    assert str(caught.value) == (
+        f"{path}, line 2: {what} is not UTF-8; save the file as UTF-8, which spreadsheets call CSV UTF-8"
+    )
+
+
+@pytest.mark.parametrize("kind", ["answers", "predictions", "marks"])
+def test_what_crnr_wrote_may_have_names_that_are_not_utf_8(tmp_path: Path, kind: str) -> None:
+    assert TABLES[kind][0](saved(tmp_path, kind, "cp1252")) == "na\udceff"
