@@ -116,6 +116,7 @@ complete -c crnr -n "__crnr_is 'sort'" -l undo -rF -d 'Undo the run that wrote t
 complete -c crnr -n "__crnr_is 'sort'" -l how -xa 'copy hardlink link move' -d 'What to do with the files: copy, hardlink, link, move'
 complete -c crnr -n "__crnr_is 'sort'" -l template -x -d 'The names below FOLDER, made of the fields label, truth, runner_up, status, name, stem and suffix, each in braces'
 complete -c crnr -n "__crnr_is 'sort'" -l min-probability -x -d 'Put files whose probability is lower into the folder _doubtful'
+complete -c crnr -n "__crnr_is 'sort' 'split'" -l portable-names -d 'Give files and folders names that Windows and macOS can have too; always so on Windows'
 complete -c crnr -n "__crnr_is 'sort' 'split' 'remove'" -l dry-run -d 'Print as CSV what would happen, and do nothing'
 complete -c crnr -n "__crnr_is 'compare'" -l methods -xa '(__crnr_ask)' -d 'Methods to compare: crnr, nrc, crc, nsc, src, croc, procrc, nn, svm, softmax'
 complete -c crnr -n "__crnr_is 'compare'" -l set -xa '(__crnr_ask)' -d 'Set a parameter of a method; can be repeated'

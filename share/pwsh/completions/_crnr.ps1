@@ -146,7 +146,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'sort' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--below', '--undo', '--how', '--template', '--min-probability', '--dry-run', '--strict', '--max-failure-rate', '--allow-skipped', '-q', '--quiet', '--json', '-h', '--help')
+            Options = @('--below', '--undo', '--how', '--template', '--min-probability', '--portable-names', '--dry-run', '--strict', '--max-failure-rate', '--allow-skipped', '-q', '--quiet', '--json', '-h', '--help')
             Values = @{
                 '--below' = 'folder'
                 '--undo' = 'file'
@@ -347,7 +347,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'split' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--queries', '--share', '--per-class', '--seed', '--how', '--dry-run', '--features-key', '--labels-key', '--samples', '--labels', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '-j', '--jobs', '--strict', '--max-failure-rate', '--allow-skipped', '-q', '--quiet', '--json', '-h', '--help')
+            Options = @('-g', '--gallery', '--queries', '--share', '--per-class', '--seed', '--how', '--portable-names', '--dry-run', '--features-key', '--labels-key', '--samples', '--labels', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '-j', '--jobs', '--strict', '--max-failure-rate', '--allow-skipped', '-q', '--quiet', '--json', '-h', '--help')
             Values = @{
                 '-g' = 'folder'
                 '--gallery' = 'folder'
