@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-ON_WINDOWS = os.name == "nt"
+ON_WINDOWS = sys.platform == "win32"
 # What a name on Windows cannot contain, or cannot end with, and the names of its devices, which remain
 # devices with any suffix. Bytes that are not UTF-8 are refused by macOS too.
 _FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\ud800-\udfff]|[. ]\Z')

@@ -49,7 +49,8 @@ def test_the_wheel_has_all_of_the_package_its_man_pages_and_completions_and_noth
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     data = f"crnr_cli-{crnr_cli.__version__}.data/data/"
-    shared = {name for name in files_below("share") if not name.endswith(".py")}
+    made = {name for name in files_below("docs/share") if not name.endswith(".py")}
+    shared = {name.removeprefix("docs/") for name in made}
     assert {name for name in names if not name.startswith(data)} == files_below("crnr_cli")
     assert {name.removeprefix(data) for name in names if name.startswith(data)} == shared
     assert {"share/man/man1/crnr.1", "share/bash-completion/completions/crnr"} < shared
@@ -60,7 +61,7 @@ def test_the_source_archive_has_what_its_tests_need_and_nothing_that_is_made_on_
     (found,) = dist.glob("*.tar.gz")
     with tarfile.open(found) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()}
-    folders = ("crnr_cli", "tests", "sample_data", "docs", "share", "benchmarks", ".ci", ".github/workflows")
+    folders = ("crnr_cli", "tests", "sample_data", "docs", "benchmarks", ".ci", ".github/workflows")
     single = {name for name in names if not name.startswith(tuple(f"{folder}/" for folder in folders))}
     assert names - single == files_below(*folders)
     assert single == {
