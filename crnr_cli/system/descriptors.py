@@ -31,6 +31,7 @@ READ = os.O_RDONLY | NO_LINK | _NO_WAIT | _BINARY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | _BINARY
 _OWN = os.O_RDWR | os.O_CREAT | NO_LINK | _NO_WAIT | _BINARY
 
+_NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # of a file system that does not support it
 _ACL = "system.posix_acl_access"
 _PATIENCE = 1.0  # seconds: Windows may take a while to release the locks of a process that was killed
 _BLOCK = 1 << 20  # bytes
@@ -90,9 +91,12 @@ def sync(handle: int) -> None:
     """Return when what was written is on the disk."""
     if sys.platform == "darwin":
         # There, fsync hands the data to the disk, which may keep them in its own memory: see fsync(2).
-        with contextlib.suppress(OSError):  # not every file system supports it
+        try:
             fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
             return
+        except OSError as e:
+            if e.errno not in _NO_FULL_SYNC:
+                raise
     os.fsync(handle)
 
 

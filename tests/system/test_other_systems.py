@@ -50,7 +50,7 @@ extract gallery -o features.h5
 extract gallery more -o features.h5 --update
 build gallery -o cached.h5 --cache features.h5
 audit gallery.h5 --csv audit.csv --html audit.html
-tune gallery --budget 5 -o tuned.h5 --methods nn,crc --jobs 1
+tune gallery --budget 600 -o tuned.h5 --methods nn,crc --jobs 1
 review out.csv -o review.html
 sort out.csv copied
 sort out.csv hardlinked --how hardlink
