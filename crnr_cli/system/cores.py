@@ -33,7 +33,7 @@ def available_cores() -> int:
         return other_systems.cores()
     cores = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError, ValueError):  # no cgroup, or no quota ("max")
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="utf-8").split()
         cores = min(cores, max(1, int(quota) // int(period)))
     return cores
 

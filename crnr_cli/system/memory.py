@@ -55,7 +55,7 @@ def _of_cgroups(root: Path) -> Iterator[int]:
 def _cgroups(root: Path) -> Iterator[tuple[_Accounting, Path]]:
     """The cgroups of this process: a line has a number, the names of controllers, and a path."""
     with contextlib.suppress(OSError, ValueError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
+        for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             number, controllers, path = line.split(":", 2)
             if number == "0" and not controllers:
                 yield _V2, Path(path.lstrip("/"))
@@ -65,7 +65,9 @@ def _cgroups(root: Path) -> Iterator[tuple[_Accounting, Path]]:
 
 def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
     with contextlib.suppress(OSError, ValueError):  # no such cgroup, or no limit ("max")
-        limit, used = (int((folder / name).read_text()) for name in (accounting.limit, accounting.used))
+        limit, used = (
+            int((folder / name).read_text(encoding="utf-8")) for name in (accounting.limit, accounting.used)
+        )
         with contextlib.suppress(OSError, ValueError, LookupError):
             used -= _line(folder / "memory.stat", accounting.cache)
         yield limit - used
@@ -74,13 +76,13 @@ def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
 def _of_address_space(root: Path) -> Iterator[int]:
     if (limit := limits.address_space()) is not None:
         with contextlib.suppress(OSError, ValueError, LookupError):
-            pages = int((root / "proc/self/statm").read_text().split()[0])
+            pages = int((root / "proc/self/statm").read_text(encoding="utf-8").split()[0])
             yield limit - pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _line(path: Path, name: str) -> int:
     """The number on the line of this name."""
-    found = (line.split() for line in path.read_text().splitlines())
+    found = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
     return {words[0]: int(words[1]) for words in found if words and words[0] == name}[name]
 
 

@@ -15,7 +15,7 @@ import pytest
 from crnr_cli import cli
 from crnr_cli.gallery.file import load_gallery
 from helpers.runner import Runner, read_rows
-from helpers.samples import picture
+from helpers.samples import make_pictures, picture
 
 CLASSES = ("café", "日本", os.fsdecode(b"not \xff utf-8"))
 PRINT_ENCODING = "import sys; print(sys.getfilesystemencoding())"
@@ -111,6 +111,29 @@ def test_what_is_printed_is_utf_8_whatever_python_is_told(crnr: Runner, changes:
         outputs[0][1].decode("utf-8")
         assert command.startswith("add") or "日本".encode() in outputs[0][0]
     assert outputs[0][1] == "error: gallery/nö: no such file or folder\n".encode()
+
+
+def test_no_file_is_opened_with_the_encoding_of_the_system(crnr: Runner) -> None:
+    """Python warns of one, which is an error here; each command is a process, and starts others."""
+    make_pictures(crnr.here / "gallery")
+    (crnr.here / "labels.csv").write_bytes(b"path,label\ngallery/ant/0.png,ant\ngallery/bee/0.png,bee\n")
+    warned = environment(PYTHONWARNDEFAULTENCODING="1", PYTHONWARNINGS="error::EncodingWarning")
+    for command in (
+        "build gallery --calibrate",
+        "build gallery --labels labels.csv -o labelled.h5",
+        "classify gallery -o out.csv",
+        "evaluate out.csv --errors errors.csv",
+        "audit gallery.h5 --csv audit.csv",
+        "explain gallery/ant/0.png",
+        "sort out.csv sorted",
+        "split gallery --gallery g --queries q",
+        "extract gallery -o features.h5",
+        "add gallery.h5 g/ant/0.png --class ant",
+        "verify gallery.h5",
+    ):
+        outcome = crnr.process(*command.split(), env=warned)
+        assert outcome.exit in (0, 3), outcome.err
+        assert "EncodingWarning" not in outcome.err
 
 
 def test_crnr_starts_again_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
