@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
+import sys
 
 # Small problems on many test processes: threads of BLAS would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -76,13 +76,15 @@ def address(running_cluster: Any) -> str:
     return str(running_cluster.scheduler_address)
 
 
-LIMITS = {limit: resource.getrlimit(limit) for limit in (resource.RLIMIT_CPU, resource.RLIMIT_AS)}
+if sys.platform != "win32":  # which has no such limits
+    import resource
 
+    LIMITS = {limit: resource.getrlimit(limit) for limit in (resource.RLIMIT_CPU, resource.RLIMIT_AS)}
 
-def pytest_runtest_teardown() -> None:
-    """What a child process limits for itself must not end this one, if a test calls its code directly."""
-    for limit, before in LIMITS.items():
-        resource.setrlimit(limit, before)
+    def pytest_runtest_teardown() -> None:
+        """What a child process limits for itself must not end this one, if a test calls its code directly."""
+        for limit, before in LIMITS.items():
+            resource.setrlimit(limit, before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 
 import pytest
 import typer
@@ -56,6 +55,7 @@ def test_anything_else_keeps_its_traceback(error: Exception) -> None:
 @pytest.mark.parametrize("files", [8, 12, 16])
 def test_few_open_files(crnr: Runner, files: int) -> None:
     """How many are needed depends on the machine; there is never a traceback, and nothing is left behind."""
+    resource = pytest.importorskip("resource")
     make_pictures(crnr.here / "gallery")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 

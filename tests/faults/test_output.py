@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from helpers.samples import make_features, make_pictures
 
 def limited(size: int) -> dict[str, Any]:
     """Options of a process whose files may not grow beyond `size`, as with a quota."""
+    resource = pytest.importorskip("resource")
     return {
         "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
         # To measure coverage there would need files too.

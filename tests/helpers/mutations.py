@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
 import sys
 from collections import Counter
@@ -106,6 +105,8 @@ def cpu_seconds() -> float:
 
 def peak_megabytes() -> float:
     """The most that this process, or one that it has started and waited for, ever held."""
+    import resource
+
     # Not getrusage's figure of ourselves, which begins with what the process that started us held.
     status = Path("/proc/self/status").read_text()
     own = int(status.partition("VmHWM:")[2].split()[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -250,6 +249,7 @@ def environment(models: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_a_disk_that_is_full_in_the_middle(crnr: Runner) -> None:
+    resource = pytest.importorskip("resource")
     limit = 100_000
     outcome = crnr.process(
         *("model", "get", LITE0),

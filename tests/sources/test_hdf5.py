@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -39,6 +38,7 @@ def test_the_process_that_reads_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Here in this process, to see what is said."""
+    resource = pytest.importorskip("resource")
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["labels"] = ["a", "b"]
     limits: list[tuple[int, int]] = []

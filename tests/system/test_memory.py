@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ V1_UNLIMITED = 9223372036854771712
 
 @pytest.fixture(autouse=True)
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
@@ -104,6 +104,7 @@ def test_an_unknown_form_is_no_limit(tmp_path: Path, text: str) -> None:
 
 
 def test_the_address_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
     machine(tmp_path, 8 * GB)
     (tmp_path / "proc/self/statm").write_text("1000 500 100 1 0 200 0\n")
     monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_AS: (2 * GB, 4 * GB)}[which])
@@ -112,6 +113,7 @@ def test_the_address_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_here() -> None:
     """With `ulimit -v`, less is free than without, on the machine as it is."""
+    resource = pytest.importorskip("resource")
     code = "from crnr_cli.system.memory import free_bytes; print(free_bytes())"
     command = [sys.executable, "-c", code]
     limit = 2**30
