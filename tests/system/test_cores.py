@@ -18,7 +18,7 @@ from helpers.runner import Runner
 def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     for quota, expected in (("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1)):
-        monkeypatch.setattr(Path, "read_text", lambda path, quota=quota: quota)
+        monkeypatch.setattr(Path, "read_text", lambda path, encoding, quota=quota: quota)
         assert cores.available_cores() == expected
 
 
