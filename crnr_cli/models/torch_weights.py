@@ -47,6 +47,8 @@ def _zipped(file: BinaryIO) -> dict[str, Array]:
         members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
         if len(members) < len(archive.infolist()):
             raise ValueError("it has several members of one name")
+        if len({info.header_offset for info in members.values()}) < len(members):
+            raise ValueError("it has several members in one place")
         if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
             raise ValueError("its members are compressed, which PyTorch does not do")
         if any(max(info.file_size, info.compress_size) > size for info in members.values()):
