@@ -18,7 +18,7 @@ from crnr_cli.gallery import blocks, content
 from crnr_cli.gallery.blocks import block_digests
 from crnr_cli.gallery.columns import Stamps, Texts
 from crnr_cli.gallery.file import load_gallery
-from tests.helpers.runner import Runner
+from helpers.runner import Runner
 
 BLOCK = 64
 
