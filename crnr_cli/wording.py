@@ -1,10 +1,18 @@
-"""How messages count things, and what they say about a name that does not exist."""
+"""How messages count things, notes to the user, and what to say about a name that does not exist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 _IRREGULAR = {"class": "classes", "query": "queries"}
+
+
+class Note(NamedTuple):
+    """Something that the user should know. Only the first of many notes of one kind are shown."""
+
+    kind: str
+    text: str
 
 
 def counted(count: int, noun: str) -> str:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from crnr_cli.gallery.notes import Note
     from crnr_cli.gallery.samples import LeftOut
     from crnr_cli.progress import Progress
+    from crnr_cli.wording import Note
 
 _MAX_SHOWN = 10  # lines of one kind
 _UNLIMITED = 10_000  # characters: wider than any table that people read

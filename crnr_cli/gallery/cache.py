@@ -9,7 +9,6 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.extraction import Extraction, claimed_features, extract_to
 from crnr_cli.gallery.features_file import is_there, open_extracted, require_ending
 from crnr_cli.gallery.new_recipe import Seen, new_recipe
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import in_words, is_same, restored_recipe
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.progress import Progress
@@ -19,6 +18,7 @@ from crnr_cli.sources.base import Source
 from crnr_cli.sources.cached import CachedPictures
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.wording import Note
 
 
 def cached(

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.samples import Labelled
 from crnr_cli.sources.tables import row_hash
-from crnr_cli.wording import are, counted
+from crnr_cli.wording import Note, are, counted
 
 _TOLERANCE = 1e-5  # between unit vectors of the same picture, which are rounded differently in other batches
 

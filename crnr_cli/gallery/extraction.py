@@ -22,7 +22,6 @@ from crnr_cli import __version__
 from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery.features_file import Rows, write_features
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import raw_values
 from crnr_cli.gallery.samples import (
     BATCH,
@@ -44,7 +43,7 @@ from crnr_cli.sources.hdf5 import close_files
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.sources.tables import FeatureFile, Features
 from crnr_cli.system.files import Claim, claimed, disk_errors
-from crnr_cli.wording import counted
+from crnr_cli.wording import Note, counted
 
 
 @dataclass(frozen=True)

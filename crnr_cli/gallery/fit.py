@@ -16,15 +16,17 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.notes import Note, index_notes
 from crnr_cli.gallery.samples import LabelledVectors, LeftOut, count_skipped
-from crnr_cli.methods import Method, Samples, fitted
+from crnr_cli.methods import Method, Samples, State, fitted
 from crnr_cli.methods.fitting import indexed
 from crnr_cli.methods.folds import copies_of
+from crnr_cli.methods.local import measured_by
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.system.files import replacing
+from crnr_cli.wording import Note
 
+_WANTED_AGREEMENT = 0.99  # less than an index aims for, which it measures on few samples
 T = TypeVar("T")
 
 
@@ -110,3 +112,15 @@ def _refuse_reserved(classes: Sequence[str]) -> None:
 
 def _composed(name: str) -> str:
     return name if name.isascii() else unicodedata.normalize("NFC", name)
+
+
+def index_notes(state: State) -> list[Note]:
+    """Report an index with which too many labels are not those of the exact search."""
+    measured = measured_by(state)
+    if measured is None or measured.agreement >= _WANTED_AGREEMENT:
+        return []
+    text = (
+        f"with the index, {100 * measured.agreement:.1f} % of the labels are those of the exact search; "
+        "`crnr tune` may find settings that depend less on single samples, and --index exact is exact"
+    )
+    return [Note("index", text)]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import recipe_of
 from crnr_cli.gallery.reader import Reader
 from crnr_cli.pictures.pixels import PixelRequest
@@ -21,6 +20,7 @@ from crnr_cli.recipe.extractor_options import DEFAULT, ExtractorOptions
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import EXTRACTORS
 from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.wording import Note
 
 _LOOKED_AT = 100  # pictures, evenly spread over the source, to find out whether they are in colour
 _SMALL = (32, 32)
@@ -61,7 +61,7 @@ def new_recipe(
             option = _option(setting, value)
             raise UsageError(f"{option} cannot be used with the extractor {kind.name}; leave it out")
     extractor, notes = kind.made(chosen.settings, seen)
-    return Recipe.for_pictures(extractor, steps), [Note(*note) for note in notes]
+    return Recipe.for_pictures(extractor, steps), notes
 
 
 def _of(source: Source) -> str:

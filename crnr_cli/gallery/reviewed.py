@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery.entries import Entry
-from crnr_cli.gallery.notes import Note
 from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.walk import named_pictures
 from crnr_cli.system.outputs import refuse_mentioned
-from crnr_cli.wording import are, counted, have
+from crnr_cli.wording import Note, are, counted, have
 
 _NANOSECONDS = 10**9
 _ROUNDING = 1.0  # seconds: some file systems round the times of files up

@@ -12,7 +12,6 @@ from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery.columns import Texts
 from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.reader import Reader, ReadHere
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.progress import Progress, silent
@@ -23,7 +22,7 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
-from crnr_cli.wording import counted, have
+from crnr_cli.wording import Note, counted, have
 
 BATCH = 1024
 T = TypeVar("T")

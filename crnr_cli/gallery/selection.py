@@ -13,9 +13,8 @@ from typing import Literal
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.entries import Entry, entries_of
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.notes import Note
 from crnr_cli.system.names import composed, slashed
-from crnr_cli.wording import counted
+from crnr_cli.wording import Note, counted
 
 What = Literal["class", "sample"]
 

@@ -19,7 +19,6 @@ from crnr_cli.gallery.duplicates import Looks, exact_copies, groups_of, looks_of
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.outliers import Outlier, outliers
 from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
@@ -43,7 +42,7 @@ from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.outputs import refuse_mentioned
-from crnr_cli.wording import are, counted
+from crnr_cli.wording import Note, are, counted
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from crnr_cli.gallery.cache import cached
 from crnr_cli.gallery.file import new_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.samples import LabelledVectors, Reading, read_samples
 from crnr_cli.gallery.streamed import can_stream, stream_samples
 from crnr_cli.methods import Method, make_method
@@ -22,6 +21,7 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.files import replacing
 from crnr_cli.system.outputs import is_replaceable
+from crnr_cli.wording import Note
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import truth_in
 from crnr_cli.gallery.copies import KnownSamples, copies_note, copy_notes
 from crnr_cli.gallery.fit import sort_by_class
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
     Labelled,
@@ -35,6 +34,7 @@ from crnr_cli.results.scores import Scores, mcnemar, score, wilson
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.spread import Spread, here
+from crnr_cli.wording import Note
 
 
 @dataclass(frozen=True)

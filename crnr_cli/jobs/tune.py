@@ -17,7 +17,6 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.samples import BATCH, LeftOut, RawSamples, Reading, count_skipped, read_raw_by_all
 from crnr_cli.gallery.trials import Setting, StepSettings, Trial, Vectors, choose
 from crnr_cli.methods import METHODS, Method, Samples, make_method
@@ -31,7 +30,7 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
 from crnr_cli.system.spread import Spread, here
-from crnr_cli.wording import counted
+from crnr_cli.wording import Note, counted
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)

@@ -20,7 +20,6 @@ from crnr_cli.gallery.entries import Changes, Entry, by_name, compared, entries_
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.notes import Note
 from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.reviewed import reviewed_pictures, without_copies
 from crnr_cli.gallery.samples import (
@@ -39,7 +38,7 @@ from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
 from crnr_cli.system.names import slashed
-from crnr_cli.wording import are, counted
+from crnr_cli.wording import Note, are, counted
 
 # A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
 _REMOVING = {"vanished", "not_regular", "no_class", "zero_norm"}

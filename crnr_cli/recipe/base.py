@@ -13,6 +13,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.provider_names import AUTO
+from crnr_cli.wording import Note
 
 
 @dataclass(frozen=True)
@@ -125,13 +126,6 @@ class Section(NamedTuple):
     name: str = ""  # of values that belong to the picture as a whole, and are not divided
 
 
-class ExtractorNote(NamedTuple):
-    """What the user should know about the way that an extractor treats the pictures."""
-
-    kind: str
-    text: str
-
-
 class PicturesSeen(Protocol):
     """What an extractor may ask about the pictures of a new gallery; an answer may take some time."""
 
@@ -223,7 +217,7 @@ class Extractor(Part):
         return {"extractor": self.name}
 
 
-Made = tuple[Extractor, list[ExtractorNote]]
+Made = tuple[Extractor, list[Note]]
 
 
 def is_one_color(pixels: Array, bands: int) -> Array:

@@ -14,10 +14,10 @@ from crnr_cli.errors import UsageError
 from crnr_cli.models.folder import named_model
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, ExtractorNote, Made, PicturesSeen, Stored, is_one_color
+from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Stored, is_one_color
 from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, OLD_POOLS, POOLS, NetworkOptions
 from crnr_cli.recipe.provider_names import AUTO, CPU
-from crnr_cli.wording import counted
+from crnr_cli.wording import Note, counted
 
 _STORED_POOLS = {new: old for old, new in OLD_POOLS.items()}
 
@@ -72,10 +72,10 @@ class Network(Extractor):
         from crnr_cli.recipe.network_model import explain_network
 
         explained = explain_network(NetworkOptions(**settings), pictures.jobs, pictures.provider)
-        notes = [] if explained.note is None else [ExtractorNote("preset", explained.note)]
+        notes = [] if explained.note is None else [Note("preset", explained.note)]
         if pictures.provider == AUTO and explained.provider not in (None, CPU):
             text = f"the network runs on {explained.provider}; --provider cpu uses the processor instead"
-            notes.append(ExtractorNote("provider", text))
+            notes.append(Note("provider", text))
         return explained.made(), notes
 
     @property

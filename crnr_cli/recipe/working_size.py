@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from crnr_cli.recipe.base import ExtractorNote, PicturesSeen
+from crnr_cli.recipe.base import PicturesSeen
+from crnr_cli.wording import Note
 
 _LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
 _DEFAULT_SIZE = (32, 32)
@@ -17,7 +18,7 @@ Size = tuple[int, int]
 
 def working_size(
     chosen: Size | None, pictures: PicturesSeen, of_large: Size, weak: str
-) -> tuple[Size, list[ExtractorNote]]:
+) -> tuple[Size, list[Note]]:
     """The chosen size, or the common one of all pictures if it is small, or a default, with notes on it.
 
     `of_large` is the default if there are large pictures, and `weak` a note for them.
@@ -33,10 +34,8 @@ def working_size(
     width, height = of_large if are_large else _DEFAULT_SIZE
     why = "differ in size" if len(sizes) > 1 else f"are larger than {_LARGEST_NATIVE}x{_LARGEST_NATIVE}"
     notes = [
-        ExtractorNote(
-            "size", f"pictures {why}: all are resized to {width}x{height}; --size chooses another size"
-        )
+        Note("size", f"pictures {why}: all are resized to {width}x{height}; --size chooses another size")
     ]
     if are_large:
-        notes.append(ExtractorNote("weak vectors", weak))
+        notes.append(Note("weak vectors", weak))
     return (width, height), notes

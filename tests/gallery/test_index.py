@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from crnr_cli.estimators import CRNRClassifier
-from crnr_cli.gallery import notes
+from crnr_cli.gallery import fit
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.fitting import fitted, indexed, residuals
@@ -214,12 +214,12 @@ def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPa
 
 def test_labels_that_are_not_those_of_the_exact_search_are_noted() -> None:
     low, high = ({"index_measured": np.array([0.9, same])} for same in (0.953, 0.99))
-    (note,) = notes.index_notes(low)
+    (note,) = fit.index_notes(low)
     assert note.text == (
         "with the index, 95.3 % of the labels are those of the exact search; `crnr tune` may find settings "
         "that depend less on single samples, and --index exact is exact"
     )
-    assert notes.index_notes(high) == notes.index_notes({}) == []
+    assert fit.index_notes(high) == fit.index_notes({}) == []
 
 
 @pytest.mark.parametrize("key", ["index_measured", "index_measured.3"])
