@@ -7,13 +7,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from crnr_cli.cli import COMMANDS
 from crnr_cli.methods import METHODS
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
-from helpers.runner import APPLICATION, Runner
+from helpers.runner import Runner, run_here
 from helpers.samples import make_features
 
 
@@ -21,9 +20,9 @@ def completed(line: str) -> list[str]:
     """What bash offers for the last word of a line, which is incomplete."""
     words = line.split(" ")
     environment = {"_CRNR_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    result = CliRunner().invoke(APPLICATION, [], env=environment)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return list(filter(None, result.stdout.splitlines()))
+    outcome = run_here([], b"", environment)
+    assert (outcome.exit, outcome.err) == (0, "")
+    return list(filter(None, outcome.out.splitlines()))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import ctypes
+import functools
 import io
 import os
 import subprocess
@@ -21,12 +22,18 @@ from typer.testing import CliRunner
 from crnr_cli.cli import application
 from helpers.paths import TESTS
 
-APPLICATION = application()  # made once for all tests: it takes a while
+# All commands with their parameters. Built once for all tests: that takes longer than most commands that are
+# refused, and `CliRunner.invoke` would do it for every run.
+PROGRAM = typer.main.get_command(application())
 
 
+@functools.cache
 def declared_commands() -> dict[str, Command]:
-    """All commands as Typer knows them, by name; those of a group have its name first."""
-    group = typer.main.get_command(APPLICATION)
+    """All commands as Typer knows them, by name; those of a group have its name first.
+
+    Not those of `PROGRAM`: a command that has shown its help has changed the texts in it.
+    """
+    group = typer.main.get_command(application())
     assert isinstance(group, typer.core.TyperGroup)
     found: dict[str, Command] = {}
     for name, command in group.commands.items():
@@ -51,6 +58,23 @@ class Outcome:
         return cls(exit, *((said or b"").decode("utf-8", "surrogateescape") for said in (out, err)))
 
 
+def run_here(arguments: Sequence[str], stdin: bytes | str, environment: Mapping[str, str]) -> Outcome:
+    """Run a command in this process and the current folder, and return how it ended.
+
+    A bug raises its exception.
+    """
+    with CliRunner().isolation(stdin, environment) as (out, err, *_):
+        code: object = None
+        try:
+            PROGRAM.main(arguments, prog_name="crnr")
+        except SystemExit as e:
+            code = e.code or 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        assert isinstance(code, int)
+        return Outcome.of(code, out.getvalue(), err.getvalue())
+
+
 class Runner:
     """crnr in the folder `here`."""
 
@@ -61,10 +85,7 @@ class Runner:
         """Run a command in this process, on a screen of so many columns. A bug raises its exception."""
         environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
         with contextlib.chdir(self.here):
-            result = CliRunner().invoke(APPLICATION, [str(part) for part in arguments], stdin, environment)
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Outcome.of(result.exit_code, result.stdout_bytes, result.stderr_bytes)
+            return run_here([str(part) for part in arguments], stdin, environment)
 
     def start(
         self, *arguments: object, program: Sequence[str] = CRNR, **options: Any
