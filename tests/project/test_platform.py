@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-import crnr_cli
-
-PACKAGE = Path(crnr_cli.__file__).parent
-MODULES = sorted(PACKAGE.rglob("*.py"))
+from helpers.modules import PACKAGE, Module, refuse, refuse_where
 
 # Modules, functions, constants and parameters that Linux, macOS or Windows does not have, and their place.
 PLACES = {
@@ -86,72 +80,58 @@ PATHS = {
 # Where it matters which system this is; the folder of a user's files is a matter of custom.
 ASKING = {PACKAGE / "models" / "folder.py", *(PACKAGE / "system").glob("*.py")}
 
-each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 
-
-def docstrings(tree: ast.Module) -> set[int]:
-    """The nodes that are texts by themselves, which nothing reads."""
-    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-
-
-def texts(path: Path) -> list[str]:
-    tree = ast.parse(path.read_text())
-    unread = docstrings(tree)
-    return [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in unread
-    ]
-
-
-def names(path: Path) -> Iterator[str]:
+def names(module: Module) -> Iterator[str]:
     """All names in a module, also those that it looks up as text, such as getattr(os, "O_PATH")."""
-    yield from texts(path)
-    for node in ast.walk(ast.parse(path.read_text())):
+    yield from module.texts
+    for node in module.nodes:
         match node:
             case ast.Attribute(attr=name) | ast.Name(id=name) | ast.keyword(arg=str(name)):
                 yield name
             case ast.Import(names=found):
                 yield from (part for alias in found for part in alias.name.split("."))
-            case ast.ImportFrom(module=module, names=found):
-                yield from (module or "").split(".")
+            case ast.ImportFrom(module=imported, names=found):
+                yield from (imported or "").split(".")
                 yield from (alias.name for alias in found)
 
 
-@each_module
-def test_each_name_has_one_place(path: Path) -> None:
-    used = set(names(path))
-    elsewhere = {name for name in used & PLACES.keys() if path != PACKAGE / "system" / PLACES[name]}
-    assert elsewhere == set()
-    assert used & NOWHERE == set()
+def test_each_name_has_one_place() -> None:
+    def misplaced(module: Module) -> set[str]:
+        used = set(names(module))
+        elsewhere = {name for name in used & PLACES.keys() if module.name != f"system/{PLACES[name]}"}
+        return elsewhere | used & NOWHERE
+
+    refuse_where(misplaced)
 
 
-@each_module
-def test_each_file_of_linux_has_one_place(path: Path) -> None:
-    found = [text for text in texts(path) if text.lstrip("/").startswith(("proc/", "sys/", "dev/"))]
-    unknown = [
-        text
-        for text in found
-        if not any(
-            text.startswith(start) and path == PACKAGE / "system" / place for start, place in PATHS.items()
-        )
-    ]
-    assert unknown == []
+def test_each_file_of_linux_has_one_place() -> None:
+    def misplaced(module: Module) -> list[str]:
+        here = tuple(start for start, place in PATHS.items() if module.name == f"system/{place}")
+        found = [text for text in module.texts if text.lstrip("/").startswith(("proc/", "sys/", "dev/"))]
+        return [text for text in found if not text.startswith(here)]
+
+    refuse_where(misplaced)
 
 
-@each_module
-def test_which_system_it_is_is_asked_in_one_room(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    asked = {
-        f"{node.value.id}.{node.attr}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    } & {"sys.platform", "os.name", "platform.system"}
-    assert asked <= ({"sys.platform"} if path in ASKING else set())
+def test_which_system_it_is_is_asked_in_one_room() -> None:
+    def asked(module: Module) -> set[str]:
+        found = {
+            f"{node.value.id}.{node.attr}"
+            for node in module.nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        } & {"sys.platform", "os.name", "platform.system"}
+        return found - ({"sys.platform"} if module.path in ASKING else set())
+
+    refuse_where(asked)
 
 
 def test_every_place_is_needed() -> None:
-    for name, place in PLACES.items():
-        assert name in set(names(PACKAGE / "system" / place)), name
-    for start, place in PATHS.items():
-        assert any(text.startswith(start) for text in texts(PACKAGE / "system" / place)), start
+    rooms = {place: Module(PACKAGE / "system" / place) for place in {*PLACES.values(), *PATHS.values()}}
+    refuse({name: place for name, place in PLACES.items() if name not in set(names(rooms[place]))})
+    refuse(
+        {
+            start: place
+            for start, place in PATHS.items()
+            if not any(text.startswith(start) for text in rooms[place].texts)
+        }
+    )
