@@ -13,6 +13,7 @@ import typer
 from crnr_cli.cli import COMMANDS
 from crnr_cli.cli.values import Choice, Number, Numbers
 from crnr_cli.methods import METHODS
+from helpers.each import check_each
 from helpers.runner import Runner, declared_commands
 from helpers.samples import make_features
 
@@ -129,17 +130,25 @@ NUMERIC = [
 ]
 
 
-@pytest.mark.parametrize(("command", "option", "parameter"), NUMERIC, ids=lambda value: str(value))
-def test_a_numeric_option_takes_no_odd_value(
-    ready: Runner, command: str, option: str, parameter: typer.core.TyperOption
-) -> None:
-    for value in ODD_NUMBERS:
-        if value == "-1" and isinstance(parameter.kind, Numbers):
-            continue  # a mean can be negative
+@pytest.mark.parametrize("command", dict.fromkeys(command for command, _, _ in NUMERIC))
+def test_a_numeric_option_takes_no_odd_value(ready: Runner, command: str) -> None:
+    def check(case: tuple[str, str]) -> None:
+        option, value = case
         of_network = option in ("--crop", "--mean", "--std") and command != "model check"
         extra = ["--extractor", "m.onnx"] if of_network else []
         message = refused(ready, command, *ARGUMENTS[command], f"{option}={value}", *extra)
         assert option.removeprefix("--") in message
+
+    check_each(
+        [
+            (option, value)
+            for of, option, parameter in NUMERIC
+            for value in ODD_NUMBERS
+            if of == command
+            and not (value == "-1" and isinstance(parameter.kind, Numbers))  # a mean can be negative
+        ],
+        check,
+    )
 
 
 def test_no_numeric_option_is_parsed_by_typer() -> None:
@@ -177,17 +186,19 @@ def test_only_parameters_can_be_set(ready: Runner, method: str) -> None:
 CHOICES = [each for each in OPTIONS if isinstance(each[2].kind, Choice)]
 
 
-@pytest.mark.parametrize(("command", "option", "parameter"), CHOICES, ids=lambda value: str(value))
-def test_a_wrong_choice_lists_the_right_ones(
-    ready: Runner, command: str, option: str, parameter: typer.core.TyperOption
-) -> None:
-    assert isinstance(parameter.kind, Choice)
-    names = parameter.kind.names
-    wrong = f"{names[0]}e"
-    known = ", ".join(names)
-    assert refused(ready, command, *ARGUMENTS[command], option, wrong) == (
-        f"{option}: '{wrong}' is not one of {known}; did you mean {names[0]}? (see `crnr {command} --help`)"
-    )
+@pytest.mark.parametrize("command", dict.fromkeys(command for command, _, _ in CHOICES))
+def test_a_wrong_choice_lists_the_right_ones(ready: Runner, command: str) -> None:
+    choices = {option: parameter.kind for of, option, parameter in CHOICES if of == command}
+
+    def check(option: str) -> None:
+        choice = choices[option]
+        assert isinstance(choice, Choice)
+        first, known = choice.names[0], ", ".join(choice.names)
+        assert refused(ready, command, *ARGUMENTS[command], option, f"{first}e") == (
+            f"{option}: '{first}e' is not one of {known}; did you mean {first}? (see `crnr {command} --help`)"
+        )
+
+    check_each(choices, check)
 
 
 def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.models import folder
 from crnr_cli.models.catalog import MODELS
 from crnr_cli.models.folder import command_for, like_known, models_folder, named_model, other_models, place_of
+from helpers.each import check_each
 from helpers.runner import powerless
 
 SYSTEMS: dict[str, type[PlatformDirsABC]] = {
@@ -39,20 +41,21 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("cache", [None, "", "cache", " ", "/var/tmp/a cache"])
-@pytest.mark.parametrize("home", ["/home/somebody", "/"])
-def test_the_folder_is_where_platformdirs_has_it(
-    system: str, cache: str | None, home: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_is_where_platformdirs_has_it(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "sys", SimpleNamespace(platform=system))
     monkeypatch.setattr(windows, "get_win_folder", windows.get_win_folder_from_env_vars)
-    for name in ("CRNR_MODELS", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", home)
-    monkeypatch.setenv("LOCALAPPDATA", f"{home.rstrip('/')}/AppData/Local")
-    if cache is not None:
-        monkeypatch.setenv("XDG_CACHE_HOME", cache)
-    assert models_folder() == SYSTEMS[system]("crnr", appauthor=False).user_cache_path / "models"
+    monkeypatch.delenv("CRNR_MODELS", raising=False)
+
+    def check(case: tuple[str, str | None]) -> None:
+        home, cache = case
+        monkeypatch.setenv("HOME", home)
+        monkeypatch.setenv("LOCALAPPDATA", f"{home.rstrip('/')}/AppData/Local")
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        if cache is not None:
+            monkeypatch.setenv("XDG_CACHE_HOME", cache)
+        assert models_folder() == SYSTEMS[system]("crnr", appauthor=False).user_cache_path / "models"
+
+    check_each(product(["/home/somebody", "/"], [None, "", "cache", " ", "/var/tmp/a cache"]), check)
 
 
 def test_windows_without_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:

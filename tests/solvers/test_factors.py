@@ -72,23 +72,21 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.1])
-@pytest.mark.parametrize("iterations", [1, 2, 7])
 @pytest.mark.parametrize(("sizes", "d"), SHAPES)
-def test_multiplications_are_those_by_the_numbers_of_the_factor(
-    sizes: list[int], d: int, iterations: int, lam: float
-) -> None:
+def test_multiplications_are_those_by_the_numbers_of_the_factor(sizes: list[int], d: int, lam: float) -> None:
     """A product with a matrix takes as many multiplications as the matrix has numbers."""
     X, edges = samples(sizes, d), edges_of(sizes)
     dense, low_rank = (FORMS[form](X, edges, lam, 0.1) for form in ("dense", "low-rank"))
     first = low_rank.E.size + low_rank.W.size
     step = 2 * low_rank.E.size + low_rank.squares.size + 2 * low_rank.talls.size
-    expected = {
-        "dense": dense.M.size + (iterations - 1) * dense.H.size,
-        "low-rank": first + (iterations - 1) * step,
-    }
-    for form, count in expected.items():
-        assert solvers.multiplications(form, edges, d, lam, iterations) == count
-    assert solvers.cheaper_form(edges, d, lam, iterations) == min(expected, key=expected.__getitem__)
+    for iterations in (1, 2, 7):
+        expected = {
+            "dense": dense.M.size + (iterations - 1) * dense.H.size,
+            "low-rank": first + (iterations - 1) * step,
+        }
+        for form, count in expected.items():
+            assert solvers.multiplications(form, edges, d, lam, iterations) == count
+        assert solvers.cheaper_form(edges, d, lam, iterations) == min(expected, key=expected.__getitem__)
 
 
 def test_counts_of_large_galleries_do_not_overflow() -> None:
@@ -130,7 +128,7 @@ def test_factorizing_takes_about_the_memory_it_is_said_to(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("sizes", "d"), SHAPES)
+@pytest.mark.parametrize(("sizes", "d"), [SHAPES[0], SHAPES[2]], ids=["few samples", "blocks of both kinds"])
 def test_a_factor_is_stored_in_the_type_of_the_samples(sizes: list[int], d: int, dtype: str) -> None:
     X, edges = samples(sizes, d, dtype), edges_of(sizes)
     for factorize in FORMS.values():
@@ -197,17 +195,17 @@ def test_the_inverse_is_exactly_symmetric(n: int, seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lam", [0.0, 0.3])
-@pytest.mark.parametrize(("sizes", "d"), [*SHAPES, ([4, 4], 8)])
-def test_a_projection_is_its_formula(sizes: list[int], d: int, lam: float, dtype: str) -> None:
-    X, edges, ridge = samples(sizes, d, dtype), edges_of(sizes), 0.05
-    X64 = X.astype(float)
-    Q = X64.T @ X64 + ridge * np.eye(sum(sizes))
-    for a, b in pairwise(edges):
-        Q[a:b, a:b] += lam * X64[:, a:b].T @ X64[:, a:b]
-    found = solvers.projection(X, edges, lam, ridge)
-    assert found.dtype == X.dtype
-    tolerance = {"rtol": 1e-8, "atol": 1e-9} if dtype == "float64" else {"rtol": 1e-5, "atol": 1e-6}
-    np.testing.assert_allclose(found, np.linalg.solve(Q, X64.T), **tolerance)
+def test_a_projection_is_its_formula(lam: float, dtype: str) -> None:
+    for sizes, d in (*SHAPES, ([4, 4], 8)):
+        X, edges, ridge = samples(sizes, d, dtype), edges_of(sizes), 0.05
+        X64 = X.astype(float)
+        Q = X64.T @ X64 + ridge * np.eye(sum(sizes))
+        for a, b in pairwise(edges):
+            Q[a:b, a:b] += lam * X64[:, a:b].T @ X64[:, a:b]
+        found = solvers.projection(X, edges, lam, ridge)
+        assert found.dtype == X.dtype
+        tolerance = {"rtol": 1e-8, "atol": 1e-9} if dtype == "float64" else {"rtol": 1e-5, "atol": 1e-6}
+        np.testing.assert_allclose(found, np.linalg.solve(Q, X64.T), err_msg=str(sizes), **tolerance)
 
 
 def test_a_projection_in_float32_is_computed_in_float64() -> None:
