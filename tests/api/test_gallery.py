@@ -19,7 +19,7 @@ from crnr_cli import Answer, CrnrError, Gallery
 from crnr_cli.errors import DataError, GalleryError, UsageError
 from helpers.onnx_models import projection_model
 from helpers.paths import ROOT, SAMPLE_DATA
-from helpers.runner import Runner, rows
+from helpers.runner import KERNEL, Runner, rows
 from helpers.samples import make_features, make_pictures, noise
 
 BUILDS: dict[str, tuple[str, ...]] = {
@@ -186,7 +186,7 @@ print(before == [get() for get, _ in _openblas()], file=sys.stderr)
     expected.append(json.loads(explained.out)["explanations"][0]["residuals"])
     for threads in ("1", "2"):
         program = (sys.executable, "-c", code, source)
-        environment = {"OPENBLAS_NUM_THREADS": threads, "PYTHONPATH": str(ROOT)}
+        environment = {"OPENBLAS_NUM_THREADS": threads, "PYTHONPATH": str(ROOT), **KERNEL}
         found = crnr.process(program=program, env=environment)
         assert (found.exit, found.err) == (0, "True\n")
         assert json.loads(found.out) == expected

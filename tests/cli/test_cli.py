@@ -15,7 +15,7 @@ from PIL import Image
 from crnr_cli import __version__
 from crnr_cli.cli import COMMANDS, score_tables
 from helpers.paths import SAMPLE_DATA
-from helpers.runner import Outcome, Runner, rows
+from helpers.runner import KERNEL, Outcome, Runner, rows
 from helpers.samples import noise
 
 
@@ -662,7 +662,7 @@ def test_a_full_disk_behind_stdout_is_reported(crnr: Runner) -> None:
 
 def test_cron_gives_the_same_bytes_as_a_terminal(crnr: Runner, built: Path) -> None:
     crnr("classify", "queries", "-o", "terminal.csv")
-    cron = {"LANG": "C", "OPENBLAS_NUM_THREADS": "1"}
+    cron = {"LANG": "C", "OPENBLAS_NUM_THREADS": "1", **KERNEL}
     result = crnr.bash("crnr classify queries -o cron.csv 2>log < /dev/null", cron)
     assert result == Outcome(0, "", "")
     assert (built / "cron.csv").read_bytes() == (built / "terminal.csv").read_bytes()

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, without
 from helpers.patches import set_free_bytes, use_decoder
-from helpers.runner import helper_command, without_root
+from helpers.runner import KERNEL, helper_command, without_root
 from helpers.samples import make_pictures, picture
 
 
@@ -21,7 +21,7 @@ def test_cron(case: Case) -> None:
     make_pictures(case.here / "gallery", ["caf\u00e9", "tea"])
     case.build()
     case("classify", "gallery", "-o", "here.csv")
-    bare = {"LANG": "C", "PATH": os.environ["PATH"]}
+    bare = {"LANG": "C", "PATH": os.environ["PATH"], **KERNEL}
     case.run(
         "classify gallery -o out.csv",
         exit=0,

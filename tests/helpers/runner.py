@@ -8,6 +8,7 @@ import ctypes
 import functools
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 from typer._click.core import Command
 from typer.testing import CliRunner
@@ -43,6 +45,14 @@ def declared_commands() -> dict[str, Command]:
 
 
 CRNR = (sys.executable, "-m", "crnr_cli")
+
+
+# What a process needs to get the same last digits as this one, whatever else its environment lacks.
+KERNEL = {
+    name: os.environ[name]
+    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "NPY_DISABLE_CPU_FEATURES")
+    if name in os.environ
+}
 
 
 @dataclass(frozen=True)
@@ -133,6 +143,15 @@ def rows(text: str) -> list[dict[str, str]]:
 def read_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file."""
     return rows(path.read_bytes().decode("utf-8", "surrogateescape"))
+
+
+def assert_same_rows(found: list[dict[str, str]], expected: list[dict[str, str]]) -> None:
+    """Compare rows; numbers may differ in their last digits, which depend on a query's place in its batch."""
+    assert [_numbers(row) for row in found] == [pytest.approx(_numbers(row), abs=1e-5) for row in expected]
+
+
+def _numbers(row: dict[str, str]) -> dict[str, str | float]:
+    return {name: float(text) if re.fullmatch(r"\d+\.\d+", text) else text for name, text in row.items()}
 
 
 @contextlib.contextmanager
