@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer._click.core import Command
 from typer.testing import CliRunner
 
 from crnr_cli.cli import application
@@ -24,11 +23,11 @@ from helpers.paths import TESTS
 APPLICATION = application()  # made once for all tests: it takes a while
 
 
-def declared_commands() -> dict[str, Command]:
+def declared_commands() -> dict[str, Any]:
     """All commands as Typer knows them, by name; those of a group have its name first."""
     group = typer.main.get_command(APPLICATION)
     assert isinstance(group, typer.core.TyperGroup)
-    found: dict[str, Command] = {}
+    found: dict[str, Any] = {}
     for name, command in group.commands.items():
         inner = command.commands if isinstance(command, typer.core.TyperGroup) else None
         found |= {f"{name} {own}": one for own, one in inner.items()} if inner else {name: command}
