@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import typer
-from typer._click.globals import get_current_context
 
 from crnr_cli.cli.boundary import boundary
 from crnr_cli.cli.parsing import check_choices
@@ -44,7 +43,7 @@ def command(
     plain = [
         parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
         for name, parameter in signature(function).parameters.items()
-        if name not in groups
+        if name not in groups and name != "context"
     ]
     options = [*plain, *(parameter for kind in groups.values() for parameter in _parameters(kind))]
     written = {
@@ -54,11 +53,11 @@ def command(
         if isinstance(mark, Written)
     }
 
-    def run(**given: Any) -> None:
+    def run(context: typer.Context, **given: Any) -> None:
         with boundary(quiet=given.get("quiet", False)):
             apart = given[side_by_side] if isinstance(side_by_side, str) else side_by_side
             use_cores(given.get("jobs"), side_by_side=apart)
-            check_choices(get_current_context())
+            check_choices(context)
             outputs = [
                 Output(Path(given[name]), mark.is_gallery)
                 for name, mark in written.items()
@@ -73,9 +72,12 @@ def command(
                     name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
                     for name, kind in groups.items()
                 }
+                if "context" in hints:
+                    given["context"] = context
                 function(**given, **parts)
 
-    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)  # given by Typer
+    run.__signature__ = Signature([context, *options])  # type: ignore[attr-defined]
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     return run
 

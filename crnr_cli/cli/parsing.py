@@ -8,60 +8,69 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, TypeAlias, get_args
 
-from typer._click.core import Command as ClickCommand
-from typer._click.core import Context, Parameter
-from typer._click.exceptions import (
-    BadOptionUsage,
-    BadParameter,
-    ClickException,
-    MissingParameter,
-    NoArgsIsHelpError,
-    NoSuchOption,
-    UsageError,
-)
-from typer._click.formatting import HelpFormatter
-from typer._click.shell_completion import CompletionItem
+import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.models import ParameterInfo
 
 from crnr_cli.cli.console import say
 from crnr_cli.cli.values import Choice, Value
 
+# Typer contains Click, but where and under which names is its own affair. This module uses public names of
+# Typer, and what all versions of Click have in common. A type without a public name is Any.
+_Context: TypeAlias = Any
+_Parameter: TypeAlias = TyperOption | TyperArgument
+# The class of every mistake on a command line, with the context in which it was noticed.
+_UsageError: type[Any] = next(
+    (base for base in typer.BadParameter.__mro__ if base.__name__ == "UsageError"), typer.BadParameter
+)
 
-class _Parameter(Parameter):
-    """A parameter whose values are ours to convert, complete and show.
+
+class _Completion(NamedTuple):
+    """A word that a shell offers, with all that Typer reads of it."""
+
+    value: str
+    type: str = "plain"
+    help: str | None = None
+
+
+def _process(parameter: _Option | _Argument, context: _Context, value: Any) -> Any:
+    """Return the value of a parameter, which is ours to convert.
 
     Typer would use Pydantic from version 0.29 on, and loading that adds half to the time of a short command.
     Up to 0.28 it had types of parameters instead.
     """
+    kind = parameter.kind
+    if parameter.multiple or parameter.nargs == -1:
+        value = tuple(kind(each) if kind else each for each in value or ())
+    elif value is not None and kind:
+        value = kind(value)
+    if parameter.required and parameter.value_is_missing(value):
+        name = _name(parameter)
+        what = "option" if name.startswith("-") else "argument"
+        raise _UsageError(f"missing {what}: {name}", context)
+    return parameter.callback(context, parameter, value) if parameter.callback else value
 
+
+class _Option(TyperOption):
     kind: Callable[[Any], Any] | None = None  # None leaves the text or the flag as it is
 
-    def process_value(self, ctx: Context, value: Any) -> Any:
-        if self.multiple or self.nargs == -1:
-            value = tuple(self.kind(each) if self.kind else each for each in value or ())
-        elif value is not None and self.kind:
-            value = self.kind(value)
-        if self.required and self.value_is_missing(value):
-            raise MissingParameter(ctx=ctx, param=self)  # type: ignore[arg-type]
-        return self.callback(ctx, self, value) if self.callback else value
+    def process_value(self, ctx: _Context, value: Any) -> Any:
+        return _process(self, ctx, value)
 
-    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: _Context, incomplete: str) -> list[Any]:
         if isinstance(self.kind, Value):
-            return [CompletionItem(text) for text in self.kind.completions(incomplete)]
-        return super().shell_complete(ctx, incomplete)  # type: ignore[safe-super]
+            return [_Completion(text) for text in self.kind.completions(incomplete)]
+        return super().shell_complete(ctx, incomplete)
 
-
-class _Option(_Parameter, TyperOption):
-    def display_type_rich(self, ctx: Context) -> str:
+    def display_type_rich(self, ctx: _Context) -> str:
         """What stands for the value in the help; nothing for a flag."""
         return self.metavar or (self.kind.metavar() if isinstance(self.kind, Value) else "")
 
     make_metavar = display_type_rich  # its name up to Typer 0.28
 
-    def _get_default_string(self, *, ctx: Context, show_default_is_str: bool, default_value: Any) -> str:
+    def _get_default_string(self, *, ctx: _Context, show_default_is_str: bool, default_value: Any) -> str:
         """Without parentheses around a default that is described in words."""
         if show_default_is_str:
             return str(self.show_default)
@@ -71,29 +80,33 @@ class _Option(_Parameter, TyperOption):
 class _Word:
     name = ""
 
-    def get_metavar(self, param: Parameter, ctx: Context) -> str:
+    def get_metavar(self, param: _Parameter, ctx: _Context) -> str:
         return ""
 
 
-class _Argument(_Parameter, TyperArgument):
+class _Argument(TyperArgument):
+    kind: Callable[[Any], Any] | None = None  # Path; none has a choice to complete
     type = _Word()  # up to Typer 0.28, which shows it
 
-    def display_type_rich(self, ctx: Context) -> str:
+    def process_value(self, ctx: _Context, value: Any) -> Any:
+        return _process(self, ctx, value)
+
+    def display_type_rich(self, ctx: _Context) -> str:
         return ""  # the name of an argument says enough
 
-    def get_usage_pieces(self, ctx: Context) -> list[str]:
+    def get_usage_pieces(self, ctx: _Context) -> list[str]:
         """Without braces around an argument that is required."""
         return [_name(self) if self.required else f"[{_name(self)}]"]
 
 
-def _make_ours(parameter: Parameter, annotation: Any = None) -> Parameter:
+def _make_ours(parameter: Any, annotation: Any = None) -> Any:
     """Typer has no way to choose the class of a parameter."""
     if type(parameter) is TyperOption:
         parameter.__class__ = _Option
     elif type(parameter) is TyperArgument:
         parameter.__class__ = _Argument
         vars(parameter).pop("type", None)
-    if annotation is not None and isinstance(parameter, _Parameter):
+    if annotation is not None and isinstance(parameter, _Option | _Argument):
         parameter.kind = _kind(annotation)
     return parameter
 
@@ -110,7 +123,7 @@ def _mentions_path(annotation: Any) -> bool:
     return annotation is Path or any(map(_mentions_path, get_args(annotation)))
 
 
-def check_choices(context: Context) -> None:
+def check_choices(context: typer.Context) -> None:
     """Check the choices of a command that could not be checked while its line was parsed."""
     for parameter in context.command.params:
         value = context.params.get(parameter.name)
@@ -119,7 +132,7 @@ def check_choices(context: Context) -> None:
         if parameter.kind.is_checked_later:
             try:
                 parameter.kind.check(value)
-            except BadParameter as e:
+            except typer.BadParameter as e:
                 e.ctx, e.param = context, parameter
                 raise
 
@@ -131,17 +144,17 @@ class Command(TyperCommand):
         for parameter in self.params:
             _make_ours(parameter, declared[parameter.name].annotation)
 
-    def get_params(self, ctx: Context) -> list[Parameter]:
+    def get_params(self, ctx: _Context) -> list[Any]:
         return [_make_ours(parameter) for parameter in super().get_params(ctx)]
 
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
-        except UsageError as e:
+        except _UsageError as e:
             e.ctx = e.ctx or ctx  # for the hint at --help
             raise
 
-    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_help(self, ctx: _Context, formatter: Any) -> None:
         for parameter in self.params:
             if isinstance(parameter, _Option) and isinstance(parameter.kind, Choice):
                 names = ", ".join(parameter.kind.names)
@@ -152,55 +165,51 @@ class Command(TyperCommand):
 class Commands(TyperGroup):
     """All commands: prints every error as one line, and makes `crnr help build` mean `crnr build --help`."""
 
-    def get_params(self, ctx: Context) -> list[Parameter]:
+    def get_params(self, ctx: _Context) -> list[Any]:
         return [_make_ours(parameter) for parameter in super().get_params(ctx)]
 
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         if args[:1] == ["help"]:
             args = [*args[1:3], "--help"]
+        if not args and not ctx.resilient_parsing:
+            help = ctx.get_help()  # with Rich, it is printed now
+            typer.echo(help, nl=bool(help))
+            raise typer.Exit(2)
         return super().parse_args(ctx, args)
 
-    def resolve_command(
-        self, ctx: Context, args: list[str]
-    ) -> tuple[str | None, ClickCommand | None, list[str]]:
+    def resolve_command(self, ctx: _Context, args: list[str]) -> tuple[str | None, Any, list[str]]:
         if args[0] not in self.commands and not ctx.resilient_parsing:
             near = get_close_matches(args[0], list(self.commands), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"no such command: {args[0]!r}{hint}", ctx)
+            raise _UsageError(f"no such command: {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False
         try:
             sys.exit(super().main(*args, **kwargs))
-        except NoArgsIsHelpError as e:  # the help has been printed
-            sys.exit(e.exit_code)
-        except ClickException as e:
-            context = getattr(e, "ctx", None)
-            hint = f" (see `{context.command_path} --help`)" if context else ""
+        except _UsageError as e:
+            hint = f" (see `{e.ctx.command_path} --help`)" if e.ctx else ""
             say(f"error: {_message(e)}{hint}", style="red")
             sys.exit(e.exit_code)
 
 
-def _message(error: ClickException) -> str:
+def _message(error: Any) -> str:
     """What is wrong, beginning with the name of the option or argument."""
-    if isinstance(error, MissingParameter) and error.param:
-        name = _name(error.param)
-        return f"missing {'option' if name.startswith('-') else 'argument'}: {name}"
-    if isinstance(error, BadParameter) and error.param:
-        return f"{_name(error.param)}: {error.message}"
-    if isinstance(error, NoSuchOption):
-        near = get_close_matches(error.option_name, error.possibilities or [], n=1, cutoff=0.7)
-        return f"no such option: {error.option_name}" + (f"; did you mean {near[0]}?" if near else "")
-    if isinstance(error, BadOptionUsage):
-        takes = "takes no value" if "does not take" in error.message else "needs a value"
-        return f"{error.option_name} {takes}"
+    if parameter := getattr(error, "param", None):  # its value is wrong
+        return f"{_name(parameter)}: {error.message or 'missing'}"
+    if name := getattr(error, "option_name", None):
+        if hasattr(error, "possibilities"):
+            near = get_close_matches(name, error.possibilities or [], n=1, cutoff=0.7)
+            return f"no such option: {name}" + (f"; did you mean {near[0]}?" if near else "")
+        return f"{name} {'takes no value' if 'does not take' in error.message else 'needs a value'}"
     if extra := re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", error.message, re.DOTALL):
         return f"unexpected argument: {extra[1]}"
-    return error.message[:1].lower() + error.message[1:]
+    message: str = error.message
+    return message[:1].lower() + message[1:]
 
 
-def _name(parameter: Parameter) -> str:
+def _name(parameter: _Parameter) -> str:
     """The long name of an option, or the name of an argument as the help shows it."""
     if isinstance(parameter, TyperArgument):
         return parameter.metavar or parameter.name

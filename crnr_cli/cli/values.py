@@ -24,6 +24,8 @@ _MOST_DIGITS = 30  # of a whole number
 class Value(ABC):
     """What the value of an option may be. For Typer, it is the option's `parser`."""
 
+    __name__ = "value"  # Click reads it of every parser, as if that were a function
+
     @abstractmethod
     def __call__(self, value: Any) -> Any:
         """The value of a text, or of a default. A wrong one raises BadParameter."""

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 import typer
-from typer._click.core import Command
 from typer.testing import CliRunner
 
 from crnr_cli.cli import application
@@ -30,14 +29,14 @@ PROGRAM = typer.main.get_command(application())
 
 
 @functools.cache
-def declared_commands() -> dict[str, Command]:
+def declared_commands() -> dict[str, Any]:
     """All commands as Typer knows them, by name; those of a group have its name first.
 
     Not those of `PROGRAM`: a command that has shown its help has changed the texts in it.
     """
     group = typer.main.get_command(application())
     assert isinstance(group, typer.core.TyperGroup)
-    found: dict[str, Command] = {}
+    found: dict[str, Any] = {}
     for name, command in group.commands.items():
         inner = command.commands if isinstance(command, typer.core.TyperGroup) else None
         found |= {f"{name} {own}": one for own, one in inner.items()} if inner else {name: command}
