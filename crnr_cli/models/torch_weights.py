@@ -1,141 +1,182 @@
 """Weights that PyTorch saved: the tensors of a file by name, without PyTorch, and without running anything.
 
-There are two formats: a zip file with one member per block of numbers, and the older one, in which the blocks
-follow several pickles.
+Such a file has five pickles and then blocks of numbers. (Newer versions of PyTorch write zip files; no model
+of the catalog has such weights.) A pickle is a program for a small machine with a stack, and Python's own
+reader lets the program import and call whatever it names. Here `pickletools` only takes it apart into its
+instructions. `_INSTRUCTIONS` has those that tensors in dictionaries need, and a tensor becomes a description
+of where its numbers are. Everything else is refused.
 """
 
 from __future__ import annotations
 
-import os
-import struct
-import zipfile
+import pickletools
 from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, first_line
-from crnr_cli.models.pickled import Storage, Tensor, read_pickle
 
-_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the older format
-_MOST_DIMENSIONS = 16
-_LONGEST_REASON = 200  # characters of a message of zipfile, which may quote the file
+_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
+_LONGEST_REASON = 200  # characters of a message of pickletools, which may quote the file
+_DICTIONARY, _TENSOR = "collections OrderedDict", "torch._utils _rebuild_tensor_v2"
+_TYPES = {"torch FloatStorage": "<f4", "torch LongStorage": "<i8"}
+_MARK = object()  # where the items of a tuple, list or dictionary begin on the stack
 
-Blocks = Callable[[Storage], Array]
+
+class _Name(NamedTuple):
+    """A name that a pickle wants to import, and that is known."""
+
+    text: str
+
+
+class _Block(NamedTuple):
+    """Numbers that lie in the file one after the other."""
+
+    type: np.dtype[Any]
+    key: str
+    length: int  # in numbers
+
+
+class _Tensor(NamedTuple):
+    """Where the numbers of a tensor are: `strides` says how far apart they lie in the block."""
+
+    block: _Block
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 def read_weights(path: Path) -> dict[str, Array]:
-    """The tensors of a file, by name. What is not a tensor in its dictionary is left out."""
+    """Return the tensors of a file, by name. What is not a tensor in its dictionary is left out."""
     try:
         with path.open("rb") as file:
-            if zipfile.is_zipfile(file):
-                return _zipped(file)
-            return _older(file)
+            return _read_tensors(file)
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
-    except (ValueError, zipfile.BadZipFile, EOFError, RuntimeError, struct.error) as e:
+    except ValueError as e:
         reason = first_line(e)[:_LONGEST_REASON]
+        raise DataError(f"{path}: not a file of weights that PyTorch saved: {reason}") from e
+    # Of instructions or numbers that do not fit together.
+    except (LookupError, TypeError, AttributeError, OverflowError) as e:
+        reason = f"a damaged pickle ({type(e).__name__})"
         raise DataError(f"{path}: not a file of weights that PyTorch saved: {reason}") from e
 
 
-def _zipped(file: BinaryIO) -> dict[str, Array]:
-    size = file.seek(0, os.SEEK_END)
-    with zipfile.ZipFile(file) as archive:
-        members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
-        if len(members) < len(archive.infolist()):
-            raise ValueError("it has several members of one name")
-        if len({info.header_offset for info in members.values()}) < len(members):
-            raise ValueError("it has several members in one place")
-        if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
-            raise ValueError("its members are compressed, which PyTorch does not do")
-        if any(max(info.file_size, info.compress_size) > size for info in members.values()):
-            raise ValueError("a member is larger than the file")
-        if "data.pkl" not in members:
-            raise ValueError("a zip file without data.pkl")
-        if "byteorder" in members and archive.read(members["byteorder"]) != b"little":
-            raise ValueError("its numbers are in another byte order")
-        with archive.open(members["data.pkl"]) as pickle:
-            found = read_pickle(pickle)  # type: ignore[arg-type]
-
-        @cache
-        def block(storage: Storage) -> Array:
-            name = f"data/{storage.key}"
-            if name not in members or members[name].file_size != storage.length * _itemsize(storage):
-                raise ValueError(f"the block {storage.key} is missing or not complete")
-            return np.frombuffer(archive.read(members[name]), storage.type)
-
-        return _tensors(found, block)
-
-
-def _older(file: BinaryIO) -> dict[str, Array]:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    if read_pickle(file) != _MAGIC or read_pickle(file) != _VERSION:
+def _read_tensors(file: BinaryIO) -> dict[str, Array]:
+    if _read_pickle(file) != _MAGIC or _read_pickle(file) != _VERSION:
         raise ValueError("it does not begin as such a file does")
-    system = read_pickle(file)
-    if not isinstance(system, dict) or system.get("little_endian") is not True:
+    if _read_pickle(file)["little_endian"] is not True:
         raise ValueError("its numbers are in another byte order")
-    found, keys = read_pickle(file), read_pickle(file)
-    if not isinstance(found, dict) or not isinstance(keys, list):
-        raise ValueError("it has no dictionary of tensors")
-    storages: dict[str, Storage] = {}
-    for value in found.values():
-        if (
-            isinstance(value, Tensor)
-            and storages.setdefault(value.storage.key, value.storage) != value.storage
-        ):
-            raise ValueError(f"the block {value.storage.key} has several types or lengths")
-    blocks: dict[str, Array] = {}
-    for key in keys:
-        if not isinstance(key, str) or key not in storages:
-            raise ValueError("it has a block that belongs to no tensor")
-        storage = storages[key]
-        if int.from_bytes(file.read(8), "little") != storage.length:
-            raise ValueError(f"the block {key} has another length than its tensors say")
-        length = storage.length * _itemsize(storage)
-        if length > size - file.tell():
-            raise ValueError(f"the block {key} is not complete")
-        data = file.read(length)
-        blocks[key] = np.frombuffer(data, storage.type)
-
-    def block(storage: Storage) -> Array:
-        if storage.key not in blocks:
-            raise ValueError(f"the block {storage.key} is missing")
-        return blocks[storage.key]
-
-    return _tensors(found, block)
+    tensors = {name: value for name, value in _read_pickle(file).items() if isinstance(value, _Tensor)}
+    blocks = {tensor.block.key: tensor.block for tensor in tensors.values()}
+    contents = {key: _read_block(file, blocks[key]) for key in _read_pickle(file)}
+    return {name: _array(tensor, contents[tensor.block.key]) for name, tensor in tensors.items()}
 
 
-def _itemsize(storage: Storage) -> int:
-    return np.dtype(storage.type).itemsize
+def _read_block(file: BinaryIO, block: _Block) -> bytes:
+    if int.from_bytes(file.read(8), "little") != block.length:
+        raise ValueError(f"the block {block.key} has another length than its tensor says")
+    content = file.read(block.length * block.type.itemsize)
+    if len(content) < block.length * block.type.itemsize:
+        raise ValueError(f"the block {block.key} is not complete")
+    return content
 
 
-def _tensors(found: Any, block: Blocks) -> dict[str, Array]:
-    if not isinstance(found, dict):
-        raise ValueError("it has no dictionary of tensors")
-    return {
-        name: _array(value, block(value.storage))
-        for name, value in found.items()
-        if isinstance(name, str) and isinstance(value, Tensor)
-    }
+def _array(tensor: _Tensor, content: bytes) -> Array:
+    """Return the numbers of a tensor as a view of its block, which NumPy refuses beyond the block's end."""
+    kind = tensor.block.type
+    strides = [step * kind.itemsize for step in tensor.strides]
+    return np.ndarray(tensor.shape, kind, content, tensor.offset * kind.itemsize, strides)
 
 
-def _array(tensor: Tensor, block: Array) -> Array:
-    """The numbers of a tensor in their order, as a view of its block, such as a transposed one.
+@dataclass
+class _Machine:
+    """The machine that a pickle is a program for."""
 
-    Nothing is copied: many tensors of one block, which a small file can have, take no further memory.
-    """
-    if len(tensor.shape) != len(tensor.strides) or len(tensor.shape) > _MOST_DIMENSIONS:
-        raise ValueError("a tensor with too many dimensions or strides")
-    count = int(np.prod(tensor.shape, dtype=object))
-    steps = zip(tensor.shape, tensor.strides, strict=True)
-    last = tensor.offset + sum((length - 1) * step for length, step in steps)
-    if count and (last >= len(block) or count > len(block)):
-        raise ValueError("a tensor beyond the end of its block")
-    if not count:
-        return np.empty(tensor.shape, block.dtype)
-    strides = [step * block.itemsize for step in tensor.strides]
-    return np.lib.stride_tricks.as_strided(block[tensor.offset :], tensor.shape, strides, writeable=False)
+    stack: list[Any] = field(default_factory=list)
+    memo: dict[int, Any] = field(default_factory=dict)
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self, count: int) -> list[Any]:
+        """Take the last values from the stack."""
+        return [self.stack.pop() for _ in range(count)][::-1]
+
+    def pop_marked(self) -> list[Any]:
+        """Take all values since the last mark from the stack, and the mark."""
+        values = []
+        while (value := self.stack.pop()) is not _MARK:
+            values.append(value)
+        return values[::-1]
+
+    def put(self, place: int) -> None:
+        self.memo[place] = self.stack[-1]
+
+    def extend(self, items: list[Any]) -> None:
+        self.stack[-1].extend(items)
+
+    def set_items(self, items: list[Any]) -> None:
+        self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+
+
+def _read_pickle(file: BinaryIO) -> Any:
+    """Return the value of the pickle at the position of the file, which is at its end afterwards."""
+    machine = _Machine()
+    for instruction, argument, _ in pickletools.genops(file):
+        if instruction.name not in _INSTRUCTIONS:
+            raise ValueError(f"a pickle with the instruction {instruction.name}, which tensors do not need")
+        _INSTRUCTIONS[instruction.name](machine, argument)
+    return machine.stack.pop()
+
+
+def _known_name(text: str) -> _Name:
+    if text not in (_DICTIONARY, _TENSOR, *_TYPES):
+        raise ValueError(f"a pickle that wants to run {text.replace(' ', '.')}; nothing of it was run")
+    return _Name(text)
+
+
+def _described(function: Any, arguments: Any) -> Any:
+    """Describe what Python would call."""
+    if function == _Name(_DICTIONARY) and arguments == ():
+        return {}
+    if function == _Name(_TENSOR) and isinstance(arguments[0], _Block):
+        return _Tensor(*arguments[:4])
+    raise ValueError("a pickle that calls something; nothing of it was run")
+
+
+def _block(reference: Any) -> _Block:
+    """Return the block of a reference: ("storage", type, key, device, length, view)."""
+    _, kind, key, _, length = reference[:5]
+    return _Block(np.dtype(_TYPES[kind.text]), key, length)
+
+
+_INSTRUCTIONS: dict[str, Callable[[_Machine, Any], object]] = {
+    **dict.fromkeys(("PROTO", "STOP"), lambda machine, _: None),
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"), _Machine.push),
+    "NONE": lambda machine, _: machine.push(None),
+    "NEWTRUE": lambda machine, _: machine.push(True),
+    "NEWFALSE": lambda machine, _: machine.push(False),
+    "EMPTY_DICT": lambda machine, _: machine.push({}),
+    "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "EMPTY_TUPLE": lambda machine, _: machine.push(()),
+    "MARK": lambda machine, _: machine.push(_MARK),
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.pop_marked())),
+    "TUPLE1": lambda machine, _: machine.push(tuple(machine.pop(1))),
+    "TUPLE2": lambda machine, _: machine.push(tuple(machine.pop(2))),
+    "TUPLE3": lambda machine, _: machine.push(tuple(machine.pop(3))),
+    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), _Machine.put),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), lambda machine, place: machine.push(machine.memo[place])),
+    "SETITEM": lambda machine, _: machine.set_items(machine.pop(2)),
+    "SETITEMS": lambda machine, _: machine.set_items(machine.pop_marked()),
+    "APPEND": lambda machine, _: machine.extend(machine.pop(1)),
+    "APPENDS": lambda machine, _: machine.extend(machine.pop_marked()),
+    "GLOBAL": lambda machine, text: machine.push(_known_name(text)),
+    "REDUCE": lambda machine, _: machine.push(_described(*machine.pop(2))),
+    "BINPERSID": lambda machine, _: machine.push(_block(*machine.pop(1))),
+    "BUILD": lambda machine, _: machine.pop(1),  # attributes of a dictionary, which nobody needs
+}

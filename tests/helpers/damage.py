@@ -78,18 +78,6 @@ def zip_changed(data: bytes, chance: Random) -> bytes:
     return packed.getvalue()
 
 
-def stored_zip_changed(data: bytes, chance: Random) -> bytes:
-    """A zip without compression with the bytes of a member changed, and the right checksum."""
-    members = dict(_members(data))
-    name = chance.choice(list(members))
-    members[name] = bytes_changed(members[name], chance)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(zipfile.ZipInfo(name), content)
-    return packed.getvalue()
-
-
 @lru_cache(maxsize=4)
 def _members(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

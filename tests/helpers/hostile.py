@@ -298,21 +298,6 @@ def open_model(path: Path) -> object:
     return make_network(NetworkOptions(path, "raw"), 1).n_outputs
 
 
-def make_weights(path: Path, form: str) -> None:
-    from helpers.torch_files import FORMATS, Parameter, whole
-
-    state = {"a": whole("0", np.eye(3, 2, dtype=np.float32)), "b": Parameter(whole("1", np.array(5)))}
-    path.write_bytes(FORMATS[form](state))
-
-
-def open_weights(path: Path) -> object:
-    from crnr_cli.models.torch_weights import read_weights
-
-    weights = read_weights(path)
-    assert all(isinstance(one, np.ndarray) and one.size < 1000 for one in weights.values())
-    return {name: one.sum() for name, one in weights.items() if one.dtype.kind == "i"}
-
-
 def make_config(path: Path) -> None:
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     processor = {
@@ -403,8 +388,4 @@ KINDS: dict[str, Kind] = {
     "pgm": Kind(".pgm", make_picture, open_picture, None, 2),
     "file beside a model": Kind(".json", make_config, open_config, damage.journal_changed, 2),
     "model": Kind(".onnx", make_model, open_model, damage.protobuf_changed, 1),
-    "weights": Kind(".pth", lambda path: make_weights(path, "older"), open_weights, None, 4),
-    "zipped weights": Kind(
-        ".pth", lambda path: make_weights(path, "zip"), open_weights, damage.stored_zip_changed, 4
-    ),
 }

@@ -11,7 +11,7 @@ import pytest
 
 from crnr_cli.models.catalog import MODELS, Model, Weights
 from crnr_cli.models.efficientnet_lite import make_model
-from helpers.torch_files import older_bytes, save, whole
+from helpers.torch_files import save, weights_bytes, whole
 
 # Blocks, kernel and stride of each stage of the published network; others have a depth of 1.1 or 1.2.
 LITE0 = ((1, 3, 1), (2, 3, 2), (2, 5, 2), (3, 3, 2), (3, 5, 1), (4, 5, 2), (1, 3, 1))
@@ -62,7 +62,7 @@ def tiny_state(stages: Any = LITE0, seed: int = 0) -> State:
 
 def tiny_weights() -> bytes:
     """The weights of the tiny network, as PyTorch saves them."""
-    return older_bytes({name: whole(name, values) for name, values in tiny_state().items()})
+    return weights_bytes({name: whole(name, values) for name, values in tiny_state().items()})
 
 
 def add_tiny_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

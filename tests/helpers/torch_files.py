@@ -1,15 +1,13 @@
-"""Files of weights as PyTorch saves them, written by Python's own pickle and without PyTorch."""
+"""Files of weights as PyTorch used to save them, written by Python's own pickle and without PyTorch."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import pickle
 import sys
 import types
-import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +23,7 @@ SYSTEM = {
 }
 STORAGES = {
     "<f4": "FloatStorage",
-    "<f8": "DoubleStorage",
-    "<f2": "HalfStorage",
     "<i8": "LongStorage",
-    "<i4": "IntStorage",
-    "<i2": "ShortStorage",
-    "|i1": "CharStorage",
-    "|u1": "ByteStorage",
 }
 
 
@@ -40,10 +32,9 @@ def _torch() -> dict[str, types.ModuleType]:
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
     for name in (*STORAGES.values(), "BoolStorage"):
         setattr(torch, name, type(name, (), {"__module__": "torch"}))
-    for name in ("_rebuild_tensor_v2", "_rebuild_parameter"):
-        function = types.FunctionType((lambda: None).__code__, {}, name)
-        function.__module__, function.__qualname__ = "torch._utils", name
-        setattr(utils, name, function)
+    function = types.FunctionType((lambda: None).__code__, {}, "_rebuild_tensor_v2")
+    function.__module__, function.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    setattr(utils, function.__qualname__, function)
     return {"torch": torch, "torch._utils": utils}
 
 
@@ -63,7 +54,7 @@ class Block:
     def reference(self) -> tuple[Any, ...]:
         storage = getattr(TORCH["torch"], self.storage or STORAGES[self.numbers.dtype.str])
         length = len(self.numbers) if self.declared is None else self.declared
-        return ("storage", storage, self.key, "cpu", length)
+        return ("storage", storage, self.key, "cpu", length, None)
 
 
 @dataclass(frozen=True)
@@ -78,14 +69,6 @@ class View:
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = (self.block, self.offset, self.shape, self.strides, False, OrderedDict())
         return TORCH["torch._utils"]._rebuild_tensor_v2, arguments
-
-
-@dataclass(frozen=True)
-class Parameter:
-    tensor: Any
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TORCH["torch._utils"]._rebuild_parameter, (self.tensor, True, OrderedDict())
 
 
 class Call:
@@ -107,62 +90,25 @@ def whole(key: str, numbers: Any) -> View:
 
 class _Pickler(pickle.Pickler):
     def persistent_id(self, value: Any) -> Any:
-        return (*value.reference, *self.more) if isinstance(value, Block) else None
-
-    more: tuple[Any, ...] = ()
+        return value.reference if isinstance(value, Block) else None
 
 
-@contextlib.contextmanager
-def _named() -> Iterator[None]:
-    with mock.patch.dict(sys.modules, TORCH):
-        yield
-
-
-def pickled(value: Any, protocol: int = 2, *more: Any) -> bytes:
-    """A pickle; references to blocks have `more` at their end."""
+def pickled(value: Any) -> bytes:
     content = io.BytesIO()
-    pickler = _Pickler(content, protocol)
-    pickler.more = more
-    with _named():
-        pickler.dump(value)
+    with mock.patch.dict(sys.modules, TORCH):
+        _Pickler(content, 2).dump(value)
     return content.getvalue()
 
 
 def blocks_of(state: Mapping[Any, Any]) -> dict[str, Block]:
-    tensors = [value.tensor if isinstance(value, Parameter) else value for value in state.values()]
-    return {one.block.key: one.block for one in tensors if isinstance(one, View)}
+    return {one.block.key: one.block for one in state.values() if isinstance(one, View)}
 
 
-def zip_bytes(
-    state: Any,
-    protocol: int = 2,
-    method: int = zipfile.ZIP_STORED,
-    members: Mapping[str, bytes | None] | None = None,
-) -> bytes:
-    """The newer format; `members` replaces some of them, or leaves them out."""
-    blocks = blocks_of(state) if isinstance(state, Mapping) else {}
-    content: dict[str, bytes | None] = {
-        "data.pkl": state if isinstance(state, bytes) else pickled(state, protocol),
-        "byteorder": b"little",
-        **{f"data/{block.key}": block.numbers.tobytes() for block in blocks.values()},
-        "version": b"3\n",
-        **(members or {}),
-    }
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", method) as archive:
-        for name, data in content.items():
-            if data is not None:
-                archive.writestr(f"archive/{name}", data)
-    return packed.getvalue()
-
-
-def older_bytes(
-    state: Any, protocol: int = 2, system: Any = SYSTEM, keys: Any = None, blocks: bytes | None = None
-) -> bytes:
-    """The older format: five pickles, and then the blocks."""
+def weights_bytes(state: Any, system: Any = SYSTEM, keys: Any = None, blocks: bytes | None = None) -> bytes:
+    """A file of weights: five pickles, and then the blocks. Bytes are taken for the pickle of the state."""
     found = blocks_of(state) if isinstance(state, Mapping) else {}
     keys = sorted(found) if keys is None else keys
-    parts = [pickled(part, protocol, None) for part in (MAGIC, VERSION, system, state, keys)]
+    parts = [pickled(part) for part in (MAGIC, VERSION, system, state, keys)]
     if isinstance(state, bytes):
         parts[3] = state
     if blocks is None:
@@ -171,9 +117,6 @@ def older_bytes(
             for key in sorted(found)
         )
     return b"".join(parts) + blocks
-
-
-FORMATS: dict[str, Callable[..., bytes]] = {"zip": zip_bytes, "older": older_bytes}
 
 
 def save(path: Path, content: bytes) -> Path:

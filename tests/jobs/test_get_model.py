@@ -23,7 +23,7 @@ from crnr_cli.models.efficientnet_lite import make_model
 from helpers.lite import SIZE, TINY, WEIGHTS, add_tiny_model, tiny_state, tiny_weights
 from helpers.patches import remove_extras
 from helpers.runner import Runner, ended, powerless
-from helpers.torch_files import Call, older_bytes, save, whole, zip_bytes
+from helpers.torch_files import Call, save, weights_bytes, whole
 
 CONTENT = make_model(tiny_state(), SIZE, 1.0)
 
@@ -86,8 +86,7 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "text": lambda: b"These are the weights.\n",
     "truncated": lambda: tiny_weights()[:-9],
     "longer": lambda: tiny_weights() + b"\0",
-    "other weights": lambda: older_bytes(OTHER),
-    "a zip": lambda: zip_bytes(OTHER),
+    "other weights": lambda: weights_bytes(OTHER),
     "a model": lambda: CONTENT,
 }
 
@@ -119,7 +118,7 @@ def accept(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 def test_a_pickle_that_runs_code(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused by its hash, and if that were known, by the reader."""
     made = tmp_path / "made"
-    content = older_bytes({"x": Call(os.system, f"touch '{made}'")})
+    content = weights_bytes({"x": Call(os.system, f"touch '{made}'")})
     given = save(tmp_path / "given.pth", content)
     assert "it was not used" in refused(given)
     accept(monkeypatch, content)
@@ -135,13 +134,15 @@ def test_a_pickle_that_runs_code(weights: Path, tmp_path: Path, monkeypatch: pyt
     [
         pytest.param(b"text", "not a file of weights that PyTorch saved", id="text"),
         pytest.param(tiny_weights()[:-9], "is not complete", id="truncated"),
-        pytest.param(older_bytes({}), "the weights _conv_stem.weight are missing", id="no weights"),
+        pytest.param(weights_bytes({}), "the weights _conv_stem.weight are missing", id="no weights"),
         pytest.param(
-            older_bytes({**OTHER, "more": whole("more", np.ones(2))}),
+            weights_bytes({**OTHER, "more": whole("more", np.ones(2, np.float32))}),
             "the weights more belong to another network",
             id="more weights",
         ),
-        pytest.param(older_bytes(OTHER), "the model made here is not the one that it should be", id="others"),
+        pytest.param(
+            weights_bytes(OTHER), "the model made here is not the one that it should be", id="others"
+        ),
     ],
 )
 def test_a_catalogue_with_the_wrong_hash(
