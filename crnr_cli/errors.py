@@ -8,7 +8,11 @@ CrnrError                 exit 1: one line on stderr, earlier output untouched
 └── SampleError           an input that cannot be used: its row has no answer, but a `status`
 """
 
-from crnr_cli.wording import counted
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crnr_cli.wording import counted, have
 
 
 class CrnrError(Exception):
@@ -65,6 +69,31 @@ class NothingToCompare(UserWarning):
             f"{counted(self.count, 'row')} cannot be compared with others; "
             f"the first is row {self.first}: {self.why}"
         )
+
+
+def refuse_too_many(
+    failed: Sequence[object] | int,
+    total: int,
+    allowed: float,
+    noun: str,
+    remedy: str = "",
+    *,
+    fate: str = "to be skipped",
+    where: str = "",
+    latest: object = None,
+) -> None:
+    """Raise DataError if more than the allowed share of all inputs failed, and name one of those that did.
+
+    The failed inputs print as "name: reason". If only their number is known, the `latest` one is named.
+    """
+    count = failed if isinstance(failed, int) else len(failed)
+    if count <= allowed * total:
+        return
+    culprit = latest if isinstance(failed, int) else failed[int(allowed * total)]
+    raise DataError(
+        f"{'' if culprit is None else f'{culprit}; '}stopped: {count} of {counted(total, noun)}{where} "
+        f"{have(count)} {fate}, and at most {allowed:.2%} is allowed{remedy}"
+    )
 
 
 def first_line(error: Exception) -> str:

@@ -57,7 +57,7 @@ def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> No
 
 def say_left_out(left_out: Iterable[LeftOut]) -> None:
     """Print the inputs that were left out, each with its reason."""
-    say_some("left out", [f"{left.name}: {left.error}" for left in left_out], style="yellow")
+    say_some("left out", list(map(str, left_out)), style="yellow")
 
 
 def say_notes(notes: Iterable[Note]) -> None:

@@ -165,7 +165,7 @@ def evaluate(
 
 
 def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | None) -> None:
-    for note in (*report.notes, *notes):
+    for note in (*(note.text for note in report.notes), *notes):
         say(f"note: {note}", style="yellow")
     if corrections is not None and report.reviewed is not None:
         rest = f"; {report.without_truth} {have(report.without_truth)} none" if report.without_truth else ""

@@ -21,7 +21,7 @@ def file_record(report: FileReport) -> dict[str, Any]:
         "arrays": [{k: v for k, v in asdict(array).items() if k != "n_labels"} for array in report.arrays],
         "taken": asdict(report.taken) if report.taken else None,
         "problem": report.problem,
-        "notes": list(report.notes),
+        "notes": [note.text for note in report.notes],
     }
 
 
@@ -54,7 +54,7 @@ def show_file(report: FileReport) -> None:
     facts.add_row("classes", "-" if taken.classes is None else str(taken.classes))
     print_table(console, facts)
     for note in report.notes:
-        say(f"note: {note}")
+        say(f"note: {note.text}")
 
 
 def _role(report: FileReport, name: str) -> str:

@@ -126,7 +126,7 @@ def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> d
         "copies": report.copies,
         "passed_over": report.passed_over,
         "left_out": [{"name": row.path, "reason": row.reason} for row in report.left_out],
-        "notes": report.notes,
+        "notes": [note.text for note in report.notes],
         **({"planned": [row._asdict() for row in report.rows]} if dry_run else {}),
     }
 
@@ -134,8 +134,8 @@ def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> d
 def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None:
     from crnr_cli.results.placed import THERE
 
-    say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
-    say_some("note", report.notes)
+    say_some("left out", list(map(str, report.left_out)), style="yellow")
+    say_some("note", [note.text for note in report.notes])
     if report.passed_over:
         say(f"note: left alone, as they are not pictures: {counted(report.passed_over, 'file')}")
     if report.copies:

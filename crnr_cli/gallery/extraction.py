@@ -20,17 +20,16 @@ import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError
+from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.features_file import Rows, write_features
 from crnr_cli.gallery.raw_values import raw_values
 from crnr_cli.gallery.samples import (
     BATCH,
     LeftOut,
     Reading,
+    Report,
     content_hashes,
-    count_skipped,
     refuse_non_finite,
-    refuse_too_many,
     require_samples,
 )
 from crnr_cli.progress import Progress
@@ -68,7 +67,7 @@ class Extraction:
 
 
 @dataclass(frozen=True)
-class ExtractReport:
+class ExtractReport(Report):
     """A file of raw values that was written, and what the user should know about it."""
 
     recipe: Recipe
@@ -77,14 +76,8 @@ class ExtractReport:
     added: int
     changed: int
     gone: int  # samples of the file that are not in the source any more
-    left_out: list[LeftOut]
-    notes: list[Note]
     seconds: float
     file_bytes: int
-
-    @property
-    def skipped(self) -> int:
-        return count_skipped(self.left_out)
 
 
 @contextmanager
@@ -212,7 +205,7 @@ def _collect(
     journal.start(identity)
     named, total = possible_classes(whole), len(whole)
     skipped = [left for left in found.left_out if left.is_skipped]
-    refuse_too_many(skipped, total, reading.max_failure_rate)
+    refuse_too_many(skipped, total, reading.max_failure_rate, "sample")
     progress("extracting", found.done, len(source))
     spans = source.spans(size)[found.batches :]
     with closing(reading.reader.raw(source, spans, [recipe], reading)) as batches:
@@ -225,7 +218,7 @@ def _collect(
             journal.add(values + _as_json(rows, left_out), {"values": len(values)})
             found.add(place, rows, left_out)
             skipped += [left for left in left_out if left.is_skipped]
-            refuse_too_many(skipped, total, reading.max_failure_rate)
+            refuse_too_many(skipped, total, reading.max_failure_rate, "sample")
             progress("extracting", raw.end, len(source))
     return notes
 

@@ -16,7 +16,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.samples import LabelledVectors, LeftOut, count_skipped
+from crnr_cli.gallery.samples import LabelledVectors, Report
 from crnr_cli.methods import Method, Samples, State, fitted
 from crnr_cli.methods.fitting import indexed
 from crnr_cli.methods.folds import copies_of
@@ -31,19 +31,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class BuildReport:
+class BuildReport(Report):
     """A gallery that was written, and what the user should know about it."""
 
     gallery: Gallery
     seconds: float
     file_bytes: int
-    left_out: list[LeftOut]
-    notes: list[Note]
-
-    @property
-    def skipped(self) -> int:
-        """Samples that were left out, not counting unrelated files."""
-        return count_skipped(self.left_out)
 
 
 def make_gallery(labelled: LabelledVectors, method: Method, progress: Progress = silent) -> Gallery:

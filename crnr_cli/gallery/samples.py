@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError
+from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.columns import Texts
 from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
 from crnr_cli.gallery.reader import Reader, ReadHere
@@ -22,7 +22,7 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
-from crnr_cli.wording import Note, counted, have
+from crnr_cli.wording import Note, counted
 
 BATCH = 1024
 T = TypeVar("T")
@@ -43,10 +43,13 @@ class Reading(InputOptions):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A sample that cannot be part of the gallery, and the reason."""
+    """A sample or query that cannot be used, and the reason."""
 
     name: str
     error: SampleError
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.error}"
 
     @property
     def is_skipped(self) -> bool:
@@ -54,8 +57,17 @@ class LeftOut:
         return not is_unrelated(self.name, self.error.status)
 
 
-def count_skipped(left_out: Iterable[LeftOut]) -> int:
-    return sum(left.is_skipped for left in left_out)
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What every command that reads samples or queries tells the user besides its results."""
+
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def skipped(self) -> int:
+        """The number of inputs that were left out, not counting unrelated files."""
+        return sum(left.is_skipped for left in self.left_out)
 
 
 @dataclass(kw_only=True)
@@ -194,7 +206,7 @@ def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
 
 def require_samples(samples: Sequence[object], left_out: Sequence[LeftOut]) -> None:
     if not samples:
-        reasons = "; ".join(f"{left.name}: {left.error}" for left in left_out[:3])
+        reasons = "; ".join(map(str, left_out[:3]))
         raise DataError(f"nothing to do: no sample can be used; {reasons}")
 
 
@@ -267,7 +279,7 @@ def _read(
                 usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
             kept[i].append(_collect(usable, hashes, one, label_of, source.why_unlabelled))
             skipped[i] += [left for left in one.left_out[left_out_before:] if left.is_skipped]
-            refuse_too_many(skipped[i], total or len(source), reading.max_failure_rate)
+            refuse_too_many(skipped[i], total or len(source), reading.max_failure_rate, "sample")
         progress("reading", batches[0].end, len(source))
     if source.kind == "features":
         refuse_non_finite(found[0].left_out)
@@ -304,15 +316,6 @@ def _collect(
         found.hashes.append(hashes[sample])
         found.stamps.append(batch.stamps[sample])
     return batch.values[rows]
-
-
-def refuse_too_many(skipped: Sequence[LeftOut], total: int, rate: float) -> None:
-    if len(skipped) > rate * total:
-        culprit = skipped[int(rate * total)]
-        raise DataError(
-            f"{culprit.name}: {culprit.error}; stopped: {len(skipped)} of {counted(total, 'sample')} "
-            f"{have(len(skipped))} to be skipped, and at most {rate:.2%} is allowed"
-        )
 
 
 def refuse_non_finite(left_out: Iterable[LeftOut]) -> None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError
+from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.columns import Texts
 from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.hdf5_output import PlacedRows
@@ -29,7 +29,6 @@ from crnr_cli.gallery.samples import (
     check_new,
     content_hashes,
     refuse_non_finite,
-    refuse_too_many,
     require_samples,
 )
 from crnr_cli.methods import Method
@@ -181,7 +180,7 @@ class _Stream:
         for sample, error in batch.failed():
             self._errors.setdefault(self._row(batch, sample), error)
         skipped = [left for left in self.left_out() if left.is_skipped] if batch.failed() else []
-        refuse_too_many(skipped, len(self._source), self._reading.max_failure_rate)
+        refuse_too_many(skipped, len(self._source), self._reading.max_failure_rate, "sample")
 
     def _refuse_bad(self) -> None:
         if self._source.kind == "features":

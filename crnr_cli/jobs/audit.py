@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
     LeftOut,
     Reading,
-    count_skipped,
+    Report,
     read_by_recipe,
     read_samples,
     require_samples,
@@ -55,7 +55,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(Report):
     names: Sequence[str]
     labels: list[str]  # of the samples
     classes: list[str]
@@ -72,12 +72,6 @@ class AuditReport:
     folds: int
     hashes: Sequence[str]
     seconds: float
-    left_out: list[LeftOut] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-
-    @property
-    def skipped(self) -> int:
-        return count_skipped(self.left_out)
 
     def label_of(self, suspect: Suspect) -> str:
         return self.classes[suspect.suggested]

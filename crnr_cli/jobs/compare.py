@@ -17,10 +17,9 @@ from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
     Labelled,
     LabelledVectors,
-    LeftOut,
     RawSamples,
     Reading,
-    count_skipped,
+    Report,
     read_by_recipe,
     read_raw,
     read_samples,
@@ -60,18 +59,12 @@ class MethodResult:
 
 
 @dataclass(frozen=True)
-class CompareReport:
+class CompareReport(Report):
     results: list[MethodResult]  # the best first
     n_gallery: int  # samples that each method was fitted to, per draw
     n_tested: int  # distinct samples that were classified
     dimension: int
     n_classes: int
-    left_out: list[LeftOut]
-    notes: list[Note]
-
-    @property
-    def skipped(self) -> int:
-        return count_skipped(self.left_out)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
 from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.outsiders import marked, opened_outsiders, require_read, without_outsiders
+from crnr_cli.gallery.samples import LeftOut, Report
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.results.corrections import Corrections, read_corrections
@@ -32,7 +33,7 @@ from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
-from crnr_cli.wording import counted, have
+from crnr_cli.wording import Note, counted
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class EvaluateReport:
+class EvaluateReport(Report):
     scores: Scores  # of the rows with a true class and an answer
     over_all: Scores  # of all rows with a true class; those without an answer count as wrong
     rows: list[Prediction]
@@ -56,13 +57,7 @@ class EvaluateReport:
     open_set: OpenSet | None = None  # None if no row is of an outsider
     gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
     copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
-    notes: list[str] = field(default_factory=list)  # about feature files
     reviewed: int | None = None  # rows whose truth is that of a review; None without corrections
-
-    @property
-    def skipped(self) -> int:
-        """Queries without an answer; none if the rows are from a CSV."""
-        return sum(self.failed.values()) if self.gallery else 0
 
     @property
     def answered(self) -> int:
@@ -153,33 +148,36 @@ def evaluate(
     strangers = opened_outsiders(outsiders, gallery, options) if outsiders else None
     if strangers:
         source = without_outsiders(source, strangers, names)
-    rows, copies = _answered(gallery, source, options, progress)
+    rows, copies, left_out = _answered(gallery, source, options, progress)
     if strangers:
         # A step of its own, so that its progress does not begin again in that of the queries.
         counted_apart = partial(_of_outsiders, progress)
-        more, more_copies = _answered(gallery, strangers, options, counted_apart)
+        more, more_copies, more_left_out = _answered(gallery, strangers, options, counted_apart)
         require_read(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
-    notes = [note for one in (source, strangers) if isinstance(one, Features) for note in one.notes()]
+        left_out += more_left_out
+    of_features = [one for one in (source, strangers) if isinstance(one, Features)]
+    notes = [Note("source", text) for one in of_features for text in one.notes()]
     report = evaluate_rows(rows, ", ".join(names), reviewed)
-    return replace(report, gallery=gallery, copies=copies, notes=notes)
+    return replace(report, gallery=gallery, copies=copies, left_out=left_out, notes=notes)
 
 
 def _answered(
     gallery: Gallery, source: Source, options: QueryOptions, progress: Progress
-) -> tuple[list[Prediction], list[str]]:
-    """The rows of all queries, and the names of those that are in the gallery too."""
+) -> tuple[list[Prediction], list[str], list[LeftOut]]:
+    """Return the rows of all queries, the names of those that the gallery has, and those left out."""
     rows: list[Prediction] = []
-    failed: list[Prediction] = []
+    left_out: list[LeftOut] = []
     copies: list[str] = []
     for answers in answer(gallery, source, replace(options, find_copies=True), progress):
         copies += answers.copies
         batch = predictions(answers, gallery.classes)
         rows += batch
-        failed += [row for row in batch if row.label is None and not is_unrelated(row.path, row.status)]
-        _refuse_too_many(failed, len(source), options)
-    return rows, copies
+        without = [LeftOut(row.path, SampleError(row.status)) for row in batch if row.label is None]
+        left_out += [left for left in without if left.is_skipped]
+        refuse_too_many(left_out, len(source), options.max_failure_rate, "input", fate="no answer")
+    return rows, copies, left_out
 
 
 def _of_outsiders(progress: Progress, step: str, done: int, total: int) -> None:
@@ -218,16 +216,6 @@ def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[li
         )
     pairs = zip(rows, found, strict=True)
     return [row if one is None else row._replace(truth=one.corrected) for row, one in pairs], count
-
-
-def _refuse_too_many(failed: Sequence[Prediction], total: int, options: QueryOptions) -> None:
-    if len(failed) > options.max_failure_rate * total:
-        culprit = failed[int(options.max_failure_rate * total)]
-        raise DataError(
-            f"{culprit.path}: {culprit.status}; stopped: {len(failed)} of {counted(total, 'input')} "
-            f"{have(len(failed))} no answer, "
-            f"and at most {options.max_failure_rate:.2%} is allowed"
-        )
 
 
 def _refuse_query_options(options: QueryOptions, table: str) -> None:

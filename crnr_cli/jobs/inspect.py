@@ -14,6 +14,7 @@ from crnr_cli.sources.hdf5 import is_gallery
 from crnr_cli.sources.plausible import Found, listed
 from crnr_cli.sources.readers import is_table, reader_of
 from crnr_cli.system.names import existing
+from crnr_cli.wording import Note
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class FileReport:
     arrays: list[Found]
     taken: Taken | None
     problem: str | None  # why nothing is taken
-    notes: tuple[str, ...]
+    notes: list[Note]
 
 
 def is_feature_file(path: Path) -> bool:
@@ -57,7 +58,7 @@ def inspect(path: Path) -> FileReport:
         choice = chosen(path, reader, Keys())
         is_extracted = bool(reader.recipe and reader.recipe(path))
     except DataError as e:
-        return FileReport(path, found.st_size, all_arrays, None, str(e), ())
+        return FileReport(path, found.st_size, all_arrays, None, str(e), [])
     samples, numbers = choice.values.shape
     taken = Taken(
         features=choice.features,
@@ -67,7 +68,8 @@ def inspect(path: Path) -> FileReport:
         labels=choice.labels_from,
         classes=None if choice.labels is None else len(set(choice.labels)),
     )
-    notes = choice.notes
+    notes = [Note("source", text) for text in choice.notes]
     if is_extracted:
-        notes = (*notes, f"{path}: written by `crnr extract`; `crnr build {path}` builds a gallery from it")
+        text = f"{path}: written by `crnr extract`; `crnr build {path}` builds a gallery from it"
+        notes.append(Note("extracted", text))
     return FileReport(path, found.st_size, all_arrays, taken, None, notes)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, refuse_too_many
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.formats import read_answers
@@ -189,7 +189,14 @@ def _planned(
             entries.append((len(report.rows), entry))
             report.rows.append(Placed(path, f"{folder}/{target}", options.how))
     names.refuse_merged([file.wish for file in files if not file.found.reason], folder)
-    report.refuse_too_many(len(report.rows), options.max_failure_rate, f" in {table}")
+    refuse_too_many(
+        report.left_out,
+        len(report.rows),
+        options.max_failure_rate,
+        "file",
+        fate="to be left out",
+        where=f" in {table}",
+    )
     if all(row.result == LEFT_OUT for row in report.rows):
         raise _nothing_found(table, files)
     continued = new_list(folder, earlier, options.how)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from crnr_cli.errors import DataError, OutputError, UsageError
+from crnr_cli.errors import DataError, OutputError, UsageError, refuse_too_many
 from crnr_cli.pictures.pixels import PixelRequest, Pixels
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -37,7 +37,7 @@ from crnr_cli.system.placing import (
     put_new,
 )
 from crnr_cli.system.portable import ON_WINDOWS, folded, folds_names, portable
-from crnr_cli.wording import counted
+from crnr_cli.wording import Note, counted
 
 _OWN = ".crnr-split"  # how the names of our own files begin
 _LOCK, _PART = f"{_OWN}.lock", f"{_OWN}.part"
@@ -66,7 +66,7 @@ class SplitOptions(InputOptions):
 class SplitReport(PlacingReport):
     classes: dict[str, tuple[int, int]] = field(default_factory=dict)  # files in the gallery, and queries
     copies: int = 0  # files that have the bytes of another one
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 class _File(NamedTuple):
@@ -91,9 +91,10 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
             "only pictures can be split; for feature files, `crnr compare --holdout 0.3` holds a part back"
         )
     _refuse_overlap(source, options)
-    report = SplitReport(options.how, notes=source.notes())
+    report = SplitReport(options.how, notes=[Note("source", text) for text in source.notes()])
     files = _listed(source, options, report)
-    report.refuse_too_many(len(files) + len(report.left_out), options.max_failure_rate)
+    total = len(files) + len(report.left_out)
+    refuse_too_many(report.left_out, total, options.max_failure_rate, "file", fate="to be left out")
     if not files:
         raise _nothing(source, report)
     groups = by_content([(one.path, one.status.st_size) for one in files], progress)
@@ -207,10 +208,11 @@ def _count(
     alone = [label for label, (_, queries) in report.classes.items() if not queries]
     if alone:
         classes = ", ".join(alone[:3]) + (", ..." if len(alone) > 3 else "")
-        report.notes.append(
+        text = (
             f"no queries of {counted(len(alone), 'class')}, whose pictures are too few or all the same: "
             f"{classes}"
         )
+        report.notes.append(Note("no queries", text))
 
 
 def _planned(

@@ -17,7 +17,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
-from crnr_cli.gallery.samples import BATCH, LeftOut, RawSamples, Reading, count_skipped, read_raw_by_all
+from crnr_cli.gallery.samples import BATCH, RawSamples, Reading, Report, read_raw_by_all
 from crnr_cli.gallery.trials import Setting, StepSettings, Trial, Vectors, choose
 from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.methods.fitting import winners_after
@@ -69,7 +69,7 @@ class TuneOptions:
 
 
 @dataclass(frozen=True)
-class TuneReport:
+class TuneReport(Report):
     trials: list[Trial]  # the most accurate first
     paper: Trial
     chosen: Trial
@@ -77,13 +77,7 @@ class TuneReport:
     n_samples: int
     untried: int  # settings for which there was no time
     seconds: float
-    left_out: list[LeftOut]
-    notes: list[Note]
     built: BuildReport | None = None
-
-    @property
-    def skipped(self) -> int:
-        return count_skipped(self.left_out)
 
 
 @dataclass

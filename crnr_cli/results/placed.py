@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from crnr_cli.errors import DataError, OutputError
-from crnr_cli.wording import counted, have
+from crnr_cli.errors import OutputError
 
 THERE, LEFT_OUT = "there", "left out"
 _STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
@@ -23,6 +22,9 @@ class Placed(NamedTuple):
     target: str  # with the folder; empty if the file is left out
     result: str  # how, or THERE, or LEFT_OUT
     reason: str = ""  # why it is left out
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
 
 
 @dataclass
@@ -49,16 +51,6 @@ class PlacingReport:
         if error.errno == errno.EINVAL:
             reason += "; if the file system does not take this name, use --portable-names"
         self.rows[number] = Placed(self.rows[number].path, "", LEFT_OUT, reason)
-
-    def refuse_too_many(self, total: int, most: float, source: str = "") -> None:
-        """DataError if more than this share of all files has to be left out."""
-        left_out = self.left_out
-        if len(left_out) > most * total:
-            first = left_out[int(most * total)]
-            raise DataError(
-                f"{first.path}: {first.reason}; stopped: {len(left_out)} of {counted(total, 'file')}{source} "
-                f"{have(len(left_out))} to be left out, and at most {most:.2%} is allowed"
-            )
 
 
 def refuse_other_device(path: str, folder: Path, status: os.stat_result, device: int) -> None:

@@ -123,7 +123,8 @@ def test_a_class_with_one_picture_is_in_the_gallery() -> None:
         picture(3, 0).save(f"all/same/{i}.png")
     report = run(portion=Portion(0.5))
     assert (report.classes["one"], report.classes["same"]) == ((1, 0), (3, 0))
-    assert report.notes == ["no queries of 2 classes, whose pictures are too few or all the same: one, same"]
+    (note,) = report.notes
+    assert note.text == "no queries of 2 classes, whose pictures are too few or all the same: one, same"
 
 
 def test_folders_below_that_of_a_class_are_kept() -> None:
