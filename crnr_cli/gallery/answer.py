@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crnr_cli.arrays import Batch, FewClasses
+from crnr_cli.arrays import Batch
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery
@@ -124,12 +124,17 @@ def answer(
     def answered(batch: Batch) -> Answers:
         raw = batch if recipe.is_slow_to_read else extract(batch)
         vectors = recipe.applied(raw, gallery.dtype)
-        found = gallery.compact_residuals(vectors.values)
-        few = found if isinstance(found, FewClasses) else None
-        values = found.values if isinstance(found, FewClasses) else found
-        residuals = Batch(vectors.names, vectors.errors, values, vectors.end)
+        residuals = gallery.compact_residuals(vectors.values)
         copies = known.in_batch(raw, vectors) if known else []
-        return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies, sure, few)
+        return Answers(
+            vectors.without_values(),
+            residuals,
+            truth_of(raw),
+            standout,
+            gallery.method.signed,
+            copies,
+            sure,
+        )
 
     def read(batch: Batch) -> Batch:
         """A network runs here and not in the threads that answer, as it uses all cores itself."""
