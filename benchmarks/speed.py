@@ -448,7 +448,7 @@ def gradients(data: Path) -> list[Figure]:
 def gradient_seconds() -> float:
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (1024, 32 * 32), dtype=np.uint8)
-    extract = Gradients((32, 32), color=False, cell=4).opened(1)
+    extract = Gradients((32, 32), color=False, cell=4).open(1).extract
     return best(lambda: extract(pictures), 10) / len(pictures)
 
 
