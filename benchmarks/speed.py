@@ -333,8 +333,8 @@ def csv(data: Path) -> list[Figure]:
     names = [f"person {i:04}" for i in range(1000)]
     residuals = rng.random((n_queries, 1000), np.float32)
     paths = [f"q/{i}.png" for i in range(n_queries)]
-    batch = Batch(paths, [None] * n_queries, residuals, n_queries)
-    answers = Answers(batch, [None] * n_queries)
+    batch = Batch(paths, [None] * n_queries, np.empty((n_queries, 0)), n_queries)
+    answers = Answers(batch, residuals, [None] * n_queries)
 
     def write(top: int | None) -> None:
         CsvWriter(io.BytesIO(), names, "float32", top).write(answers)
@@ -448,7 +448,7 @@ def gradients(data: Path) -> list[Figure]:
 def gradient_seconds() -> float:
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (1024, 32 * 32), dtype=np.uint8)
-    extract = Gradients((32, 32), color=False, cell=4).opened(1)
+    extract = Gradients((32, 32), color=False, cell=4).open(1).extract
     return best(lambda: extract(pictures), 10) / len(pictures)
 
 

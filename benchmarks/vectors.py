@@ -101,7 +101,7 @@ class Arrays:
 
     def values(self, options: ExtractorOptions) -> Values:
         extractor, _ = EXTRACTORS[options.name or ""].made(options.settings, self)
-        extract = extractor.opened(1)
+        extract = extractor.open(1).extract
         order = np.argsort(self.labels, kind="stable")
         return Values(
             Recipe.for_pictures(extractor),

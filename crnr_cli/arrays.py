@@ -31,8 +31,8 @@ class Stamp(NamedTuple):
 class Batch:
     """Consecutive samples of a listing, on their way from a source to the CSV.
 
-    `values` has one row per sample without an error: pixels or features as read, then raw values, then unit
-    vectors, and finally residuals. `rows` maps these rows to samples.
+    `values` has one row per sample without an error: pixels or features as read, then raw values, and then
+    unit vectors. `rows` maps these rows to samples.
     """
 
     names: list[str]
@@ -64,6 +64,10 @@ class Batch:
         for sample, fault in zip(self.rows.tolist(), faults, strict=True):
             errors[sample] = fault
         return replace(self, errors=errors, values=values[[fault is None for fault in faults]])
+
+    def without_values(self) -> Batch:
+        """Return the names, errors and end alone, so that the values need not be kept or sent any more."""
+        return Batch(self.names, self.errors, np.empty((len(self.rows), 0)), self.end)
 
 
 @dataclass(frozen=True)

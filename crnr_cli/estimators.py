@@ -207,7 +207,7 @@ def _n_columns(recipe: Recipe) -> int:
 def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
     batch = Batch([""] * len(X), [None] * len(X), X, len(X))
     if _takes_pixels(recipe):  # one colour is refused as in pictures
-        batch = recipe.opened(1)(batch)
+        batch = recipe.open().raw(batch)
     batch = recipe.applied(batch, dtype)
     if failed := batch.failed():
         row, error = failed[0]

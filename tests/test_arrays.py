@@ -24,6 +24,9 @@ def test_values_stay_with_their_samples(fates: list[int]) -> None:
     assert batch.rows.tolist() == [i for i, fate in enumerate(fates) if fate == 3]
     assert batch.values[:, 0].tolist() == [100 * i for i, fate in enumerate(fates) if fate == 3]
     assert [error is not None for error in errors] == [fate == 0 for fate in fates]  # the first is untouched
+    rest = batch.without_values()
+    assert (rest.names, rest.errors, rest.end) == (batch.names, batch.errors, batch.end)
+    assert rest.values.shape == (len(batch.rows), 0)
 
 
 @st.composite

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from threading import Lock
 
 from crnr_cli.arrays import Batch
 from crnr_cli.cluster.dask import Cluster
 from crnr_cli.cluster.parts import groups, refuse_missing, refuse_missing_folders
-from crnr_cli.gallery.raw_values import raw_values
 from crnr_cli.gallery.reader import ReadHere
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.recipe import OpenRecipe, Recipe
 from crnr_cli.sources.base import InputOptions, Part, Source, Span
 
 _MEASURED_AT_ONCE = 1024  # pictures, of which only the headers are read
@@ -55,13 +56,11 @@ class ReadOnCluster:
         return found
 
     def raw(
-        self, source: Source, spans: Sequence[Span], recipes: Sequence[Recipe], options: InputOptions
+        self, source: Source, spans: Sequence[Span], recipes: Sequence[OpenRecipe], options: InputOptions
     ) -> Generator[list[Batch]]:
         if source.n_features is not None:
             return ReadHere().raw(source, spans, recipes, options)
-        for recipe in recipes:
-            raw_values(recipe, source, options)  # fail now if the model is missing or has changed
-        task = Task(tuple(replace(recipe, steps=()) for recipe in recipes), _sent(options))
+        task = Task(tuple(replace(ready.recipe, steps=()) for ready in recipes), _sent(options))
         return self._batches(source, spans, task)
 
     def _batches(self, source: Source, spans: Sequence[Span], task: Task) -> Generator[list[Batch]]:
@@ -88,10 +87,30 @@ def read_part(task: Task, piece: Piece) -> list[list[Batch]]:
     """Read a part of the samples, on a worker."""
     refuse_missing(piece.part.paths)
     source = piece.part.opened(task.options.keys)
-    read = list(ReadHere().raw(source, piece.spans, task.recipes, task.options))
+    with _opening:
+        recipes = _open_recipes(task)
+    read = list(ReadHere().raw(source, piece.spans, recipes, task.options))
     for batches in read:
         refuse_missing_folders(source, batches[0])
     return read
+
+
+_opening = Lock()  # only one thread of a worker loads a model; the others wait
+
+
+@lru_cache(maxsize=1)
+def _open_recipes(task: Task) -> list[OpenRecipe]:
+    """Open the recipes of a task. A worker keeps them for the next one, as loading a model takes long."""
+    options = task.options
+    return [
+        recipe.open(
+            jobs=options.n_jobs,
+            provider=options.provider,
+            max_pixels=options.max_pixels,
+            with_hash=True,
+        )
+        for recipe in task.recipes
+    ]
 
 
 def measure_part(options: InputOptions, part: Part) -> set[tuple[int, int]]:

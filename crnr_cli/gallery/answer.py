@@ -9,14 +9,15 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crnr_cli.arrays import Batch, FewClasses
+from crnr_cli.arrays import Batch
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.raw_values import raw_values, refuse_mismatch
+from crnr_cli.gallery.raw_values import open_recipe, refuse_mismatch
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import Answers
 from crnr_cli.results.probability import Sureness
 from crnr_cli.sources.base import InputOptions, Source
@@ -89,7 +90,7 @@ def accepted(source: Source, gallery: Gallery, options: QueryOptions) -> Source:
         )
     source = by_class_folders(source, gallery.classes)
     refuse_mismatch(source, gallery.recipe)
-    raw_values(gallery.recipe, source, options)  # fail now if the model is missing or has changed
+    open_recipe(gallery.recipe, source, options)  # fail now if the model is missing or has changed
     return source
 
 
@@ -113,37 +114,43 @@ def answer(
     decoders: DecoderPool | None = None,
 ) -> Generator[Answers]:
     """The answers to all queries, in fixed batches of the listing, starting with the `first` batch."""
-    recipe = gallery.recipe
     truth_of = truths_by(gallery, source)
     standout, sure = min_standout(gallery, options), sureness(gallery, options)
     n_queries = len(source)
     known = (
-        KnownSamples.of(recipe.kind, gallery.hashes, gallery.samples.vectors) if options.find_copies else None
+        KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.samples.vectors)
+        if options.find_copies
+        else None
     )
 
     def answered(batch: Batch) -> Answers:
-        raw = batch if recipe.is_slow_to_read else extract(batch)
-        vectors = recipe.applied(raw, gallery.dtype)
-        found = gallery.compact_residuals(vectors.values)
-        few = found if isinstance(found, FewClasses) else None
-        values = found.values if isinstance(found, FewClasses) else found
-        residuals = Batch(vectors.names, vectors.errors, values, vectors.end)
+        raw = batch if recipe.is_network else recipe.raw(batch)
+        vectors = recipe.vectors(raw, gallery.dtype)
+        residuals = gallery.compact_residuals(vectors.values)
         copies = known.in_batch(raw, vectors) if known else []
-        return Answers(residuals, truth_of(raw), standout, gallery.method.signed, copies, sure, few)
+        return Answers(
+            vectors.without_values(),
+            residuals,
+            truth_of(raw),
+            standout,
+            gallery.method.signed,
+            copies,
+            sure,
+        )
 
     def read(batch: Batch) -> Batch:
         """A network runs here and not in the threads that answer, as it uses all cores itself."""
-        if not recipe.is_slow_to_read:
+        if not recipe.is_network:
             return batch
-        raw = extract(batch)
+        raw = recipe.raw(batch)
         progress("reading", batch.end, n_queries)  # answers come several batches later
         return raw
 
     progress("classifying", 0, n_queries)
-    size = queries_per_batch(gallery, options)
-    extract = raw_values(recipe, source, options)
+    recipe = open_recipe(gallery.recipe, source, options)
+    size = batch_size(gallery, recipe, options)
     batches = source.batches(
-        source.spans(size)[first:], recipe.request(options.max_pixels), decoders or DecoderPool(options.jobs)
+        source.spans(size)[first:], recipe.request, decoders or DecoderPool(options.jobs)
     )
     threads = _batches_at_once(gallery, size, options.n_jobs)
     with closing(batches), closing(side_by_side(answered, map(read, batches), threads)) as done:
@@ -198,9 +205,13 @@ def sureness(gallery: Gallery, options: QueryOptions) -> Sureness | None:
     return Sureness(certainty, options.min_probability or 0.0, least)
 
 
+def batch_size(gallery: Gallery, recipe: OpenRecipe, options: QueryOptions) -> int:
+    """How many queries are classified at once."""
+    return recipe.batch_size(options.batch_size or gallery.method.batch_size(gallery.samples))
+
+
 def queries_per_batch(gallery: Gallery, options: QueryOptions) -> int:
-    wanted = options.batch_size or gallery.method.batch_size(gallery.samples)
-    return gallery.recipe.batch_size(wanted, options.provider)
+    return batch_size(gallery, OpenRecipe(gallery.recipe, options.provider), options)
 
 
 def _batches_at_once(gallery: Gallery, size: int, jobs: int) -> int:

@@ -22,7 +22,7 @@ from crnr_cli import __version__
 from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.features_file import Rows, write_features
-from crnr_cli.gallery.raw_values import raw_values
+from crnr_cli.gallery.raw_values import open_recipe
 from crnr_cli.gallery.samples import (
     BATCH,
     LeftOut,
@@ -196,8 +196,8 @@ def _collect(
     Only a part of the `whole` source may have to be read.
     """
     recipe, source, reading = work.recipe, work.source, work.reading
-    size = recipe.batch_size(reading.batch_size or BATCH, reading.provider)
-    raw_values(recipe, source, reading)  # fail now, before an unfinished run is given up
+    ready = open_recipe(recipe, source, reading, with_hash=True)  # before an unfinished run is given up
+    size = ready.batch_size(reading.batch_size or BATCH)
     identity = _identity(work, size)
     notes = _continued(work, journal, identity, found)
     if reading.on_notes and notes:
@@ -208,7 +208,7 @@ def _collect(
     refuse_too_many(skipped, total, reading.max_failure_rate, "sample")
     progress("extracting", found.done, len(source))
     spans = source.spans(size)[found.batches :]
-    with closing(reading.reader.raw(source, spans, [recipe], reading)) as batches:
+    with closing(reading.reader.raw(source, spans, [ready], reading)) as batches:
         for (raw,) in batches:
             hashes = content_hashes(raw)
             batch = recipe.screened(replace(raw, scales=[]))
@@ -246,7 +246,7 @@ def _identity(work: Extraction, size: int) -> Identity:
     return {
         "crnr": __version__,
         "extractor": hashlib.sha256(described.encode()).hexdigest(),
-        "--provider": work.reading.provider if work.recipe.is_slow_to_read else None,
+        "--provider": work.reading.provider if work.recipe.has_network else None,
         "--max-pixels": work.reading.max_pixels,
         "--features-key": keys.features,
         "--labels-key": keys.labels,

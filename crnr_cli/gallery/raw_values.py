@@ -6,30 +6,28 @@ picture is decoded, and no model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crnr_cli.arrays import Batch
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.recipe.base import Extractor, Stored
-from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.recipe import OpenRecipe, Recipe
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.wording import counted
 
 
-def raw_values(recipe: Recipe, source: Source, options: InputOptions) -> Callable[[Batch], Batch]:
-    """A function from a batch of this source, as it was read, to a batch of raw values.
-
-    A model is loaded and checked now, so that a missing one is reported before any work.
-    """
-    if source.n_features is not None:
-        return _as_they_are
-    return recipe.opened(options.n_jobs, options.provider)
-
-
-def _as_they_are(batch: Batch) -> Batch:
-    return batch
+def open_recipe(
+    recipe: Recipe, source: Source, options: InputOptions, *, with_hash: bool = False
+) -> OpenRecipe:
+    """Make a recipe ready for a source; a model that is missing or has changed is reported now."""
+    return recipe.open(
+        has_values=source.n_features is not None,
+        jobs=options.n_jobs,
+        provider=options.provider,
+        max_pixels=options.max_pixels,
+        with_hash=with_hash,
+    )
 
 
 def recipe_of(source: Source) -> Recipe | None:

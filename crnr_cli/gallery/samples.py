@@ -12,6 +12,7 @@ from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.columns import Texts
 from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
+from crnr_cli.gallery.raw_values import open_recipe
 from crnr_cli.gallery.reader import Reader, ReadHere
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.progress import Progress, silent
@@ -266,15 +267,15 @@ def _read(
 
     These need the same pixels. The names and labels of the samples go into `found`, one for each recipe.
     """
-    recipes = [one.recipe for one in found]
+    recipes = [open_recipe(one.recipe, source, reading, with_hash=True) for one in found]
     kept: list[list[Array]] = [[] for _ in recipes]
     skipped: list[list[LeftOut]] = [[] for _ in recipes]
-    spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH, reading.provider))
+    spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH))
     for batches in reading.reader.raw(source, spans, recipes, reading):
         for i, (one, recipe, batch) in enumerate(zip(found, recipes, batches, strict=True)):
             left_out_before = len(one.left_out)
             hashes = content_hashes(batch)
-            usable = recipe.screened(batch) if raw else recipe.applied(batch, reading.dtype)
+            usable = one.recipe.screened(batch) if raw else recipe.vectors(batch, reading.dtype)
             if reading.label is not None:
                 usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
             kept[i].append(_collect(usable, hashes, one, label_of, source.why_unlabelled))

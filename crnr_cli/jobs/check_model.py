@@ -47,7 +47,7 @@ def check_model(
     if (network := explanation.network) is None:
         return CheckReport(path, explanation, None)
     pixels = _random_colors(network) if picture is None else _decoded(network, picture, options)
-    extract = network.opened(options.n_jobs, options.provider)
+    extract = network.open(options.n_jobs, options.provider).extract
     vector = extract(pixels)[0]
     if not np.isfinite(vector).all():
         raise DataError(f"{path}: returns NaN or infinity for {picture or 'a picture of random colours'}")

@@ -22,9 +22,9 @@ from crnr_cli.gallery.answer import (
 )
 from crnr_cli.gallery.formatted import MAX_FAILURES, Formatted, Formatting, formatting, row_writer
 from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.raw_values import open_recipe
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.results.journal import Done, Identity, Partial, resumable
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.listing import fingerprint
@@ -178,10 +178,7 @@ def _written(
 
 
 def _accelerator(gallery: Gallery, source: Source, options: QueryOptions) -> str | None:
-    extractor = gallery.recipe.extractor
-    if extractor is None or source.n_features is not None or options.provider != AUTO:
-        return None
-    return extractor.accelerator(options.n_jobs)
+    return open_recipe(gallery.recipe, source, options).accelerator
 
 
 def _rejection_rule(gallery: Gallery, options: QueryOptions) -> str | None:
@@ -248,7 +245,7 @@ def _identity(gallery: Gallery, source: Source, options: QueryOptions) -> Identi
         "--min-probability": options.min_probability,
         "--sets": options.sets,
         "--top": best_written(gallery, options),
-        "--provider": options.provider if gallery.recipe.is_slow_to_read else None,
+        "--provider": options.provider if gallery.recipe.has_network else None,
         "--format": options.format,
         "number of inputs": len(source),
         "list of inputs": fingerprint(source),

@@ -12,7 +12,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.raw_values import raw_values
+from crnr_cli.gallery.raw_values import open_recipe
 from crnr_cli.methods import (
     CodingMethod,
     LocalCoding,
@@ -221,9 +221,9 @@ def opened_query(name: str, gallery: Gallery, options: QueryOptions) -> Query:
 
 def _read_query(query: Query, gallery: Gallery, options: QueryOptions) -> tuple[Array, str | None]:
     """The unit vector, (1, d), and the true class if it is known."""
-    request = gallery.recipe.request(options.max_pixels)
-    (read,) = query.source.batches([(query.row, query.row + 1)], request, DecoderPool(1))
-    batch = gallery.recipe.applied(raw_values(gallery.recipe, query.source, options)(read), gallery.dtype)
+    recipe = open_recipe(gallery.recipe, query.source, options)
+    (read,) = query.source.batches([(query.row, query.row + 1)], recipe.request, DecoderPool(1))
+    batch = recipe.vectors(recipe.raw(read), gallery.dtype)
     if error := batch.errors[0]:
         raise DataError(f"{query.name}: {error}")
     return batch.values, truths_by(gallery, query.source)(batch)[0]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import CrnrError, DataError, GalleryError
-from crnr_cli.gallery.answer import QueryOptions, queries_per_batch, with_model_at
+from crnr_cli.gallery.answer import QueryOptions, batch_size, with_model_at
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.raw_values import raw_values
+from crnr_cli.gallery.raw_values import open_recipe
 from crnr_cli.gallery.strongest import strongest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -136,18 +136,17 @@ def supporters(
     nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
     if gallery.recipe.kind != "pictures":
         return Supporters(nothing, "the gallery was built from features")
-    recipe, source = gallery.recipe, named_pictures(files)
+    source = named_pictures(files)
     try:
-        extract = raw_values(recipe, source, options)
+        recipe = open_recipe(gallery.recipe, source, options)
     except CrnrError as e:  # the model is missing or has changed
         return Supporters(nothing, str(e))
     place = {name: k for k, name in enumerate(gallery.classes)}
     found = nothing
-    spans = source.spans(queries_per_batch(gallery, options))
-    request = recipe.request(options.max_pixels)
-    with closing(source.batches(spans, request, DecoderPool(options.jobs))) as batches:
+    spans = source.spans(batch_size(gallery, recipe, options))
+    with closing(source.batches(spans, recipe.request, DecoderPool(options.jobs))) as batches:
         for (start, _), read in zip(spans, batches, strict=True):
-            batch = recipe.applied(extract(read), gallery.dtype)
+            batch = recipe.vectors(recipe.raw(read), gallery.dtype)
             queries = [start + row for row in batch.rows.tolist()]
             known = [[name for name in classes[query] if name in place] for query in queries]
             strong = strongest(

@@ -142,6 +142,13 @@ class PicturesSeen(Protocol):
         """Whether most of the pictures are in colour."""
 
 
+class OpenExtractor(NamedTuple):
+    """An extractor that is ready to be applied."""
+
+    extract: Callable[[Array], Array]  # from pixels (m, width * height * bands) to raw values (m, n_values)
+    provider: str | None = None  # what its model runs on; None if it has no model
+
+
 class Extractor(Part):
     """The first part of a recipe for pictures: it turns pixels into the raw values of a sample.
 
@@ -180,19 +187,14 @@ class Extractor(Part):
         """(m,): which pictures are all of one colour, and so have nothing to compare."""
 
     @abstractmethod
-    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Array], Array]:
-        """A function from pixels (m, width * height * bands) to raw values (m, n_values).
+    def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
+        """Load and check the model, if there is one, so that a missing one is reported before any work.
 
-        A model is loaded and checked now, so that a missing one is reported before any work; `provider` is
-        what it runs on.
+        `provider` is what the model runs on.
         """
 
     def max_batch(self, provider: str) -> int | None:
         """Maximum number of pictures per batch, if it is limited."""
-        return None
-
-    def accelerator(self, jobs: int) -> str | None:
-        """What it runs on, if that was chosen automatically and is not the processor."""
         return None
 
     def moved_to(self, model: Path) -> Extractor | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Section, Stored, is_one_color
+from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Section, Stored, is_one_color
 from crnr_cli.recipe.colors import N_COLORS, brightness, histograms
 from crnr_cli.recipe.extractor_options import BLOCK_NORMS
 from crnr_cli.recipe.oriented import OrientedGradients
@@ -95,17 +95,17 @@ class Gradients(Extractor):
     def is_blank(self, pixels: Array) -> Array:
         return is_one_color(pixels, 3 if self.color else 1)
 
-    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Array], Array]:
+    def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
         oriented = self._oriented
         if not self.color:
-            return oriented.values
+            return OpenExtractor(oriented.values)
 
         def both(pixels: Array) -> Array:
             """Each of unit length, so that they count the same."""
             parts = oriented.values(brightness(pixels)), histograms(pixels, *self.size)
             return np.concatenate([_unit(part) for part in parts], axis=1)
 
-        return both
+        return OpenExtractor(both)
 
     def stored(self) -> Stored:
         described = {"extractor": json.dumps({"name": self.name, **asdict(self)})}

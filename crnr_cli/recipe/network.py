@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.models.folder import named_model
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Stored, is_one_color
+from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Stored, is_one_color
 from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, OLD_POOLS, POOLS, NetworkOptions
 from crnr_cli.recipe.provider_names import AUTO, CPU
 from crnr_cli.wording import Note, counted
 
+if TYPE_CHECKING:
+    from crnr_cli.recipe.providers import Session
+
 _STORED_POOLS = {new: old for old, new in OLD_POOLS.items()}
+_NOT_STORED = {"folder", "session"}  # fields that belong to this process
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Network(Extractor):
     layout: str
     pool: str  # how a map becomes a vector
     folder: str | None = field(default=None, compare=False)  # of the gallery, where the model may be too
+    # The model, if it was loaded to choose these settings; then it need not be loaded again.
+    session: Session | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check all settings, which come from the user or from an untrusted gallery."""
@@ -100,19 +106,11 @@ class Network(Extractor):
     def is_blank(self, pixels: Array) -> Array:
         return is_one_color(pixels, self.bands)
 
-    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Array], Array]:
+    def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
         from crnr_cli.recipe.network_model import OpenNetwork  # imported only if there is a network
 
-        return OpenNetwork(self, jobs, provider).vectors
-
-    def accelerator(self, jobs: int) -> str | None:
-        from crnr_cli.recipe.network_model import OpenNetwork
-        from crnr_cli.recipe.providers import available
-
-        if available()[:1] == [CPU]:  # then it need not be opened to know
-            return None
-        provider = OpenNetwork(self, jobs, AUTO).provider
-        return None if provider == CPU else provider
+        network = OpenNetwork(self, jobs, provider)
+        return OpenExtractor(network.vectors, network.provider)
 
     def max_batch(self, provider: str) -> int:
         from crnr_cli.recipe.providers import pictures_per_batch
@@ -120,13 +118,17 @@ class Network(Extractor):
         return pictures_per_batch(provider)
 
     def moved_to(self, model: Path) -> Network:
-        return replace(self, model=absolute_path(named_model(model)), folder=None)
+        return replace(self, model=absolute_path(named_model(model)), folder=None, session=None)
 
     def is_same(self, other: Extractor) -> bool:
         return isinstance(other, Network) and replace(self, model="") == replace(other, model="")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process, which loads the model itself."""
+        return vars(self) | {"session": None}
+
     def _settings(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "folder"}
+        return {name: value for name, value in vars(self).items() if name not in _NOT_STORED}
 
     @property
     def version_needed(self) -> int:
@@ -146,7 +148,7 @@ class Network(Extractor):
     @classmethod
     def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Network:
         values = settings
-        expected = {f.name for f in fields(cls)} - {"folder"}
+        expected = {f.name for f in fields(cls)} - _NOT_STORED
         if set(values) != expected:
             raise ValueError("the description of its extractor is incomplete")
         tuples = {

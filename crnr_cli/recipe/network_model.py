@@ -17,7 +17,7 @@ from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_decision import Decider, Declared, Reasoned
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.recipe.provider_names import AUTO, CPU
-from crnr_cli.recipe.providers import opened_session, pictures_per_run
+from crnr_cli.recipe.providers import open_session, pictures_per_run
 from crnr_cli.system.cores import side_by_side
 from crnr_cli.wording import counted
 
@@ -35,11 +35,10 @@ class OpenNetwork:
     def __init__(self, network: Network, jobs: int, provider: str) -> None:
         """Find and load the model, and refuse one that is not the same to the byte."""
         self._how = network
-        path = _found(network)
-        found = model_hash(path)
-        if found.sha256 != network.sha256:
-            raise _another_model(path, network.sha256, found)
-        self._session, self.provider = opened_session(path, found.sha256, jobs, provider)
+        session = network.session
+        if session is None or (session.jobs, session.wanted) != (jobs, provider):
+            session = open_session(_find_model(network), jobs, provider)
+        self._session, self.provider = session.run, session.provider
         self._per_run = pictures_per_run(self.provider)
         self._at_once = jobs if self.provider == CPU else 1
         given = self._session.get_inputs()[0]
@@ -134,15 +133,18 @@ def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) ->
                 f"{path}: no such file; give the path of an ONNX model, or a name of `crnr model list`"
             )
         sha256 = model_hash(path).sha256
-        session, result.provider = opened_session(path, sha256, jobs, provider)
-        result.inputs = [_declared(given) for given in session.get_inputs()]
-        result.outputs = [_declared(given) for given in session.get_outputs()]
+        session = open_session(path, jobs, provider)
+        result.provider = session.provider
+        result.inputs = [_declared(given) for given in session.run.get_inputs()]
+        result.outputs = [_declared(given) for given in session.run.get_outputs()]
         decider = Decider(options, result.inputs, result.outputs)
         result.settings = decider.settled
         decider.decide()
-        n_outputs = _decide_pool(path, session, decider)
+        n_outputs = _decide_pool(path, session.run, decider)
         settings = {name: one.value for name, one in decider.settled.items() if name != "preparation"}
-        result.network = Network(model=absolute_path(path), sha256=sha256, n_outputs=n_outputs, **settings)
+        result.network = Network(
+            model=absolute_path(path), sha256=sha256, n_outputs=n_outputs, session=session, **settings
+        )
         result.note = decider.note()
     except CrnrError as e:
         result.error = e
@@ -167,8 +169,11 @@ def _another_model(path: Path, recorded: str, found: ModelHash) -> DataError:
     )
 
 
-def _found(network: Network) -> Path:
-    """The path of the model: where it was, next to the gallery, or where a known model is on this machine."""
+def _find_model(network: Network) -> Path:
+    """Return the path of the model, and refuse one that is not the same to the byte.
+
+    It is where it was, next to the gallery, or where a known model is on this machine.
+    """
     places = [Path(network.model)]
     if network.folder is not None:
         places.append(Path(network.folder) / places[0].name)
@@ -176,6 +181,8 @@ def _found(network: Network) -> Path:
         places.append(here.path)
     for place in places:
         if is_file(place):
+            if (found := model_hash(place)).sha256 != network.sha256:
+                raise _another_model(place, network.sha256, found)
             return place
     looked_at = {place.resolve(): str(place) for place in reversed(places)}  # by its first name
     remedy = f"get it with: {here.command}" if here else "give its path with --extractor"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +15,12 @@ _ON_OTHERS = 128  # at once: an accelerator with memory of its own needs many to
 
 
 class Session(NamedTuple):
+    """A model in memory."""
+
     run: Any  # onnxruntime's session
-    provider: str
+    provider: str  # what it runs on
+    jobs: int  # the cores that it may use
+    wanted: str  # the provider that was asked for, or auto
 
 
 def available() -> list[str]:
@@ -40,9 +43,8 @@ def pictures_per_run(provider: str) -> int:
     return _PER_RUN if provider == CPU else _ON_OTHERS
 
 
-@lru_cache(maxsize=1)
-def opened_session(path: Path, sha256: str, jobs: int, provider: str) -> Session:
-    """The loaded model. It is cached: `build` needs it twice, and a worker of a cluster once per batch."""
+def open_session(path: Path, jobs: int, provider: str) -> Session:
+    """Load a model."""
     names = available()
     if provider != AUTO:
         if provider not in names:
@@ -50,24 +52,24 @@ def opened_session(path: Path, sha256: str, jobs: int, provider: str) -> Session
                 f"--provider {provider}: the installed onnxruntime does not have it, only {', '.join(names)}"
                 + (f"; install {PACKAGES[provider]} instead of it" if provider in PACKAGES else "")
             )
-        session = _on(path, jobs, provider)
-        if session is None:
+        run = _run_on(path, jobs, provider)
+        if run is None:
             raise UsageError(
                 f"--provider {provider}: onnxruntime cannot use it on this machine; is its driver installed?"
             )
-        return session
+        return Session(run, provider, jobs, provider)
     for name in filter(names.__contains__, PREFERRED):
         try:
-            if session := _on(path, jobs, name):
-                return session
+            if run := _run_on(path, jobs, name):
+                return Session(run, name, jobs, AUTO)
         except DataError:  # of the model, or of a provider that does not work here
             if name == CPU:
                 raise
     raise DataError(f"{path}: onnxruntime cannot run it on any of {', '.join(names)}")
 
 
-def _on(path: Path, jobs: int, provider: str) -> Session | None:
-    """A session, or None if onnxruntime would run the model on something else."""
+def _run_on(path: Path, jobs: int, provider: str) -> Any:
+    """Return a session of onnxruntime, or None if it would run the model on something else."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -89,4 +91,4 @@ def _on(path: Path, jobs: int, provider: str) -> Session | None:
     if session.get_providers()[0] != PROVIDERS[provider]:
         return None
     session.disable_fallback()  # nor later, when a run fails
-    return Session(session, provider)
+    return session

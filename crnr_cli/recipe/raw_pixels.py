@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Made, PicturesSeen, Section, Stored, is_one_color
+from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Section, Stored, is_one_color
 from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.recipe.working_size import ON_PHOTOGRAPHS, working_size
 
@@ -50,8 +50,8 @@ class RawPixels(Extractor):
     def is_blank(self, pixels: Array) -> Array:
         return is_one_color(pixels, 1)  # 1, as all-red pictures are usable: their bands differ
 
-    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Array], Array]:
-        return lambda pixels: pixels
+    def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
+        return OpenExtractor(lambda pixels: pixels)
 
     def stored(self) -> Stored:
         return Stored({"width": self.size[0], "height": self.size[1], "color": self.color})

@@ -10,9 +10,9 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import SampleError, UsageError
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Part, Step, Stored
-from crnr_cli.recipe.provider_names import AUTO
+from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
+from crnr_cli.recipe.base import Extractor, OpenExtractor, Part, Step, Stored
+from crnr_cli.recipe.provider_names import AUTO, CPU
 from crnr_cli.recipe.registry import STEPS, make_steps, restored_extractor
 from crnr_cli.wording import counted
 
@@ -72,29 +72,26 @@ class Recipe:
         return self.extractor.request(max_pixels, with_hash=with_hash) if self.extractor else None
 
     @property
-    def is_slow_to_read(self) -> bool:
-        """Whether reading takes longer than classifying: a network has to run."""
+    def has_network(self) -> bool:
         return self.extractor is not None and self.extractor.is_slow
 
-    def batch_size(self, wanted: int, provider: str = AUTO) -> int:
-        return min(wanted, (self.extractor and self.extractor.max_batch(provider)) or wanted)
+    def open(
+        self,
+        *,
+        has_values: bool = False,
+        jobs: int = 1,
+        provider: str = AUTO,
+        max_pixels: int = MAX_PIXELS,
+        with_hash: bool = False,
+    ) -> OpenRecipe:
+        """Make the recipe ready for samples, or for their raw values if a source has these already.
 
-    def opened(self, jobs: int, provider: str = AUTO) -> Callable[[Batch], Batch]:
-        """A function from a batch as it was read to a batch of raw values."""
-        if (extractor := self.extractor) is None:
-            return lambda batch: batch
-        extract = extractor.opened(jobs, provider)
-
-        def extracted(batch: Batch) -> Batch:
-            # A network gives features for a blank picture too, but they mean nothing.
-            blank = extractor.is_blank(batch.values)
-            faults = [_blank("all of one colour") if found else None for found in blank.tolist()]
-            batch = batch.with_values(batch.values, faults)
-            raw = extract(batch.values)
-            # Only pixels have the scale of the picture.
-            return batch.with_values(raw) if raw is batch.values else replace(batch, values=raw, scales=[])
-
-        return extracted
+        A model is loaded and checked now, so that a missing one is reported before any work.
+        """
+        if has_values or self.extractor is None:
+            return OpenRecipe(self, provider)
+        request = self.extractor.request(max_pixels, with_hash=with_hash)
+        return OpenRecipe(self, provider, request, self.extractor.open(jobs, provider))
 
     def fitted(self, raw: Array) -> Recipe:
         """The recipe with its steps fitted, one after the other, to the gallery's raw values."""
@@ -201,6 +198,52 @@ class Recipe:
         """A short description of each step, to print."""
         first = counted(self.n_inputs, "feature") if self.extractor is None else self.extractor.describe()
         return [first, *(step.describe() for step in self.steps)]
+
+
+@dataclass(frozen=True)
+class OpenRecipe:
+    """A recipe that is ready to be applied: its model, if it needs one, is loaded and checked."""
+
+    recipe: Recipe
+    provider: str  # what a network should run on
+    request: PixelRequest | None = None  # which pixels the decoders should return; None: nothing is decoded
+    extractor: OpenExtractor | None = None  # None: what is read are raw values already
+
+    @property
+    def is_network(self) -> bool:
+        """Whether a network has to run, which takes longer than classifying and uses all cores itself."""
+        return self.extractor is not None and self.recipe.has_network
+
+    @property
+    def accelerator(self) -> str | None:
+        """What the network runs on, if that was chosen automatically and is not the processor."""
+        chosen = self.extractor.provider if self.extractor and self.provider == AUTO else None
+        return None if chosen == CPU else chosen
+
+    @property
+    def max_batch(self) -> int | None:
+        """Maximum number of samples per batch, if it is limited."""
+        return self.recipe.extractor.max_batch(self.provider) if self.recipe.extractor else None
+
+    def batch_size(self, wanted: int) -> int:
+        return min(wanted, self.max_batch or wanted)
+
+    def raw(self, batch: Batch) -> Batch:
+        """Turn a batch as it was read into a batch of raw values."""
+        if self.extractor is None:
+            return batch
+        assert self.recipe.extractor is not None
+        # A network gives features for a blank picture too, but they mean nothing.
+        is_blank = self.recipe.extractor.is_blank(batch.values)
+        faults = [_blank("all of one colour") if blank else None for blank in is_blank.tolist()]
+        batch = batch.with_values(batch.values, faults)
+        raw = self.extractor.extract(batch.values)
+        # Only pixels have the scale of the picture.
+        return batch.with_values(raw) if raw is batch.values else replace(batch, values=raw, scales=[])
+
+    def vectors(self, raw: Batch, dtype: str) -> Batch:
+        """Turn a batch of raw values into a batch of unit vectors."""
+        return self.recipe.applied(raw, dtype)
 
 
 def _blank(why: str) -> SampleError:

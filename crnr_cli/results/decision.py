@@ -19,20 +19,15 @@ UNKNOWN = "unknown"  # the label of a rejected query; a class of this name is re
 
 @dataclass(frozen=True)
 class Answers:
-    """A batch of queries whose values are the residuals of the classes, and what is needed to decide."""
+    """The residuals of the classes for a batch of queries, and everything that is needed to decide."""
 
-    batch: Batch
+    batch: Batch  # without values: the names of the queries, and why some have no answer
+    residuals: Values  # (m, K), for the queries without an error
     truths: list[str | None]  # the true class of each query, if it is known
     min_standout: float = 0.0  # a query whose best class stands out less is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
     copies: list[str] = field(default_factory=list)  # queries that are in the gallery too, if looked for
     sureness: Sureness | None = None  # None if the gallery does not know how probable its answers are
-    few: FewClasses | None = None  # the residuals, if all but a few classes are alike for each query
-
-    @property
-    def residuals(self) -> Values:
-        """(m, K), for the queries without an error."""
-        return self.batch.values if self.few is None else self.few
 
     @cached_property
     def probabilities(self) -> Values | None:

@@ -229,7 +229,7 @@ def small_gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     extractor = Gradients(SMALL, False, 2)
     recipe = Recipe.for_pictures(extractor)
     pixels = np.random.default_rng(0).integers(0, 256, (3, 64), dtype=np.uint8)
-    vectors, _ = recipe.unit_vectors(extractor.opened(1)(pixels), "float32")
+    vectors, _ = recipe.unit_vectors(extractor.open(1).extract(pixels), "float32")
     samples, method = Samples.of(vectors, np.arange(3)), make_method("nn", {})
     path = tmp_path_factory.mktemp("small") / "gallery.h5"
     names = list("abc")
@@ -278,13 +278,13 @@ def test_there_are_as_many_values_as_are_declared(size: tuple[int, int], color: 
         extractor = Gradients(size, color, 2, 4, norm)
         n = size[0] * size[1] * (3 if color else 1)
         pixels = np.random.default_rng(0).integers(0, 256, (3, n), dtype=np.uint8)
-        values = extractor.opened(1)(pixels)
+        values = extractor.open(1).extract(pixels)
         assert (values.shape, values.dtype) == ((3, extractor.n_values), np.float32)
         assert (
             sum(rows * columns * depth for rows, columns, depth, *_ in extractor.sections)
             == extractor.n_values
         )
-        assert extractor.opened(1)(pixels[:0]).shape == (0, extractor.n_values)
+        assert extractor.open(1).extract(pixels[:0]).shape == (0, extractor.n_values)
 
 
 def halves(values: Array) -> tuple[Array, Array]:
@@ -305,7 +305,7 @@ def test_gradients_and_colours_count_the_same() -> None:
     )  # nearly the same brightness
     pixels[4] = (10, 200, 30)  # blank
     pixels[5] = np.where(random.random((8, 8, 1)) < 0.5, (114, 100, 0), (0, 100, 0))
-    found = Gradients(SMALL, True, 2).opened(1)(pixels.reshape(6, -1))
+    found = Gradients(SMALL, True, 2).open(1).extract(pixels.reshape(6, -1))
     of_gradients, of_colors = halves(found)
     np.testing.assert_allclose(of_gradients, [1, 1, 1, 1, 0, 1], atol=1e-6)
     np.testing.assert_allclose(of_colors, 1, atol=1e-6)
@@ -313,7 +313,7 @@ def test_gradients_and_colours_count_the_same() -> None:
 
 def test_values_do_not_depend_on_the_batch() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (70, 32 * 32 * 3), dtype=np.uint8)
-    extract = Gradients((32, 32), True, 4).opened(1)
+    extract = Gradients((32, 32), True, 4).open(1).extract
     together = extract(pixels)
     for start, stop in ((0, 1), (69, 70), (10, 45)):
         assert np.array_equal(extract(pixels[start:stop]), together[start:stop])
@@ -322,8 +322,8 @@ def test_values_do_not_depend_on_the_batch() -> None:
 def test_gradients_of_colour_pictures_are_those_of_their_brightness() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 3), dtype=np.uint8)
     grey = (pixels.astype(np.float64) @ [0.299, 0.587, 0.114]).astype(np.float32)
-    both = Gradients(SMALL, True, 2).opened(1)(pixels.reshape(3, -1))[:, :-N_COLORS].astype(np.float64)
-    alone = Gradients(SMALL, False, 2).opened(1)(grey).astype(np.float64)
+    both = Gradients(SMALL, True, 2).open(1).extract(pixels.reshape(3, -1))[:, :-N_COLORS].astype(np.float64)
+    alone = Gradients(SMALL, False, 2).open(1).extract(grey).astype(np.float64)
     alone /= np.linalg.norm(alone, axis=1, keepdims=True)
     np.testing.assert_allclose(both**2, alone**2, rtol=0, atol=1e-5)
 
@@ -336,7 +336,7 @@ def test_a_blank_picture_has_nothing_to_compare(color: bool) -> None:
     pixels = np.full((2, 6 * bands), 120, np.uint8)
     pixels[:, ::bands] = 200
     pixels[1, 4] = 7
-    batch = recipe.opened(1)(Batch(["blank", "not"], [None, None], pixels, 2))
+    batch = recipe.open().raw(Batch(["blank", "not"], [None, None], pixels, 2))
     assert [error and (error.status, error.detail) for error in batch.errors] == [
         ("zero_norm", "nothing to compare: all of one colour"),
         None,
@@ -384,11 +384,11 @@ def test_a_copy_of_another_depth_is_found(norm: str) -> None:
     recipe = Recipe.for_pictures(extractor)
     pixels = np.array([np.asarray(Image.open(path)).ravel() for path in SAMPLE_DATA.glob("gallery/*/*.png")])
     assert pixels.shape[1] == 28 * 28
-    vectors, _ = recipe.unit_vectors(extractor.opened(1)(pixels), "float32")
+    vectors, _ = recipe.unit_vectors(extractor.open(1).extract(pixels), "float32")
     known = KnownSamples.of("pictures", [], vectors)
     for convert in DEPTHS.values():
         deep = convert(pixels).astype(np.float32)
-        copies, _ = recipe.unit_vectors(extractor.opened(1)(deep), "float32")
+        copies, _ = recipe.unit_vectors(extractor.open(1).extract(deep), "float32")
         assert known.among([""] * len(copies), copies).all()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -421,7 +422,11 @@ def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> Non
     assert how == made
     with pytest.raises(ValueError, match="the description of its extractor is incomplete"):
         restored_extractor(Stored({"extractor": "{}"}))
-    assert how.opened(1)(np.empty((0, 192), np.uint8)).shape == (0, 192)
+    assert how.open(1).extract(np.empty((0, 192), np.uint8)).shape == (0, 192)
+    # The model was loaded to choose the settings; another process has to load it itself.
+    assert made.session is not None
+    sent = pickle.loads(pickle.dumps(made))
+    assert (sent, sent.session) == (made, None)
 
 
 def test_tune_and_explain_use_it_too(crnr: Runner, photos: Path) -> None:

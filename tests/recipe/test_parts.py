@@ -215,7 +215,7 @@ def gallery_of(extractor: Extractor, method: str, grid: str) -> tuple[Gallery, A
     bands = 3 if extractor.request(1).color else 1
     shape = (16, 20 * 18 * bands if isinstance(extractor, Gradients) else 7 * 5 * bands)
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    vectors, _ = recipe.unit_vectors(extractor.opened(1)(pixels), "float32")
+    vectors, _ = recipe.unit_vectors(extractor.open(1).extract(pixels), "float32")
     samples = Samples.of(vectors[:9], np.repeat(np.arange(3), 3), recipe.part_edges)
     names = [f"{number}.png" for number in range(9)]
     chosen = make_method(method, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,12 @@ from crnr_cli.recipe import providers
 from crnr_cli.recipe.network_model import make_network
 from crnr_cli.recipe.network_settings import NetworkOptions
 from crnr_cli.recipe.provider_names import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS
-from crnr_cli.recipe.providers import available, opened_session, pictures_per_batch, pictures_per_run
+from crnr_cli.recipe.providers import available, open_session, pictures_per_batch, pictures_per_run
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_features, make_pictures
 
 RealSession = onnxruntime.InferenceSession
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_cached() -> Iterator[None]:
-    opened_session.cache_clear()
-    yield
-    opened_session.cache_clear()
 
 
 @pytest.fixture
@@ -82,7 +74,7 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> type[Accelerator]:
 
 def opened(model: Path, provider: str) -> str:
     """The provider that a model runs on."""
-    return opened_session(model, "hash", 1, provider).provider
+    return open_session(model, 1, provider).provider
 
 
 def test_names_are_those_of_onnxruntime() -> None:
@@ -138,10 +130,8 @@ def test_auto_takes_the_best(
     assert opened(model, AUTO) == "cuda"
     assert accelerator.asked == ["CUDAExecutionProvider"]
     claim(monkeypatch, "tensorrt", "xnnpack", "openvino")
-    opened_session.cache_clear()
     assert opened(model, AUTO) == "openvino"
     claim(monkeypatch, "tensorrt", "xnnpack")  # these only if they are asked for
-    opened_session.cache_clear()
     assert opened(model, AUTO) == CPU
     assert opened(model, "tensorrt") == "tensorrt"
 
@@ -154,7 +144,6 @@ def test_auto_goes_on_after_one_that_fails(
     assert opened(model, AUTO) == "openvino"
     assert accelerator.asked == ["CUDAExecutionProvider", "OpenVINOExecutionProvider"]
     monkeypatch.setattr(accelerator, "broken", ("CUDAExecutionProvider", "OpenVINOExecutionProvider"))
-    opened_session.cache_clear()
     assert opened(model, AUTO) == CPU
     with pytest.raises(DataError) as caught:
         opened(model, "cuda")
@@ -185,7 +174,7 @@ def test_batches_fit_the_provider(
     for provider in (CPU, "openvino", AUTO):
         network = make_network(options, 1, provider)
         accelerator.sizes.clear()
-        vectors = network.opened(1, provider)(pixels)
+        vectors = network.open(1, provider).extract(pixels)
         most = pictures_per_run(CPU if provider == CPU else "openvino")
         assert sum(accelerator.sizes) == 300
         assert max(accelerator.sizes) == most
@@ -211,7 +200,7 @@ def test_a_run_that_fails_is_not_repeated_elsewhere(
     monkeypatch.setattr(Accelerator, "run", run)
     for provider, remedy in (("cuda", "; --provider cpu is slower, but may have more memory"), (CPU, "")):
         with pytest.raises(DataError) as caught:
-            network.opened(1, provider)(np.ones((2, 192), np.uint8))
+            network.open(1, provider).extract(np.ones((2, 192), np.uint8))
         assert str(caught.value) == f"{model}: cannot be run on 2 pictures (out of memory){remedy}"
 
 
@@ -245,7 +234,6 @@ def test_every_command_with_a_network(
     monkeypatch.setattr("crnr_cli.jobs.check_model._SECONDS", 0)
     claim(monkeypatch, "openvino")
     before = {path: path.read_bytes() for path in ready.here.rglob("*") if path.is_file()}
-    opened_session.cache_clear()
     outcome = ready(*COMMANDS[command], "--provider", "directml")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == (
@@ -255,7 +243,6 @@ def test_every_command_with_a_network(
     assert {path: path.read_bytes() for path in ready.here.rglob("*") if path.is_file()} == before
     for provider, asked in (("openvino", "OpenVINOExecutionProvider"), ("cpu", "CPUExecutionProvider")):
         accelerator.asked.clear()
-        opened_session.cache_clear()
         (ready.here / "new.h5").unlink(missing_ok=True)
         (ready.here / "g.h5").write_bytes(before[ready.here / "g.h5"])
         assert ready(*COMMANDS[command], "--provider", provider).exit == 0
@@ -265,10 +252,8 @@ def test_every_command_with_a_network(
 def test_auto_says_what_it_takes(
     ready: Runner, accelerator: type[Accelerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened_session.cache_clear()
     assert "runs on" not in ready(*COMMANDS["build"]).err  # the processor
     claim(monkeypatch, "openvino")
-    opened_session.cache_clear()
     outcome = ready(*COMMANDS["build"])
     assert outcome.exit == 0
     assert "note: the network runs on openvino; --provider cpu uses the processor instead\n" in outcome.err

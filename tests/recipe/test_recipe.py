@@ -101,7 +101,7 @@ def test_scale_neither_overflows_nor_vanishes(scale: float) -> None:
 def test_a_picture_of_one_colour_has_nothing_to_compare() -> None:
     recipe = Recipe.for_pictures(RawPixels((2, 2)))
     pixels = np.array([[200] * 4, [200, 200, 200, 201]], np.uint8)
-    batch = recipe.opened(1)(Batch(["blank", "not"], [None, None], pixels, 2))
+    batch = recipe.open().raw(Batch(["blank", "not"], [None, None], pixels, 2))
     assert [error and error.status for error in batch.errors] == ["zero_norm", None]
     assert batch.values.tolist() == [[200, 200, 200, 201]]
 

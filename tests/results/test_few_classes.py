@@ -30,9 +30,9 @@ def both_forms(seed: int, n_classes: int, neighbors: int, signed: bool) -> tuple
     np.put_along_axis(full, classes, (rng.integers(low, 96, classes.shape) / 64).astype(np.float32), axis=1)
     few = FewClasses.of(classes, np.take_along_axis(full, classes, axis=1), OTHERS[signed], n_classes)
     errors = [None, SampleError("truncated"), None, None]
-    batch = Batch(list("wxyz"), errors, full, 4)
-    whole = Answers(batch, ["c01", None, "c02", "other"], signed=signed)
-    return whole, replace(whole, batch=replace(batch, values=few.values), few=few)
+    batch = Batch(list("wxyz"), errors, np.empty((3, 0)), 4)
+    whole = Answers(batch, full, ["c01", None, "c02", "other"], signed=signed)
+    return whole, replace(whole, residuals=few)
 
 
 def sureness(level: float | None, signed: bool) -> Sureness:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -44,8 +45,8 @@ def answers(
     truths: list[str | None] | None = None,
     errors: list[SampleError | None] | None = None,
 ) -> Answers:
-    batch = Batch(paths, errors or [None] * len(paths), residuals, len(paths))
-    return Answers(batch, truths or [None] * len(paths))
+    batch = Batch(paths, errors or [None] * len(paths), np.empty((len(residuals), 0)), len(paths))
+    return Answers(batch, residuals, truths or [None] * len(paths))
 
 
 def written(batch: Answers, classes: list[str], dtype: str) -> bytes:
@@ -211,8 +212,8 @@ def test_without_a_header_there_are_only_rows() -> None:
 
 def test_a_rejected_query_is_unknown_and_its_best_class_comes_second() -> None:
     residuals = np.array([[0.5, 0.25, 0.75], [0.5, 0.45, 0.5]])
-    batch = Batch(["x", "bad", "y"], [None, SampleError("truncated"), None], residuals, 3)
-    first, failed, second = predictions(Answers(batch, [None, "a", "b"], min_standout=0.3), ["a", "b", "c"])
+    of_three = answers(["x", "bad", "y"], residuals, [None, "a", "b"], [None, SampleError("truncated"), None])
+    first, failed, second = predictions(replace(of_three, min_standout=0.3), ["a", "b", "c"])
     assert first[:5] == ("x", None, "b", 0.25, "a")
     assert (first.status, first.margin, first.separation) == ("ok", 0.5, pytest.approx(1 - 0.25 / 0.625))
     assert failed == Prediction("bad", "a", None, None, None, None, "truncated")
@@ -247,8 +248,8 @@ def test_a_query_is_rejected_exactly_if_its_printed_separation_is_below_the_prin
     best = np.sort(residuals[:1].astype(float), axis=1)[0]
     ratio = -np.expm1(best[0] - best[1:].mean()) if signed else 1 - best[0] / best[1:].mean()
     limit = float(ratio) + nudge * 1e-7
-    batch = Batch([str(i) for i in range(20)], [None] * 20, residuals, 20)
-    rows = parsed(written(Answers(batch, [None] * 20, limit, signed), list("abcde")[:n_classes], dtype))
+    batch = replace(answers([str(i) for i in range(20)], residuals), min_standout=limit, signed=signed)
+    rows = parsed(written(batch, list("abcde")[:n_classes], dtype))
     shown = number_format(dtype) % float(np.dtype(dtype).type(limit))
     for row in rows[1:]:
         assert (row[6] == "rejected") == (float(row[7]) < float(shown))
