@@ -176,10 +176,10 @@ def duplicates(folder: Path, *, choosing: bool) -> None:
             reading = Reading()
             read = read_samples(open_source([place], reading), reading)
             started = time.perf_counter()
-            looks = looks_of(read.vectors, read.names, read.hashes, DecoderPool())
+            looks = looks_of(read.values, read.table.names, read.table.hashes, DecoderPool())
             pairs = near_pairs(looks)
             seconds = time.perf_counter() - started
-            groups = [{read.names[i] for i in group} for group in groups_of(pairs)]
+            groups = [{read.table.names[i] for i in group} for group in groups_of(pairs)]
             together = {one: group for group in groups for one in group}
             hits: dict[str, list[bool]] = {kind: [] for kind in KINDS}
             right = set()

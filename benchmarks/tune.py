@@ -15,9 +15,9 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from crnr_cli.arrays import Stamp
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.fit import make_gallery
-from crnr_cli.gallery.samples import RawSamples
+from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.gallery.trials import Setting
 from crnr_cli.jobs.tune import TuneOptions, tune_samples
 from crnr_cli.recipe.recipe import Recipe
@@ -40,17 +40,11 @@ TASKS: dict[str, tuple[Callable[[Path], list[datasets.Split]], TuneOptions]] = {
 }
 
 
-def raw_samples(raw: np.ndarray, labels: np.ndarray) -> RawSamples:
+def raw_samples(raw: np.ndarray, labels: np.ndarray) -> ReadSamples:
     names = [str(row) for row in range(len(raw))]
     texts = [f"{label:03d}" for label in labels]
-    return RawSamples(
-        recipe=Recipe(raw.shape[1]),
-        names=names,
-        labels=texts,
-        hashes=names,  # any that differ
-        stamps=[Stamp()] * len(raw),
-        values=raw,
-    )
+    table = SampleTable(names, texts, hashes=names)  # any hashes that differ
+    return ReadSamples(recipe=Recipe(raw.shape[1]), table=table, values=raw)
 
 
 def accuracy(setting: Setting, split: datasets.Split) -> float:
@@ -58,7 +52,7 @@ def accuracy(setting: Setting, split: datasets.Split) -> float:
     raw, queries, truth = split.train, split.test, split.test_labels
     samples = raw_samples(raw, split.train_labels)
     recipe = samples.recipe.with_settings(dict(setting.vectors.steps)).fitted(raw)
-    gallery = make_gallery(samples.labelled_by(recipe, "float32"), setting.method)
+    gallery, _ = make_gallery(samples.apply(recipe, "float32"), setting.method)
     classes = np.array([int(name) for name in gallery.classes])
     right = 0
     for start in range(0, len(queries), 500):

@@ -25,10 +25,10 @@ from typing import Any, Protocol, cast
 import datasets
 import numpy as np
 
-from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.new_recipe import Seen, alternatives
-from crnr_cli.gallery.samples import RawSamples, Reading, read_raw
+from crnr_cli.gallery.samples import Reading, ReadSamples, read_raw
 from crnr_cli.jobs.tune import TuneOptions, tune_samples
 from crnr_cli.methods import Method, Samples, fitted, make_method
 from crnr_cli.methods.base import Split
@@ -126,13 +126,13 @@ class Folders:
         gallery = self._read(self.gallery, options)
         assert gallery.recipe.extractor is not None
         queries = self._read(self.queries, same(gallery.recipe.extractor, options))
-        classes = sorted(set(gallery.labels))
-        labels = np.array([classes.index(label) for label in gallery.labels])
+        classes = sorted(set(gallery.table.labels))
+        labels = np.array([classes.index(label) for label in gallery.table.labels])
         order = np.argsort(labels, kind="stable")
-        truth = np.array([classes.index(label) for label in queries.labels])
+        truth = np.array([classes.index(label) for label in queries.table.labels])
         return Values(gallery.recipe, gallery.values[order], labels[order], {"": queries.values}, {"": truth})
 
-    def _read(self, folder: Path, options: ExtractorOptions) -> RawSamples:
+    def _read(self, folder: Path, options: ExtractorOptions) -> ReadSamples:
         reading = Reading(extractor=options)
         return read_raw(open_source([str(folder)], reading), reading)
 
@@ -280,16 +280,11 @@ def search(read: Sequence[Values], parts: Sequence[str | None], budget: float | 
     }
 
 
-def raw_samples(values: Values) -> RawSamples:
+def raw_samples(values: Values) -> ReadSamples:
     names = [str(row) for row in range(len(values.labels))]
-    return RawSamples(
-        recipe=values.recipe,
-        names=names,
-        labels=[f"{label:03d}" for label in values.labels],
-        hashes=names,  # any that differ
-        stamps=[Stamp()] * len(names),
-        values=values.gallery,
-    )
+    labels = [f"{label:03d}" for label in values.labels]
+    table = SampleTable(names, labels, hashes=names)  # any hashes that differ
+    return ReadSamples(recipe=values.recipe, table=table, values=values.gallery)
 
 
 def hogs(pictures: Pictures) -> Vectors:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,13 @@ import numpy.typing as npt
 from crnr_cli.errors import SampleError
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
+
+
+def take_rows(column: Sequence[T], rows: Sequence[int] | Array) -> list[T]:
+    """Return these entries of a column, in this order."""
+    numbers: Sequence[int] = rows.tolist() if isinstance(rows, np.ndarray) else rows
+    return [column[row] for row in numbers]
 
 
 class Stamp(NamedTuple):

@@ -21,10 +21,11 @@ except ImportError as e:
 
 from crnr_cli.arrays import Array, Batch, dense
 from crnr_cli.errors import CrnrError, NothingToCompare
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import make_gallery, write_gallery
 from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
-from crnr_cli.gallery.samples import LabelledVectors
+from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.methods import make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Procrc
@@ -68,14 +69,14 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = _class_names(self.classes_)
         recipe = Recipe(X.shape[1])
         with _as_value_error():
-            gallery = make_gallery(
-                LabelledVectors(
-                    recipe=recipe,
-                    names=[f"row {i}" for i in range(len(X))],
-                    labels=[names[i] for i in index],
-                    hashes=[row_hash(row) for row in X],
-                    vectors=_unit_vectors(recipe, X, str(X.dtype)),
-                ),
+            table = SampleTable(
+                names=[f"row {i}" for i in range(len(X))],
+                labels=[names[i] for i in index],
+                hashes=[row_hash(row) for row in X],
+            )
+            vectors = _unit_vectors(recipe, X, str(X.dtype))
+            gallery, _ = make_gallery(
+                ReadSamples(recipe=recipe, table=table, values=vectors),
                 make_method(self.method, self.get_params()),
             )
         self.gallery_ = replace(gallery, label_type=_label_type(self.classes_))

@@ -109,12 +109,11 @@ def _list_samples(gallery: Gallery, as_json: bool) -> None:
 
 def _sample_rows(gallery: Gallery) -> Iterator[tuple[str, str, str, int | None, str | None]]:
     """The size and the date are those of the file, which may be of many samples; None if they are unknown."""
-    from crnr_cli.gallery.entries import entries_of
-
-    for sample in entries_of(gallery):
-        size, mtime_ns = sample.stamp
+    table = gallery.table.with_stamps()
+    columns = zip(table.names, table.labels, table.hashes, table.stamps, strict=True)
+    for name, label, sha256, (size, mtime_ns) in columns:
         modified = datetime.fromtimestamp(mtime_ns // 10**9, UTC).isoformat() if mtime_ns else None
-        yield sample.name, sample.label, sample.sha256, size if mtime_ns else None, modified
+        yield name, label, sha256, size if mtime_ns else None, modified
 
 
 def _shown(value: object) -> str:

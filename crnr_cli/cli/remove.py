@@ -77,13 +77,14 @@ def _show_plan(gallery: Path, unwanted: Unwanted, output: Output) -> None:
 
     kept, removed, notes = would_remove(gallery, unwanted)
     if output.json:
-        planned = [{"sample": sample.name, "class": sample.label} for sample in removed]
+        rows = zip(removed.names, removed.labels, strict=True)
+        planned = [{"sample": name, "class": label} for name, label in rows]
         print_json({"gallery": str(gallery), "planned": planned, "unchanged": len(kept)})
     else:
-        print_csv(["sample", "class"], ([sample.name, sample.label] for sample in removed))
+        print_csv(["sample", "class"], zip(removed.names, removed.labels, strict=True))
     if not output.quiet:
         say_notes(notes)
-        emptied = {sample.label for sample in removed} - {sample.label for sample in kept}
+        emptied = set(removed.labels) - set(kept.labels)
         classes = f", and {counted(len(emptied), 'class')} with them" if emptied else ""
         total = counted(len(kept) + len(removed), "sample")
         say(f"{gallery}: {len(removed)} of {total} would be removed{classes}")

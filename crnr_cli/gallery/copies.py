@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch
-from crnr_cli.gallery.samples import Labelled
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.wording import Note, are, counted
 
@@ -72,9 +72,9 @@ def copies_note(copies: Sequence[str], total: int) -> str:
     )
 
 
-def copy_notes(labelled: Labelled, copies: Array) -> list[Note]:
+def copy_notes(table: SampleTable, copies: Array) -> list[Note]:
     """Notes on copies: in one class they add nothing, and in two classes at most one can be right."""
-    names, labels = labelled.names, labelled.labels
+    names, labels = table.names, table.labels
     again = np.flatnonzero(copies != np.arange(len(copies)))
     pairs = list(zip(copies[again].tolist(), again.tolist(), strict=True))
     notes = [

@@ -104,11 +104,9 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
     with claim.open_journal() as lines, claim.open_rows() as file:
         if len(fresh.source):
             notes = _collect(fresh, work.source, Journal(file, lines), found, progress)
-        kept = _kept(work, set(found.rows.names))
-        rows = Rows.of(kept) if kept else Rows()
-        if kept:
-            _renew_classes(rows, work.source)
-        rows += found.rows
+        fresh_rows = Rows.concatenate(found.rows)
+        kept = _kept(work, set(fresh_rows.names))
+        rows = _renew_classes(Rows.of(kept), work.source) + fresh_rows if kept else fresh_rows
         try:
             if work.source.kind == "features":
                 refuse_non_finite(found.left_out)
@@ -126,12 +124,12 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
         close_files()  # the old file among them
         claim.put_in_place()
     before = set(work.old.names) if work.old else set()
-    now = set(found.rows.names)
+    now = set(fresh_rows.names)
     return ExtractReport(
         recipe=work.recipe,
         n_samples=len(rows),
         n_classes=len({candidates[0] for candidates in rows.candidates if candidates}),
-        added=sum(name not in before for name in found.rows.names),
+        added=sum(name not in before for name in fresh_rows.names),
         changed=len(now & before),
         gone=len(before - set(work.source.names())),
         left_out=found.left_out,
@@ -147,15 +145,15 @@ class _Found:
 
     batches: int = 0
     done: int = 0  # inputs
-    rows: Rows = field(default_factory=Rows)
-    places: list[tuple[int, int]] = field(default_factory=list)  # where each batch begins, and its rows
+    rows: list[Rows] = field(default_factory=list)  # of each batch
+    places: list[int] = field(default_factory=list)  # where the values of each batch begin
     left_out: list[LeftOut] = field(default_factory=list)
 
     def add(self, place: int, rows: Rows, left_out: list[LeftOut]) -> None:
         self.batches += 1
         self.done += len(rows) + len(left_out)
-        self.places.append((place, len(rows)))
-        self.rows += rows
+        self.places.append(place)
+        self.rows.append(rows)
         self.left_out += left_out
 
 
@@ -174,18 +172,21 @@ def _kept(work: Extraction, fresh: set[str]) -> FeatureFile | None:
     """The rows of the old file that are not replaced."""
     if work.old is None:
         return None
-    return work.old.picked([row for row, name in enumerate(work.old.names) if name not in fresh])
+    return work.old.take([row for row, name in enumerate(work.old.names) if name not in fresh])
 
 
-def _renew_classes(rows: Rows, source: Source) -> None:
-    """Pictures that were not read again may be in other folders of the source than before."""
+def _renew_classes(rows: Rows, source: Source) -> Rows:
+    """Return rows with new classes: pictures that were not read again may be in other folders than before."""
     if not isinstance(source, Pictures):
-        return
+        return rows
     folders = {file.path: file.folders for file in source.files}
     named = possible_classes(source)
-    for row, name in enumerate(rows.names):
-        if name in folders:
-            rows.candidates[row], rows.named[row] = folders[name], named.get(name, "")
+    columns = list(zip(rows.names, rows.candidates, rows.named, strict=True))
+    return replace(
+        rows,
+        candidates=[folders.get(name, before) for name, before, _ in columns],
+        named=[named.get(name, "") if name in folders else before for name, _, before in columns],
+    )
 
 
 def _collect(
@@ -225,18 +226,15 @@ def _collect(
 
 def _described(batch: Batch, hashes: list[str], named: dict[str, str]) -> tuple[Rows, list[LeftOut]]:
     """The usable samples of a batch, and the others."""
-    rows, left_out = Rows(), []
-    for sample, name in enumerate(batch.names):
-        if error := batch.errors[sample]:
-            left_out.append(LeftOut(name, error))
-            continue
-        rows.names.append(name)
-        rows.candidates.append(batch.candidates[sample])
-        rows.named.append(named.get(name, ""))
-        rows.hashes.append(hashes[sample])
-        rows.stamps.append(batch.stamps[sample])
-        rows.scales.append(batch.scales[sample] if batch.scales else 1.0)
-    return rows, left_out
+    every = Rows(
+        names=batch.names,
+        candidates=batch.candidates,
+        named=[named.get(name, "") for name in batch.names],
+        hashes=hashes,
+        stamps=batch.stamps,
+        scales=batch.scales or [1.0] * len(batch.names),
+    )
+    return every.take(batch.rows), [LeftOut(batch.names[sample], error) for sample, error in batch.failed()]
 
 
 def _identity(work: Extraction, size: int) -> Identity:
@@ -306,6 +304,6 @@ def _blocks(work: Extraction, kept: FeatureFile | None, file: BinaryIO, found: _
         assert kept is not None
         yield kept.rows(start, min(start + BATCH, len(kept)))
     width = work.recipe.n_inputs * work.dtype.itemsize
-    for place, count in found.places:
+    for place, rows in zip(found.places, found.rows, strict=True):
         file.seek(place)
-        yield np.frombuffer(file.read(count * width), work.dtype).reshape(count, work.recipe.n_inputs)
+        yield np.frombuffer(file.read(len(rows) * width), work.dtype).reshape(len(rows), work.recipe.n_inputs)

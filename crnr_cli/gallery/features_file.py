@@ -5,8 +5,8 @@ docs/features-format.md describes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +15,7 @@ import numpy as np
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.columns import to_bytes
+from crnr_cli.gallery.columns import Table, to_bytes, to_numbers
 from crnr_cli.gallery.hdf5_output import to_attributes, written_hdf5
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import Keys
@@ -27,24 +27,18 @@ ENDINGS = (".h5", ".hdf5")
 _LARGEST = 2**63
 
 
-@dataclass
-class Rows:
-    """What is known about rows of raw values; every list has one entry per row."""
+@dataclass(frozen=True)
+class Rows(Table):
+    """What is known about rows of raw values."""
 
-    names: list[str] = field(default_factory=list)
-    candidates: list[tuple[str, ...]] = field(default_factory=list)  # possible classes, the best first
-    named: list[str] = field(default_factory=list)  # the folder that the user named, if it may be the class
-    hashes: list[str] = field(default_factory=list)
-    stamps: list[Stamp] = field(default_factory=list)
-    scales: list[float] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __iadd__(self, other: Rows) -> Rows:
-        for column in fields(self):
-            getattr(self, column.name).extend(getattr(other, column.name))
-        return self
+    names: Sequence[str] = field(default_factory=list)
+    candidates: Sequence[tuple[str, ...]] = field(default_factory=list)  # possible classes, the best first
+    named: Sequence[str] = field(
+        default_factory=list
+    )  # the folder that the user named, if it may be the class
+    hashes: Sequence[str] = field(default_factory=list)
+    stamps: Sequence[Stamp] = field(default_factory=list)
+    scales: Sequence[float] = field(default_factory=list)
 
     @classmethod
     def of(cls, file: FeatureFile) -> Rows:
@@ -116,9 +110,8 @@ def write_features(
     arrays = {
         "paths": to_bytes(rows.names),
         "sha256": to_bytes(rows.hashes),
-        "size": np.array([stamp.size for stamp in rows.stamps], dtype=np.int64),
-        "mtime_ns": np.array([stamp.mtime_ns for stamp in rows.stamps], dtype=np.int64),
     }
+    arrays["size"], arrays["mtime_ns"] = to_numbers(rows.stamps)
     if any(rows.candidates):
         arrays["labels"] = to_bytes([next(iter(found), "") for found in rows.candidates])
     if (depth := max(map(len, rows.candidates)) - 1) > 0:

@@ -14,7 +14,7 @@ import numpy as np
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
-from crnr_cli.gallery.columns import Stamps, Texts, to_bytes
+from crnr_cli.gallery.columns import Labels, SampleTable, Stamps, Texts, to_bytes, to_numbers
 from crnr_cli.gallery.content import FORMAT, Content, read_content
 from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
 from crnr_cli.gallery.hdf5_output import PlacedRows, to_attributes, written_hdf5
@@ -130,8 +130,7 @@ def _to_content(gallery: Gallery) -> Content:
         **{f"state/{key}": array for key, array in gallery.state.items()},
     }
     if gallery.stamps:
-        arrays["samples/size"] = np.array([stamp.size for stamp in gallery.stamps], dtype=np.int64)
-        arrays["samples/mtime_ns"] = np.array([stamp.mtime_ns for stamp in gallery.stamps], dtype=np.int64)
+        arrays["samples/size"], arrays["samples/mtime_ns"] = to_numbers(gallery.stamps)
     root = {
         "format": FORMAT,
         "version": gallery.format_version,
@@ -173,8 +172,12 @@ def _from_content(content: Content, folder: Path) -> Gallery:
     )
     gallery = Gallery(
         samples=Samples.of(arrays["samples/vectors"], class_index, recipe.part_edges),
-        names=Texts(arrays["samples/names"]),
-        hashes=Texts(arrays["samples/sha256"]),
+        table=SampleTable(
+            Texts(arrays["samples/names"]),
+            Labels(classes, class_index),
+            Texts(arrays["samples/sha256"]),
+            _stamps(arrays),
+        ),
         classes=classes,
         recipe=recipe,
         method=method,
@@ -183,7 +186,6 @@ def _from_content(content: Content, folder: Path) -> Gallery:
         calibration=Calibration.restored(
             _below("calibration/", arrays), content.attributes.get("calibration", {})
         ),
-        stamps=_stamps(arrays),
         label_type=root.get("label_type", b"").decode(),
     )
     n, d = gallery.samples.vectors.shape
@@ -191,11 +193,7 @@ def _from_content(content: Content, folder: Path) -> Gallery:
         raise ValueError(f"its labels are of an unknown type, {gallery.label_type}")
     if gallery.dtype not in ("float32", "float64"):
         raise ValueError(f"its vectors are of type {gallery.dtype}")
-    if (
-        not len(gallery.names) == len(gallery.hashes) == len(class_index) == n
-        or len(gallery.stamps) not in (0, n)
-        or gallery.recipe.n_outputs != d
-    ):
+    if not len(gallery.names) == len(gallery.hashes) == len(class_index) == n or recipe.n_outputs != d:
         raise ValueError("its parts are of different sizes")
     return gallery
 

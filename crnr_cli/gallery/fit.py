@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.samples import LabelledVectors, Report
+from crnr_cli.gallery.samples import ReadSamples, Report
 from crnr_cli.methods import Method, Samples, State, fitted
 from crnr_cli.methods.fitting import indexed
 from crnr_cli.methods.folds import copies_of
@@ -27,7 +26,6 @@ from crnr_cli.system.files import replacing
 from crnr_cli.wording import Note
 
 _WANTED_AGREEMENT = 0.99  # less than an index aims for, which it measures on few samples
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,32 +37,29 @@ class BuildReport(Report):
     file_bytes: int
 
 
-def make_gallery(labelled: LabelledVectors, method: Method, progress: Progress = silent) -> Gallery:
-    """Sort the samples by class, in name order, and fit the method to them."""
-    classes, order, class_index = sort_by_class(labelled.labels, labelled.recipe.kind)
-    # Vectors in a file are in order already, and are not copied to memory.
-    vectors = labelled.vectors if (np.diff(order) == 1).all() else labelled.vectors[order]
-    samples = Samples.of(vectors, class_index, labelled.recipe.part_edges)
+def make_gallery(
+    read: ReadSamples, method: Method, progress: Progress = silent
+) -> tuple[Gallery, list[Note]]:
+    """Sort the samples by class, in name order, and fit the method to them; return notes too."""
+    classes, order, class_index = sort_by_class(read.table.labels, read.recipe.kind)
+    in_order = read.take(order)  # vectors in a file are in order already, and are not copied to memory
+    samples = Samples.of(in_order.values, class_index, read.recipe.part_edges)
+    notes: list[Note] = []
     if len(classes) == 1:
         text = f"only one class, {classes[0]}: classify will refuse this gallery"
-        labelled.notes.append(Note("one class", text))
-    labelled.notes += copy_notes(labelled, copies_of(labelled.vectors, labelled.hashes))
+        notes.append(Note("one class", text))
+    notes += copy_notes(read.table, copies_of(read.values, read.table.hashes))
     index = indexed(method, samples, progress)
-    labelled.notes += index_notes(index)
-    return Gallery(
+    notes += index_notes(index)
+    gallery = Gallery(
         samples=samples,
-        names=_in_order(labelled.names, order),
-        hashes=_in_order(labelled.hashes, order),
-        stamps=_in_order(labelled.stamps, order) if labelled.stamps else [],
+        table=in_order.table,
         classes=classes,
-        recipe=labelled.recipe,
+        recipe=read.recipe,
         method=method,
         state=fitted(method, samples) | index,
     )
-
-
-def _in_order(column: Sequence[T], order: Array) -> Sequence[T]:
-    return column if (np.diff(order) == 1).all() else [column[i] for i in order]
+    return gallery, notes
 
 
 def write_gallery(gallery: Gallery, output: Path) -> int:

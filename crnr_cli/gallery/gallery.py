@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp, Values, mapped, row_minima
 from crnr_cli.errors import NotConverged
 from crnr_cli.gallery.calibration import Calibration, calibrate
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.methods import Method, Samples, State
 from crnr_cli.methods.fitting import compact_residuals, residuals
 from crnr_cli.methods.local import measured_by
@@ -32,17 +33,28 @@ class Gallery:
     """Everything that classify needs; the pictures that it was made from are not needed any more."""
 
     samples: Samples
-    names: Sequence[str]  # of the samples: paths, or file#row
-    hashes: Sequence[str]  # SHA-256 of each sample's content
+    table: SampleTable  # of the samples
     classes: list[str]  # in name order
     recipe: Recipe
     method: Method
     state: State
     crnr_version: str = __version__
     calibration: Calibration | None = None  # for rejecting queries of no class
-    stamps: Sequence[Stamp] = field(default_factory=list)  # of the samples' files; empty if unknown
     sha256: str = ""  # of the file it was loaded from
     label_type: str = ""  # of the labels that an estimator was fitted to, if they were not text
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.table.names
+
+    @property
+    def hashes(self) -> Sequence[str]:
+        return self.table.hashes
+
+    @property
+    def stamps(self) -> Sequence[Stamp]:
+        """Empty if unknown."""
+        return self.table.stamps
 
     @property
     def dtype(self) -> str:

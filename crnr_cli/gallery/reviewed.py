@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.gallery.entries import Entry
+from crnr_cli.gallery.columns import SampleTable
+from crnr_cli.gallery.entries import contents_of, names_by_content
 from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.readers import is_table
@@ -53,20 +52,18 @@ def reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
     return source, [Note("reviewed", text)]
 
 
-def without_copies(fresh: Sequence[Entry], old: Sequence[Entry]) -> tuple[list[Entry], list[Note]]:
-    """The samples that are not in the gallery already under other names, and a note on those that are."""
-    names = {(sample.label, sample.sha256): sample.name for sample in old}
-    kept: list[Entry] = []
-    copies: list[str] = []
-    for sample in fresh:
-        known = names.get((sample.label, sample.sha256), sample.name)
-        if known == sample.name:
-            kept.append(sample)
-        else:
-            copies.append(f"{sample.name} is the same as {known}")
+def find_copies(fresh: SampleTable, old: SampleTable) -> tuple[set[int], list[Note]]:
+    """Return the rows whose content is in the gallery already under another name, and a note on them."""
+    contents = list(contents_of(fresh))
+    known = names_by_content(old, set(contents))
+    copies = {
+        row: f"{name} is the same as {known[content]}"
+        for row, (name, content) in enumerate(zip(fresh.names, contents, strict=True))
+        if known.get(content, name) != name
+    }
     if not copies:
-        return kept, []
+        return set(), []
     n = len(copies)
     files = counted(n, "reviewed file")
-    text = f"{files} {have(n)} the content of a sample and {are(n)} not added: {copies[0]}"
-    return kept, [Note("reviewed copies", text)]
+    text = f"{files} {have(n)} the content of a sample and {are(n)} not added: {next(iter(copies.values()))}"
+    return set(copies), [Note("reviewed copies", text)]

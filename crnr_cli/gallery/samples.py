@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Batch, Stamp
+from crnr_cli.arrays import Array, Batch, take_rows
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
-from crnr_cli.gallery.columns import Texts
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
 from crnr_cli.gallery.raw_values import open_recipe
 from crnr_cli.gallery.reader import Reader, ReadHere
@@ -26,7 +25,6 @@ from crnr_cli.system import memory
 from crnr_cli.wording import Note, counted
 
 BATCH = 1024
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,46 +69,35 @@ class Report:
         return sum(left.is_skipped for left in self.left_out)
 
 
-@dataclass(kw_only=True)
-class Labelled:
-    """The usable samples of a source, in its order, without their values."""
+@dataclass(frozen=True, kw_only=True)
+class ReadSamples:
+    """The usable samples of a source, in its order."""
 
     recipe: Recipe
-    names: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    hashes: list[str] | Texts = field(default_factory=list)
-    stamps: list[Stamp] = field(default_factory=list)
+    table: SampleTable
+    values: Array  # (n, d): unit vectors or, for a recipe that is fitted later, raw values
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
-
-@dataclass(kw_only=True)
-class LabelledVectors(Labelled):
-    """Samples as unit vectors, for a gallery or for a test."""
-
-    vectors: Array
-
-
-@dataclass(kw_only=True)
-class RawSamples(Labelled):
-    """Samples as raw values, to which the steps of a recipe can be fitted."""
-
-    values: Array
+    def take(self, rows: Sequence[int] | Array) -> ReadSamples:
+        """Return these samples, in this order; if they are all as they are, the values are not copied."""
+        table = self.table.take(rows)
+        return self if table is self.table else replace(self, table=table, values=self.values[rows])
 
     def vectors_by(self, recipe: Recipe, dtype: str) -> Array:
-        """(n, d): the unit vectors that a fitted recipe makes of the values."""
+        """(n, d): the unit vectors that a fitted recipe makes of raw values."""
         parts = []
         for start in range(0, len(self.values), BATCH):
             vectors, faults = recipe.unit_vectors(self.values[start : start + BATCH], dtype)
             for row, fault in enumerate(faults, start=start):
                 if fault:
-                    raise DataError(f"{self.names[row]}: is all zero after the recipe; remove it")
+                    raise DataError(f"{self.table.names[row]}: is all zero after the recipe; remove it")
             parts.append(vectors)
         return np.concatenate(parts)
 
-    def labelled_by(self, recipe: Recipe, dtype: str) -> LabelledVectors:
-        shared = {name: value for name, value in vars(self).items() if name not in ("values", "recipe")}
-        return LabelledVectors(recipe=recipe, vectors=self.vectors_by(recipe, dtype), **shared)
+    def apply(self, recipe: Recipe, dtype: str) -> ReadSamples:
+        """Return the samples as unit vectors, which a fitted recipe makes of raw values."""
+        return replace(self, recipe=recipe, values=self.vectors_by(recipe, dtype))
 
 
 LabelOf = Callable[[tuple[str, ...]], str]  # the class of a sample, of its folders or its label
@@ -120,62 +107,61 @@ def _first(candidates: tuple[str, ...]) -> str:
     return candidates[0]
 
 
-def read_samples(source: Source, reading: Reading, progress: Progress = silent) -> LabelledVectors:
+def read_samples(source: Source, reading: Reading, progress: Progress = silent) -> ReadSamples:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
-    seen = Seen(source, reading, progress, reading.reader)
-    found = begun(source, reading, seen)
-    _require_memory([found.recipe], len(source), reading)
-    if found.recipe.is_fitted:
-        (vectors,) = _read([found], source, reading, progress)
-        check_new(found, source)
-        return LabelledVectors(vectors=vectors, **vars(found))
-    raw = _read_raw([found], source, reading, progress)[0]
-    return raw.labelled_by(found.recipe.fitted(raw.values), reading.dtype)
+    recipe, notes = start_reading(source, reading, Seen(source, reading, progress, reading.reader))
+    _require_memory([recipe], len(source), reading)
+    read = _read(_Collector(recipe, source, reading, raw=not recipe.is_fitted), progress, notes)
+    read = check_new(read, source)
+    return read if recipe.is_fitted else read.apply(recipe.fitted(read.values), reading.dtype)
 
 
-def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> RawSamples:
+def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> ReadSamples:
     """Read all usable samples of a source as raw values, for recipes that are fitted to parts of them."""
-    found = begun(source, reading, Seen(source, reading, progress, reading.reader))
-    return _read_raw([found], source, reading, progress)[0]
+    recipe, notes = start_reading(source, reading, Seen(source, reading, progress, reading.reader))
+    _require_memory([recipe], len(source), reading)
+    read = _read(_Collector(recipe, source, reading, raw=True), progress, notes)
+    return check_new(read, source)
 
 
-def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silent) -> list[RawSamples]:
-    """The same samples as raw values of each extractor that `tune` tries, the chosen or default one first.
+def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silent) -> list[ReadSamples]:
+    """Read the same samples as raw values of each extractor that `tune` tries.
 
-    Pictures are decoded once for all extractors that need the same pixels.
+    The chosen or default extractor is the first. Pictures are decoded once for all extractors that need the
+    same pixels.
     """
     seen = Seen(source, reading, progress, reading.reader)
-    first = begun(source, reading, seen)
-    others = alternatives(first.recipe, reading.extractor, seen) if source.n_features is None else ()
-    recipes = [Recipe.for_pictures(other) for other in others]
-    everything = [first, *(Labelled(recipe=recipe) for recipe in recipes)]
-    by_request: dict[PixelRequest | None, list[Labelled]] = {}
-    for found in everything:
-        by_request.setdefault(found.recipe.request(reading.max_pixels), []).append(found)
-    read = [raw for alike in by_request.values() for raw in _read_raw(alike, source, reading, progress)]
-    read.sort(key=lambda raw: [found.recipe for found in everything].index(raw.recipe))
-    return _with_the_same_samples(read)
+    first, notes = start_reading(source, reading, seen)
+    others = alternatives(first, reading.extractor, seen) if source.n_features is None else ()
+    recipes = [first, *map(Recipe.for_pictures, others)]
+    by_request: dict[PixelRequest | None, list[int]] = {}
+    for number, recipe in enumerate(recipes):
+        by_request.setdefault(recipe.request(reading.max_pixels), []).append(number)
+    read: dict[int, ReadSamples] = {}
+    for numbers in by_request.values():
+        alike = take_rows(recipes, numbers)
+        _require_memory(alike, len(source), reading)
+        collectors = [_Collector(recipe, source, reading, raw=True) for recipe in alike]
+        for batches in _batches(alike, source, reading):
+            for collector, batch in zip(collectors, batches, strict=True):
+                collector.add(batch)
+            progress("reading", batches[0].end, len(source))
+        for number, collector in zip(numbers, collectors, strict=True):
+            read[number] = check_new(collector.finish([] if number else notes), source)
+    return _with_the_same_samples([read[number] for number in range(len(recipes))])
 
 
-def _with_the_same_samples(read: list[RawSamples]) -> list[RawSamples]:
+def _with_the_same_samples(read: list[ReadSamples]) -> list[ReadSamples]:
     """Leave out samples that are unusable for one of the extractors, so that all can be compared."""
-    usable = set.intersection(*(set(raw.names) for raw in read))
-    for raw in read:
-        rows = [i for i, name in enumerate(raw.names) if name in usable]
-        if len(rows) < len(raw.names):
-            raw.values = raw.values[rows]
-            raw.names, raw.labels = _only(rows, raw.names), _only(rows, raw.labels)
-            raw.hashes, raw.stamps = _only(rows, raw.hashes), _only(rows, raw.stamps)
-    first, *others = read
-    known = {left.name for left in first.left_out}
-    first.left_out += [left for raw in others for left in raw.left_out if left.name not in known]
-    if any(raw.hashes != first.hashes for raw in others):
+    usable = set.intersection(*(set(one.table.names) for one in read))
+    first, *others = [
+        one.take([row for row, name in enumerate(one.table.names) if name in usable]) for one in read
+    ]
+    if any(one.table.hashes != first.table.hashes for one in others):
         raise DataError("files changed while they were read; try again")
-    return read
-
-
-def _only(rows: Sequence[int], column: Sequence[T]) -> list[T]:
-    return [column[i] for i in rows]
+    known = {left.name for left in first.left_out}
+    further = [left for one in others for left in one.left_out if left.name not in known]
+    return [replace(first, left_out=first.left_out + further), *others]
 
 
 def read_by_recipe(
@@ -185,14 +171,13 @@ def read_by_recipe(
     progress: Progress = silent,
     label_of: LabelOf = _first,
     total: int | None = None,
-) -> LabelledVectors:
+) -> ReadSamples:
     """Read all usable samples of a source with the fitted recipe of a gallery; there may be none.
 
     The share of failures is of `total`, if only a part of a source is read.
     """
-    found = Labelled(recipe=recipe, notes=_source_notes(source, needs_labels=reading.label is None))
-    (vectors,) = _read([found], source, reading, progress, label_of=label_of, total=total)
-    return LabelledVectors(vectors=vectors, **vars(found))
+    notes = _source_notes(source, needs_labels=reading.label is None)
+    return _read(_Collector(recipe, source, reading, label_of=label_of, total=total), progress, notes)
 
 
 def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
@@ -218,14 +203,14 @@ def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
     return [Note("source", text) for text in source.notes()]
 
 
-def begun(source: Source, reading: Reading, seen: Seen) -> Labelled:
-    """A gallery without samples yet: its recipe, with steps that are not yet fitted, and notes."""
+def start_reading(source: Source, reading: Reading, seen: Seen) -> tuple[Recipe, list[Note]]:
+    """Choose the recipe, whose steps are not yet fitted, and collect notes; no sample is read yet."""
     notes = _source_notes(source)
     recipe, of_recipe = new_recipe(source, reading.extractor, reading.steps, seen)
     notes += of_recipe
     if reading.on_notes and notes:
         reading.on_notes(notes)
-    return Labelled(recipe=recipe, notes=notes)
+    return recipe, notes
 
 
 def _require_memory(recipes: Sequence[Recipe], n_samples: int, reading: Reading) -> None:
@@ -237,54 +222,67 @@ def _require_memory(recipes: Sequence[Recipe], n_samples: int, reading: Reading)
     )
 
 
-def _read_raw(
-    found: Sequence[Labelled], source: Source, reading: Reading, progress: Progress
-) -> list[RawSamples]:
-    _require_memory([one.recipe for one in found], len(source), reading)
-    values = _read(found, source, reading, progress, raw=True)
-    for one in found:
-        check_new(one, source)
-    return [RawSamples(values=array, **vars(one)) for one, array in zip(found, values, strict=True)]
+def check_new(read: ReadSamples, source: Source) -> ReadSamples:
+    """Refuse a new gallery without samples; return it with notes on the classes that have none."""
+    require_samples(read.table.names, read.left_out)
+    return replace(read, notes=read.notes + unusable_classes(source, read.table.labels))
 
 
-def check_new(found: Labelled, source: Source) -> None:
-    """A new gallery needs at least one sample; notes are added on classes without any."""
-    require_samples(found.names, found.left_out)
-    found.notes += unusable_classes(source, found.labels)
+def _batches(recipes: Sequence[Recipe], source: Source, reading: Reading) -> Iterator[list[Batch]]:
+    """Read the source; each batch is given as raw values of every recipe. These need the same pixels."""
+    opened = [open_recipe(recipe, source, reading, with_hash=True) for recipe in recipes]
+    spans = source.spans(opened[0].batch_size(reading.batch_size or BATCH))
+    return reading.reader.raw(source, spans, opened, reading)
 
 
-def _read(
-    found: Sequence[Labelled],
-    source: Source,
-    reading: Reading,
-    progress: Progress,
-    *,
-    raw: bool = False,
-    label_of: LabelOf = _first,
-    total: int | None = None,
-) -> list[Array]:
-    """The unit vectors, or raw values, of all usable samples, by each of several recipes.
+def _read(collector: _Collector, progress: Progress, notes: list[Note]) -> ReadSamples:
+    """Read all usable samples by one recipe."""
+    source = collector.source
+    for (batch,) in _batches([collector.recipe], source, collector.reading):
+        collector.add(batch)
+        progress("reading", batch.end, len(source))
+    return collector.finish(notes)
 
-    These need the same pixels. The names and labels of the samples go into `found`, one for each recipe.
-    """
-    recipes = [open_recipe(one.recipe, source, reading, with_hash=True) for one in found]
-    kept: list[list[Array]] = [[] for _ in recipes]
-    skipped: list[list[LeftOut]] = [[] for _ in recipes]
-    spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH))
-    for batches in reading.reader.raw(source, spans, recipes, reading):
-        for i, (one, recipe, batch) in enumerate(zip(found, recipes, batches, strict=True)):
-            left_out_before = len(one.left_out)
-            hashes = content_hashes(batch)
-            usable = one.recipe.screened(batch) if raw else recipe.vectors(batch, reading.dtype)
-            if reading.label is not None:
-                usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
-            kept[i].append(_collect(usable, hashes, one, label_of, source.why_unlabelled))
-            skipped[i] += [left for left in one.left_out[left_out_before:] if left.is_skipped]
-            refuse_too_many(skipped[i], total or len(source), reading.max_failure_rate, "sample")
-        progress("reading", batches[0].end, len(source))
-    if source.kind == "features":
-        refuse_non_finite(found[0].left_out)
-    return [np.concatenate(arrays) for arrays in kept]
+
+@dataclass
+class _Collector:
+    """The samples that have been read by one recipe so far, as unit vectors or as raw values."""
+
+    recipe: Recipe
+    source: Source
+    reading: Reading
+    raw: bool = False
+    label_of: LabelOf = _first
+    total: int | None = None
+    _tables: list[SampleTable] = field(default_factory=list)
+    _values: list[Array] = field(default_factory=list)
+    _left_out: list[LeftOut] = field(default_factory=list)
+    _skipped: list[LeftOut] = field(default_factory=list)
+
+    def add(self, batch: Batch) -> None:
+        """Apply the recipe to a batch of raw values, and keep the usable samples; refuse too many others."""
+        hashes, reading = content_hashes(batch), self.reading
+        usable = self.recipe.screened(batch) if self.raw else self.recipe.applied(batch, reading.dtype)
+        if reading.label is not None:
+            usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
+        table, values, left_out = _divide(usable, hashes, self.label_of, self.source.why_unlabelled)
+        self._tables.append(table)
+        self._values.append(values)
+        self._left_out += left_out
+        self._skipped += [left for left in left_out if left.is_skipped]
+        refuse_too_many(self._skipped, self.total or len(self.source), reading.max_failure_rate, "sample")
+
+    def finish(self, notes: list[Note]) -> ReadSamples:
+        """Return all that was read; NaN in a table is refused."""
+        if self.source.kind == "features":
+            refuse_non_finite(self._left_out)
+        return ReadSamples(
+            recipe=self.recipe,
+            table=SampleTable.concatenate(self._tables),
+            values=np.concatenate(self._values),
+            left_out=self._left_out,
+            notes=notes,
+        )
 
 
 def content_hashes(batch: Batch) -> list[str]:
@@ -295,28 +293,30 @@ def content_hashes(batch: Batch) -> list[str]:
     return hashes
 
 
-def _collect(
-    batch: Batch, hashes: Sequence[str], found: Labelled, label_of: LabelOf, why_unlabelled: str
-) -> Array:
-    """Add the samples of a batch to `found`, as usable or left out; returns the values of the usable ones."""
-    assert isinstance(found.hashes, list)
+def _divide(
+    batch: Batch, hashes: Sequence[str], label_of: LabelOf, why_unlabelled: str
+) -> tuple[SampleTable, Array, list[LeftOut]]:
+    """Return the usable samples of a batch, their values, and the other samples."""
     row_of = {sample: row for row, sample in enumerate(batch.rows.tolist())}
-    rows: list[int] = []
+    usable: list[int] = []
+    left_out: list[LeftOut] = []
     for sample, name in enumerate(batch.names):
         error, candidates = batch.errors[sample], batch.candidates[sample]
         if not error and not candidates:
             error = SampleError("no_class", why_unlabelled)
         if error:
-            found.left_out.append(LeftOut(name, error))
-            continue
-        if not candidates[0]:
+            left_out.append(LeftOut(name, error))
+        elif not candidates[0]:
             raise DataError(f"{name}: its label is empty")
-        rows.append(row_of[sample])
-        found.names.append(name)
-        found.labels.append(label_of(candidates))
-        found.hashes.append(hashes[sample])
-        found.stamps.append(batch.stamps[sample])
-    return batch.values[rows]
+        else:
+            usable.append(sample)
+    table = SampleTable(
+        names=take_rows(batch.names, usable),
+        labels=[label_of(batch.candidates[sample]) for sample in usable],
+        hashes=take_rows(hashes, usable),
+        stamps=take_rows(batch.stamps, usable),
+    )
+    return table, batch.values[[row_of[sample] for sample in usable]], left_out
 
 
 def refuse_non_finite(left_out: Iterable[LeftOut]) -> None:

@@ -10,8 +10,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.entries import Entry, entries_of
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.system.names import composed, slashed
 from crnr_cli.wording import Note, counted
@@ -31,8 +33,8 @@ class Unwanted:
     samples: Sequence[str] = ()
     exact: Sequence[str] = ()
 
-    def in_gallery(self, path: Path, gallery: Gallery) -> tuple[list[Entry], list[Entry], list[Note]]:
-        """The samples that are kept, those that are removed, and how many match each pattern."""
+    def find_in(self, path: Path, gallery: Gallery) -> tuple[Array, list[Note]]:
+        """Return a mask of the samples that are removed, and how many match each pattern."""
         classes, of_classes = selected(path, "class", self.classes, gallery.classes)
         samples, of_samples = selected(path, "sample", self.samples, gallery.names)
         names = Spellings(gallery.names)
@@ -40,14 +42,11 @@ class Unwanted:
             if (found := names.of(slashed(name))) is None:
                 raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
             samples.add(found)
-        kept: list[Entry] = []
-        removed: list[Entry] = []
-        for sample in entries_of(gallery):
-            is_unwanted = sample.label in classes or sample.name in samples
-            (removed if is_unwanted else kept).append(sample)
-        if not kept:
+        columns = zip(gallery.names, gallery.table.labels, strict=True)
+        is_unwanted = np.array([label in classes or name in samples for name, label in columns])
+        if is_unwanted.all():
             raise DataError(f"{path}: no samples would remain; delete the file instead")
-        return kept, removed, of_classes + of_samples
+        return is_unwanted, of_classes + of_samples
 
 
 class Spellings:

@@ -6,30 +6,30 @@ those of its class. Blocks of rows are read, turned into unit vectors, and writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from typing import TypeVar
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Batch, Stamp
+from crnr_cli.arrays import Array, Batch, Stamp, take_rows
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
-from crnr_cli.gallery.columns import Texts
+from crnr_cli.gallery.columns import SampleTable, Texts
+from crnr_cli.gallery.file import NewGallery
 from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.hdf5_output import PlacedRows
 from crnr_cli.gallery.new_recipe import Seen
 from crnr_cli.gallery.samples import (
-    LabelledVectors,
     LeftOut,
     Reading,
-    begun,
+    ReadSamples,
     check_new,
     content_hashes,
     refuse_non_finite,
     require_samples,
+    start_reading,
 )
 from crnr_cli.methods import Method
 from crnr_cli.pictures.pool import DecoderPool
@@ -41,10 +41,6 @@ from crnr_cli.system.cores import pieces_at_once, side_by_side
 from crnr_cli.wording import counted
 
 _BLOCK = 2**20  # numbers that are read at once
-T = TypeVar("T")
-
-# Reserves the place of vectors of this shape and type in a file.
-PlaceVectors = Callable[[tuple[int, int], str], PlacedRows]
 
 
 def can_stream(source: Features, reading: Reading, method: Method) -> bool:
@@ -55,29 +51,20 @@ def can_stream(source: Features, reading: Reading, method: Method) -> bool:
 
 
 def stream_samples(
-    source: Features, reading: Reading, place: PlaceVectors, progress: Progress = silent
-) -> LabelledVectors:
-    """As `read_samples`, but the vectors are written to a file, sorted by class, and mapped from it."""
-    found = begun(source, reading, Seen(source, reading, progress, reading.reader))
+    source: Features, reading: Reading, new: NewGallery, progress: Progress = silent
+) -> ReadSamples:
+    """As `read_samples`, but the vectors are written to a new file, sorted by class, and mapped from it."""
+    unfitted, notes = start_reading(source, reading, Seen(source, reading, progress, reading.reader))
     stream = _Stream(source, reading, progress, _labels(source, reading))
-    recipe = found.recipe
+    recipe = unfitted
     if not recipe.is_fitted:
         covariance = 3 * 8 * source.n_features**2
         memory.require(covariance, f"--pca of {counted(source.n_features, 'feature')}", "use fewer features")
-        recipe = recipe.fitted_to_blocks(lambda: stream.raw_blocks(found.recipe))
-    rows, vectors = stream.written(recipe, place, was_fitted=recipe is not found.recipe)
-    labelled = LabelledVectors(
-        recipe=recipe,
-        names=_picked(source.names(), rows),
-        labels=_picked(stream.labels, rows),
-        hashes=Texts(stream.hashes[rows]),
-        stamps=_picked(stream.stamps, rows),
-        left_out=stream.left_out(),
-        notes=found.notes,
-        vectors=vectors,
-    )
-    check_new(labelled, source)
-    return labelled
+        recipe = recipe.fitted_to_blocks(lambda: stream.raw_blocks(unfitted))
+    rows, vectors = stream.written(recipe, new, was_fitted=recipe is not unfitted)
+    table = SampleTable(source.names(), stream.labels, Texts(stream.hashes), stream.stamps).take(rows)
+    read = ReadSamples(recipe=recipe, table=table, values=vectors, left_out=stream.left_out(), notes=notes)
+    return check_new(read, source)
 
 
 def _labels(source: Features, reading: Reading) -> list[str | None]:
@@ -89,10 +76,6 @@ def _labels(source: Features, reading: Reading) -> list[str | None]:
         row = labels.index("")
         raise DataError(f"{source.names((row, row + 1))[0]}: its label is empty")
     return labels
-
-
-def _picked(column: Sequence[T], rows: Array) -> list[T]:
-    return [column[row] for row in rows.tolist()]
 
 
 def _hashes(batch: Batch) -> Array:
@@ -133,7 +116,7 @@ class _Stream:
                 yield screened.values if all(is_labelled) else screened.values[is_labelled]
         self._refuse_bad()
 
-    def written(self, recipe: Recipe, place: PlaceVectors, *, was_fitted: bool) -> tuple[Array, Array]:
+    def written(self, recipe: Recipe, new: NewGallery, *, was_fitted: bool) -> tuple[Array, Array]:
         """Which rows are in the gallery, in its order, and their vectors.
 
         All are taken for usable at first. If some turn out not to be, the others are written once more, as
@@ -145,10 +128,10 @@ class _Stream:
         while True:
             rows = np.array([row for row in range(len(self._source)) if row not in self._errors], np.int64)
             require_samples(rows.tolist(), self.left_out())
-            _, order, _ = sort_by_class(_picked(self.labels, rows), recipe.kind)
+            _, order, _ = sort_by_class(take_rows(self.labels, rows), recipe.kind)
             places = np.full(len(self._source), -1)
             places[rows[order]] = np.arange(len(rows))
-            target = place((len(rows), recipe.n_outputs), self._reading.dtype)
+            target = new.place_vectors((len(rows), recipe.n_outputs), self._reading.dtype)
             work = partial(self._write, recipe, target, places)
             with closing(self._batches()) as batches, closing(side_by_side(work, batches, threads)) as done:
                 for batch in done:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.answer import with_model_at
 from crnr_cli.gallery.content import is_gallery
@@ -24,6 +23,7 @@ from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
     LeftOut,
     Reading,
+    ReadSamples,
     Report,
     read_by_recipe,
     read_samples,
@@ -90,7 +90,7 @@ def audit(
 ) -> AuditReport:
     """Look through a gallery, if one is named, or through the samples of a source."""
     started = time.perf_counter()
-    gallery, left_out, notes = _opened(names, reading, model, progress)
+    gallery, left_out, notes = _open(names, reading, model, progress)
     queries = open_source(against, reading) if against else None
     if queries is not None:
         refuse_mismatch(queries, gallery.recipe)
@@ -108,14 +108,13 @@ def audit(
         read = read_by_recipe(
             gallery.recipe, queries, replace(reading, dtype=gallery.dtype, label="?"), progress
         )
-        require_samples(read.names, read.left_out)
-        n_queries, left_out = len(read.names), left_out + read.left_out
-        known = _known(gallery, looks, read.names, read.hashes, read.vectors, reading)
-    labels = np.array(gallery.classes, dtype=object)[samples.class_index].tolist()
+        require_samples(read.table.names, read.left_out)
+        n_queries, left_out = len(read.table), left_out + read.left_out
+        known = _known(gallery, looks, read, reading)
     held = folds.is_held
     return AuditReport(
         names=gallery.names,
-        labels=labels,
+        labels=list(gallery.table.labels),
         classes=gallery.classes,
         suspects=suspects(residuals, samples, method.signed),
         copies=copies,
@@ -135,7 +134,7 @@ def audit(
     )
 
 
-def _opened(
+def _open(
     names: Sequence[str], reading: Reading, model: Path | None, progress: Progress
 ) -> tuple[Gallery, list[LeftOut], list[Note]]:
     """The gallery, or one made of the source with the default method, which is not fitted."""
@@ -146,18 +145,18 @@ def _opened(
         gallery = load_gallery(Path(names[0]))
         refuse_mentioned(gallery.names)
         return (with_model_at(model, gallery, Path(names[0])) if model else gallery), [], []
-    labelled = read_samples(open_source(names, reading), reading, progress)
-    classes, order, class_index = sort_by_class(labelled.labels, labelled.recipe.kind)
+    read = read_samples(open_source(names, reading), reading, progress)
+    classes, order, class_index = sort_by_class(read.table.labels, read.recipe.kind)
+    in_order = read.take(order)
     gallery = Gallery(
-        samples=Samples.of(labelled.vectors[order], class_index, labelled.recipe.part_edges),
-        names=[labelled.names[i] for i in order],
-        hashes=[labelled.hashes[i] for i in order],
+        samples=Samples.of(in_order.values, class_index, read.recipe.part_edges),
+        table=in_order.table,
         classes=classes,
-        recipe=labelled.recipe,
+        recipe=read.recipe,
         method=make_method("crnr", {}),
         state={},
     )
-    return gallery, labelled.left_out, labelled.notes
+    return gallery, read.left_out, read.notes
 
 
 def _looks(gallery: Gallery, reading: Reading) -> tuple[Looks, list[Note]]:
@@ -178,16 +177,10 @@ def _looks(gallery: Gallery, reading: Reading) -> tuple[Looks, list[Note]]:
     return looks, [Note("looks", text)]
 
 
-def _known(
-    gallery: Gallery,
-    looks: Looks,
-    names: Sequence[str],
-    hashes: Sequence[str],
-    vectors: Array,
-    reading: Reading,
-) -> list[Known]:
+def _known(gallery: Gallery, looks: Looks, read: ReadSamples, reading: Reading) -> list[Known]:
     """The queries that are samples too, each with the first sample that it is like."""
     kind = gallery.recipe.kind
+    names, hashes, vectors = read.table.names, read.table.hashes, read.values
     is_copy = KnownSamples.of(kind, gallery.hashes, gallery.samples.vectors).among(hashes, vectors)
     queries = Looks.of(vectors)
     if kind == "pictures":

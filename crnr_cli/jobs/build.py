@@ -13,7 +13,7 @@ from crnr_cli.gallery.cache import cached
 from crnr_cli.gallery.file import new_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.samples import LabelledVectors, Reading, read_samples
+from crnr_cli.gallery.samples import Reading, ReadSamples, read_samples
 from crnr_cli.gallery.streamed import can_stream, stream_samples
 from crnr_cli.methods import Method, make_method
 from crnr_cli.progress import Progress, silent
@@ -49,25 +49,29 @@ def build(
             source, reading, of_cache = cached(source, reading, options.cache, progress)
         if isinstance(source, Features) and is_replaceable(output) and can_stream(source, reading, method):
             with new_gallery(file) as new:
-                labelled = stream_samples(source, reading, new.place_vectors, progress)
-                gallery = _made(labelled, method, options, progress)
+                read = stream_samples(source, reading, new, progress)
+                gallery, of_gallery = _fit(read, method, options, progress)
                 new.finish(gallery)
         else:
-            labelled = read_samples(source, reading, progress)
-            gallery = _made(labelled, method, options, progress)
+            read = read_samples(source, reading, progress)
+            gallery, of_gallery = _fit(read, method, options, progress)
             save_gallery(gallery, file)
         file_bytes = os.fstat(file.fileno()).st_size
     return BuildReport(
         gallery=gallery,
         file_bytes=file_bytes,
         seconds=time.perf_counter() - started,
-        left_out=labelled.left_out,
-        notes=of_cache + labelled.notes,
+        left_out=read.left_out,
+        notes=of_cache + read.notes + of_gallery,
     )
 
 
-def _made(labelled: LabelledVectors, method: Method, options: BuildOptions, progress: Progress) -> Gallery:
+def _fit(
+    read: ReadSamples, method: Method, options: BuildOptions, progress: Progress
+) -> tuple[Gallery, list[Note]]:
     progress("fitting", 0, 1)
-    gallery = make_gallery(labelled, method, progress)
+    gallery, notes = make_gallery(read, method, progress)
     progress("fitting", 1, 1)
-    return gallery.calibrated(options.reading.n_jobs, progress) if options.calibrate else gallery
+    if options.calibrate:
+        gallery = gallery.calibrated(options.reading.n_jobs, progress)
+    return gallery, notes

@@ -8,17 +8,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, take_rows
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import truth_in
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.copies import KnownSamples, copies_note, copy_notes
 from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.samples import (
-    Labelled,
-    LabelledVectors,
-    RawSamples,
     Reading,
+    ReadSamples,
     Report,
     read_by_recipe,
     read_raw,
@@ -81,7 +80,7 @@ class _Given:
 class _Drawn:
     """Random splits of a gallery, whose raw values are sorted by class."""
 
-    gallery: RawSamples
+    gallery: ReadSamples
     class_index: Array
     held: list[Array]  # for every draw, a mask of the samples that are held out
     is_asked: Array  # a mask without further copies of a sample
@@ -139,21 +138,23 @@ def compare(
     """Fit and score every method, on a test source or on parts of the gallery that are held out."""
     methods, notes = _chosen_methods(options)
     gallery, test = _read(names, options, progress)
-    classes, order, class_index = sort_by_class(gallery.labels, gallery.recipe.kind)
+    classes, order, class_index = sort_by_class(gallery.table.labels, gallery.recipe.kind)
     splits: _Given | _Drawn
-    if isinstance(gallery, RawSamples):
-        splits = _drawn(gallery, order, class_index, options)
+    truths: Sequence[str]
+    if test is None:
+        copies = copies_of(gallery.values, gallery.table.hashes)
+        gallery = replace(gallery, notes=gallery.notes + copy_notes(gallery.table, copies))
+        splits = _drawn(gallery, order, class_index, copies[order], options)
         tested = [
             np.flatnonzero(held & splits.is_asked) for held in splits.held
         ]  # which sample each query is, per draw
         truths = [classes[i] for i in class_index]
     else:
-        assert test is not None
         notes += _copies(gallery, test)
-        tested = [np.arange(len(test.labels))]
-        truths = test.labels
-        samples = Samples.of(gallery.vectors[order], class_index, gallery.recipe.part_edges)
-        splits = _Given(Split(samples, test.vectors))
+        tested = [np.arange(len(test.table))]
+        truths = test.table.labels
+        samples = Samples.of(gallery.values[order], class_index, gallery.recipe.part_edges)
+        splits = _Given(Split(samples, test.values))
     tallies = {method.name: _Tally() for method in methods}
     total = len(tested) * len(methods)
     progress("comparing", 0, total)
@@ -163,7 +164,7 @@ def compare(
             if tallies.pop(turn.method.name, None):
                 notes.append(Note("method", f"left out: {outcome}"))
         elif tally := tallies.get(turn.method.name):
-            tally.truths += [truths[i] for i in tested[turn.draw]]
+            tally.truths += take_rows(truths, tested[turn.draw])
             tally.labels += [classes[i] for i in outcome.winners]
             tally.build_seconds += outcome.build_seconds
             tally.query_seconds += outcome.query_seconds
@@ -179,7 +180,7 @@ def compare(
     numbers = np.concatenate(tested)
     return CompareReport(
         results=_results([m for m in methods if m.name in tallies], tallies, numbers, len(tested)),
-        n_gallery=len(gallery.labels) - (splits.n_held if isinstance(splits, _Drawn) else 0),
+        n_gallery=len(gallery.table) - (splits.n_held if isinstance(splits, _Drawn) else 0),
         n_tested=len(np.unique(numbers)),
         dimension=gallery.recipe.n_outputs,
         n_classes=len(classes),
@@ -206,7 +207,7 @@ def _chosen_methods(options: CompareOptions) -> tuple[list[Method], list[Note]]:
 
 def _read(
     names: Sequence[str], options: CompareOptions, progress: Progress
-) -> tuple[RawSamples, None] | tuple[LabelledVectors, LabelledVectors]:
+) -> tuple[ReadSamples, ReadSamples | None]:
     """The gallery as raw values to draw from, or as vectors along with the test samples of another source."""
     reading = options.reading
     source = open_source(names, reading)
@@ -220,13 +221,13 @@ def _read(
     gallery = read_samples(source, reading, progress)
     _refuse_one_class(gallery)
     refuse_mismatch(test_source, gallery.recipe)
-    truth = truth_in(set(gallery.labels), is_labelled=test_source.is_labelled)
+    truth = truth_in(set(gallery.table.labels), is_labelled=test_source.is_labelled)
     test = read_by_recipe(
         gallery.recipe, test_source, reading, progress, lambda found: truth(found) or found[0]
     )
-    if not test.labels:
+    if not test.table:
         raise DataError(f"{', '.join(options.test)}: no usable test sample has a true class")
-    if not set(test.labels) & set(gallery.labels):
+    if not set(test.table.labels) & set(gallery.table.labels):
         raise DataError(
             f"{', '.join(options.test)}: none of its classes is in the gallery; "
             "put the queries into folders named after the gallery's classes"
@@ -234,29 +235,28 @@ def _read(
     return gallery, test
 
 
-def _copies(gallery: LabelledVectors, test: LabelledVectors) -> list[Note]:
-    known = KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.vectors)
-    mask = known.among(test.hashes, test.vectors)
-    copies = [test.names[i] for i in np.flatnonzero(mask)]
-    return [Note("copies", copies_note(copies, len(test.names)))] if copies else []
+def _copies(gallery: ReadSamples, test: ReadSamples) -> list[Note]:
+    known = KnownSamples.of(gallery.recipe.kind, gallery.table.hashes, gallery.values)
+    copies = take_rows(test.table.names, np.flatnonzero(known.among(test.table.hashes, test.values)))
+    return [Note("copies", copies_note(copies, len(test.table)))] if copies else []
 
 
-def _refuse_one_class(gallery: Labelled) -> None:
-    if len(set(gallery.labels)) < 2:
-        raise DataError(f"only one class, {gallery.labels[0]}: there is nothing to compare")
+def _refuse_one_class(gallery: ReadSamples) -> None:
+    if len(set(gallery.table.labels)) < 2:
+        raise DataError(f"only one class, {gallery.table.labels[0]}: there is nothing to compare")
 
 
-def _drawn(gallery: RawSamples, order: Array, class_index: Array, options: CompareOptions) -> _Drawn:
-    in_order_of_source = copies_of(gallery.values, gallery.hashes)
-    gallery.notes += copy_notes(gallery, in_order_of_source)
-    copies = in_order_of_source[order]
+def _drawn(
+    gallery: ReadSamples, order: Array, class_index: Array, copies: Array, options: CompareOptions
+) -> _Drawn:
+    """Draw the splits; `copies` are in the order of the gallery."""
     held = [
         held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]), copies)
         for draw in range(options.draws)
     ]
     # Without labels and hashes, which a split does not need: this may be sent to the workers of a cluster.
-    names = [gallery.names[i] for i in order]
-    raw = RawSamples(recipe=gallery.recipe, names=names, values=gallery.values[order])
+    table = SampleTable(take_rows(gallery.table.names, order))
+    raw = ReadSamples(recipe=gallery.recipe, table=table, values=gallery.values[order])
     return _Drawn(raw, class_index, held, one_per_copies(class_index, copies), options.reading.dtype)
 
 

@@ -17,7 +17,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
-from crnr_cli.gallery.samples import BATCH, RawSamples, Reading, Report, read_raw_by_all
+from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
 from crnr_cli.gallery.trials import Setting, StepSettings, Trial, Vectors, choose
 from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.methods.fitting import winners_after
@@ -141,14 +141,14 @@ def tune(
 
 
 def tune_samples(
-    read: Sequence[RawSamples], options: TuneOptions, progress: Progress = silent, spread: Spread = here
+    read: Sequence[ReadSamples], options: TuneOptions, progress: Progress = silent, spread: Spread = here
 ) -> TuneReport:
     """Try all settings on samples that have been read already, by each extractor to try."""
     started = time.perf_counter()
     raw = read[0]
     # Refuse invalid class names now, not when the tuned gallery is built.
-    _, order, class_index = sort_by_class(raw.labels, raw.recipe.kind)
-    in_order_of_source = copies_of(raw.values, raw.hashes)
+    _, order, class_index = sort_by_class(raw.table.labels, raw.recipe.kind)
+    in_order_of_source = copies_of(raw.values, raw.table.hashes)
     copies = in_order_of_source[order]
     is_asked = one_per_copies(class_index, copies)
     fold_of = _fold_of(class_index, is_asked, copies, options.folds)
@@ -185,7 +185,7 @@ def tune_samples(
         untried=settings - len(trials),
         seconds=time.perf_counter() - started,
         left_out=raw.left_out,
-        notes=raw.notes + notes + copy_notes(raw, in_order_of_source),
+        notes=raw.notes + notes + copy_notes(raw.table, in_order_of_source),
     )
 
 
@@ -319,17 +319,17 @@ def _refuse_too_large(samples: FoldedSamples, at_once: int, neighbors: Sequence[
 
 
 def _build(
-    read: Sequence[RawSamples], report: TuneReport, options: TuneOptions, output: Path, started: float
+    read: Sequence[ReadSamples], report: TuneReport, options: TuneOptions, output: Path, started: float
 ) -> BuildReport:
     """Build the gallery from the values that were read for tuning, so that nothing is read twice."""
     setting = report.chosen.setting
     raw = read[setting.vectors.number]
     recipe = raw.recipe.with_settings(dict(setting.vectors.steps)).fitted(raw.values)
-    gallery = make_gallery(labelled := raw.labelled_by(recipe, options.reading.dtype), setting.method)
+    gallery, notes = make_gallery(raw.apply(recipe, options.reading.dtype), setting.method)
     return BuildReport(
         gallery=gallery,
         file_bytes=write_gallery(gallery, output),
         seconds=time.perf_counter() - started,
-        left_out=labelled.left_out,
-        notes=labelled.notes,
+        left_out=raw.left_out,
+        notes=raw.notes + notes,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +16,23 @@ import numpy as np
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import with_model_at
-from crnr_cli.gallery.entries import Changes, Entry, by_name, compared, entries_of
+from crnr_cli.gallery.columns import SampleTable
+from crnr_cli.gallery.entries import (
+    Changes,
+    changed_names,
+    compare_tables,
+    contents_of,
+    names_by_content,
+    rows_by_name,
+)
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.raw_values import refuse_mismatch
-from crnr_cli.gallery.reviewed import reviewed_pictures, without_copies
+from crnr_cli.gallery.reviewed import find_copies, reviewed_pictures
 from crnr_cli.gallery.samples import (
-    LabelledVectors,
-    LeftOut,
     Reading,
+    ReadSamples,
     read_by_recipe,
     require_samples,
     unusable_classes,
@@ -49,15 +56,6 @@ class UpdateReport(BuildReport):
     changes: Changes
 
 
-@dataclass(frozen=True)
-class _New:
-    """The new content of a gallery."""
-
-    samples: list[Entry]
-    left_out: list[LeftOut] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-
-
 def add(
     path: Path,
     names: Sequence[str],
@@ -71,7 +69,7 @@ def add(
     Files that have not changed since they were added are not read again.
     """
 
-    def change(gallery: Gallery, old: list[Entry]) -> _New:
+    def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
         reading = given
         if given.label is not None:
             reading = replace(given, label=spelled(given.label, gallery.classes))
@@ -83,22 +81,25 @@ def add(
                     f"{folder}: contains files but no class folders, and is not named after a class of "
                     f"{path}; name the class of its pictures with --class NAME"
                 )
-        known = by_name(old)
-        read = _read_changed(known, gallery, source, reading, progress)
-        new = read.samples
+        known = rows_by_name(old.table)
+        read = _read_changed(known, old, gallery, source, reading, progress)
+        new = read
         if corrections:
-            new, on_copies = without_copies(new, old)
+            copies, on_copies = find_copies(read.table, old.table)
+            new = read.take([row for row in range(len(read.table)) if row not in copies])
             notes += on_copies
-        fresh = by_name(new)
-        listed = [*(known[name] for name in set(source.names()) & known.keys()), *read.samples]
-        require_samples(listed, read.left_out)
-        kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
-        kept_names = {sample.name for sample in kept}
-        added = [sample for sample in fresh.values() if sample.name not in kept_names]
-        notes += _new_classes(added, gallery.classes) + _twice(kept, added)
+        fresh = rows_by_name(new.table)
+        listed = [known[name] for name in set(source.names()) & known.keys()]
+        require_samples([*listed, *read.table.names], read.left_out)
+        changed = set(changed_names(old.table, known, new.table, fresh))
+        kept = [row for row, name in enumerate(old.table.names) if name not in changed]
+        added = [row for name, row in fresh.items() if name not in known or name in changed]
+        notes += _new_classes(new.table.take(added), gallery.classes)
+        notes += _twice(old.table.take(kept), new.table.take(added))
         if reading.label is None:
-            notes += unusable_classes(source, [sample.label for sample in listed])
-        return replace(read, samples=kept + added, notes=read.notes + notes)
+            notes += unusable_classes(source, [*old.table.take(listed).labels, *read.table.labels])
+        chosen = _choose(old, new, [*kept, *(len(old.table) + row for row in added)])
+        return replace(chosen, notes=read.notes + notes)
 
     return _rewrite(path, change, model, progress)
 
@@ -106,16 +107,19 @@ def add(
 def remove(path: Path, unwanted: Unwanted, progress: Progress = silent) -> UpdateReport:
     """Remove classes or samples by name."""
 
-    def change(gallery: Gallery, old: list[Entry]) -> _New:
-        kept, _, notes = unwanted.in_gallery(path, gallery)
-        return _New(kept, notes=notes)
+    def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
+        is_unwanted, notes = unwanted.find_in(path, gallery)
+        return replace(old.take(np.flatnonzero(~is_unwanted)), notes=notes)
 
     return _rewrite(path, change, progress=progress)
 
 
-def would_remove(path: Path, unwanted: Unwanted) -> tuple[list[Entry], list[Entry], list[Note]]:
-    """What `remove` would keep and remove; nothing is written."""
-    return unwanted.in_gallery(path, load_gallery(path))
+def would_remove(path: Path, unwanted: Unwanted) -> tuple[SampleTable, SampleTable, list[Note]]:
+    """Return what `remove` would keep and remove; nothing is written."""
+    gallery = load_gallery(path)
+    is_unwanted, notes = unwanted.find_in(path, gallery)
+    kept, removed = (gallery.table.take(np.flatnonzero(mask)) for mask in (~is_unwanted, is_unwanted))
+    return kept, removed, notes
 
 
 def rename(
@@ -126,7 +130,7 @@ def rename(
     The gallery is then the one that would be built if the samples had the new class; they keep their names.
     """
 
-    def change(gallery: Gallery, samples: list[Entry]) -> _New:
+    def change(gallery: Gallery, samples: ReadSamples) -> ReadSamples:
         known = spelled(old, gallery.classes)
         if known not in gallery.classes:
             raise DataError(f"{path}: has no class {old}; {hint(old, gallery.classes)}")
@@ -137,10 +141,10 @@ def rename(
             )
         if merge and not exists:
             raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
-        renamed = [replace(one, label=new) if one.label == known else one for one in samples]
-        count = counted(sum(one.label == known for one in samples), "sample")
+        labels = [new if label == known else label for label in samples.table.labels]
+        count = counted(sum(label == known for label in samples.table.labels), "sample")
         text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
-        return _New(renamed, notes=[Note("renamed", text)])
+        return replace(samples, table=replace(samples.table, labels=labels), notes=[Note("renamed", text)])
 
     if old == new:
         raise UsageError(f"the class is called {old} already; give it another name")
@@ -160,39 +164,41 @@ def update(
     must not cost the gallery a class.
     """
 
-    def change(gallery: Gallery, old: list[Entry]) -> _New:
+    def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
         source = by_class_folders(open_source(names, reading), gallery.classes)
-        known = by_name(old)
+        known = rows_by_name(old.table)
         refuse_mismatch(source, gallery.recipe)
         if known.keys().isdisjoint(source.names()):  # renamed, or a mistake
-            _refuse_another_source(path, old, source)
-        read = _read_changed(known, gallery, source, reading, progress)
-        now = known | by_name(read.samples)
+            _refuse_another_source(path, old.table, source)
+        read = _read_changed(known, old, gallery, source, reading, progress)
+        fresh = rows_by_name(read.table)
+        now = known | {name: len(old.table) + row for name, row in fresh.items()}
         errors = {left.name: left.error for left in read.left_out}
-        listed: list[Entry] = []
+        listed: list[int] = []
         kept = 0
         for name in dict.fromkeys(source.names()):
             if name not in errors:
-                listed += [now[name]]
+                listed.append(now[name])
             elif errors[name].status not in _REMOVING:
                 unreadable = _at_or_below(name, known)
                 listed += unreadable
                 kept += len(unreadable)
         require_samples(listed, read.left_out)
-        emptied = sorted(set(gallery.classes) - {sample.label for sample in listed})
+        chosen = _choose(old, read, listed)
+        emptied = sorted(set(gallery.classes) - set(chosen.table.labels))
         notes = [Note("emptied class", f"class {name}: no samples remain, removed") for name in emptied]
         if kept:
             text = f"{counted(kept, 'sample')} kept as before, as the files cannot be read now"
             notes.append(Note("kept", text))
-        notes += _new_classes(read.samples, gallery.classes)
-        return replace(read, samples=listed, notes=read.notes + notes)
+        notes += _new_classes(read.table, gallery.classes)
+        return replace(chosen, notes=read.notes + notes)
 
     return _rewrite(path, change, model, progress)
 
 
 def _rewrite(
     path: Path,
-    change: Callable[[Gallery, list[Entry]], _New],
+    change: Callable[[Gallery, ReadSamples], ReadSamples],
     model: Path | None = None,
     progress: Progress = silent,
 ) -> UpdateReport:
@@ -202,29 +208,21 @@ def _rewrite(
         gallery = load_gallery(path, to_replace=True)
         if model:
             gallery = with_model_at(model, gallery, path)
-        old = list(entries_of(gallery))
-        new = change(gallery, old)
-        changes = compared(old, new.samples)
-        labelled = LabelledVectors(
-            recipe=gallery.recipe,
-            names=[sample.name for sample in new.samples],
-            labels=[sample.label for sample in new.samples],
-            hashes=[sample.sha256 for sample in new.samples],
-            stamps=[sample.stamp for sample in new.samples],
-            vectors=np.array([sample.vector for sample in new.samples]),
-            notes=new.notes,
-        )
+        vectors, table = gallery.samples.vectors, gallery.table.with_stamps()
+        new = change(gallery, ReadSamples(recipe=gallery.recipe, table=table, values=vectors))
+        changes, notes = compare_tables(table, new.table), new.notes
         learnt = [step.describe() for step in gallery.recipe.steps if step.learns]
         if learnt and (changes.added or changes.changed):
             text = (
                 f"{', '.join(learnt)}: still fitted to the old samples; "
                 "to fit to all samples, build the gallery again from all its sources"
             )
-            labelled.notes.append(Note("kept steps", text))
-        calibrated = gallery.calibration is not None
-        gallery = replace(make_gallery(labelled, gallery.method, progress), label_type=gallery.label_type)
+            notes = [*notes, Note("kept steps", text)]
+        calibrated, label_type = gallery.calibration is not None, gallery.label_type
+        gallery, of_gallery = make_gallery(new, gallery.method, progress)
+        gallery, notes = replace(gallery, label_type=label_type), notes + of_gallery
         if calibrated:
-            gallery = _calibrated(gallery, labelled.notes, progress)
+            gallery = _calibrated(gallery, notes, progress)
         save_gallery(gallery, file)
         file_bytes = os.fstat(file.fileno()).st_size
     return UpdateReport(
@@ -232,7 +230,7 @@ def _rewrite(
         seconds=time.perf_counter() - started,
         file_bytes=file_bytes,
         left_out=new.left_out,
-        notes=labelled.notes,
+        notes=notes,
         changes=changes,
     )
 
@@ -245,73 +243,90 @@ def _calibrated(gallery: Gallery, notes: list[Note], progress: Progress) -> Gall
         return gallery
 
 
-def _new_classes(added: Sequence[Entry], old: Sequence[str]) -> list[Note]:
+def _new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
     """Name every class that the gallery did not have: a typing error or a stray file would make one too."""
-    by_class: dict[str, list[Entry]] = {}
-    for sample in added:
-        by_class.setdefault(sample.label, []).append(sample)
+    known = set(old)
+    by_class: dict[str, list[str]] = {}
+    for name, label in zip(added.names, added.labels, strict=True):
+        if label not in known:
+            by_class.setdefault(label, []).append(name)
     return [
-        Note("new class", f"class {name} is new: {counted(len(new), 'sample')}, such as {new[0].name}")
-        for name, new in by_class.items()
-        if name not in old
+        Note("new class", f"class {label} is new: {counted(len(names), 'sample')}, such as {names[0]}")
+        for label, names in by_class.items()
     ]
 
 
-def _twice(kept: Sequence[Entry], added: Sequence[Entry]) -> list[Note]:
+def _twice(kept: SampleTable, added: SampleTable) -> list[Note]:
     """Report samples that are now duplicated, such as those of a folder added under another path."""
-    names = {(sample.label, sample.sha256): sample.name for sample in kept}
-    again = [sample for sample in added if (sample.label, sample.sha256) in names]
+    contents = list(contents_of(added))
+    names = names_by_content(kept, set(contents))
+    again = [row for row, content in enumerate(contents) if content in names]
     if not again:
         return []
     first = again[0]
     text = (
         f"{len(again)} of {counted(len(added), 'added sample')} {are(len(again))} now in the gallery twice: "
-        f"{first.name} is the same as "
-        f"{names[first.label, first.sha256]}; `crnr remove --sample` removes one"
+        f"{added.names[first]} is the same as "
+        f"{names[contents[first]]}; `crnr remove --sample` removes one"
     )
     return [Note("twice", text)]
 
 
-def _refuse_another_source(path: Path, old: Sequence[Entry], source: Source) -> None:
+def _refuse_another_source(path: Path, old: SampleTable, source: Source) -> None:
     """Refuse to replace all samples by others, unless their contents show that a folder was renamed."""
     contents = {(label, sha256) for _, label, sha256 in source.contents()}
-    if not any((sample.label, sample.sha256) in contents for sample in old):
+    if contents.isdisjoint(contents_of(old)):
         raise DataError(
-            f"{path}: none of its {counted(len(old), 'sample')}, such as {old[0].name}, is in the source; "
+            f"{path}: none of its {counted(len(old), 'sample')}, such as {old.names[0]}, is in the source; "
             "name its sources as when it was built, or build without --update to replace it"
         )
 
 
-def _at_or_below(name: str, known: Mapping[str, Entry]) -> list[Entry]:
-    """The sample of a file that cannot be read, or those of all files in such a folder."""
+def _at_or_below(name: str, known: Mapping[str, int]) -> list[int]:
+    """Return the row of a file that cannot be read, or those of all files in such a folder."""
     if name in known:
         return [known[name]]
     folder = slashed(os.path.join(name, ""))  # noqa: PTH118
-    return [sample for sample in known.values() if sample.name.startswith(folder)]
+    return [row for other, row in known.items() if other.startswith(folder)]
+
+
+def _choose(old: ReadSamples, read: ReadSamples, rows: Sequence[int]) -> ReadSamples:
+    """Return samples by their rows; the rows of those that were read follow the old ones."""
+    numbers = np.asarray(rows, dtype=np.int64)
+    is_new = numbers >= len(old.table)
+    if not is_new.any():
+        return replace(old.take(numbers), left_out=read.left_out)
+    values = old.values[np.where(is_new, 0, numbers)]  # copied once, as they may need most of the memory
+    values[is_new] = read.values[numbers[is_new] - len(old.table)]
+    return replace(read, table=(old.table + read.table).take(numbers), values=values)
 
 
 def _read_changed(
-    known: Mapping[str, Entry], gallery: Gallery, source: Source, reading: Reading, progress: Progress
-) -> _New:
+    known: Mapping[str, int],
+    old: ReadSamples,
+    gallery: Gallery,
+    source: Source,
+    reading: Reading,
+    progress: Progress,
+) -> ReadSamples:
     """Read the samples that are new, or whose files may have changed."""
     refuse_mismatch(source, gallery.recipe)
-    suspects = source.only(_may_have_changed(known, reading.label))
+    suspects = source.only(_may_have_changed(known, old.table, reading.label))
     if not len(suspects):
-        return _New([])
+        return old.take([])
     reading = replace(reading, dtype=gallery.dtype)
-    read = read_by_recipe(gallery.recipe, suspects, reading, progress, total=len(source))
-    columns = zip(read.names, read.labels, read.hashes, read.stamps, read.vectors, strict=True)
-    return _New([Entry(*column) for column in columns], read.left_out, read.notes)
+    return read_by_recipe(gallery.recipe, suspects, reading, progress, total=len(source))
 
 
 def _may_have_changed(
-    known: Mapping[str, Entry], label: str | None
+    known: Mapping[str, int], old: SampleTable, label: str | None
 ) -> Callable[[str, Stamp, tuple[str, ...]], bool]:
-    """A test whether a file's size, mtime or class differs from the gallery's sample of that name."""
+    """Return a test whether a file's size, mtime or class differs from the gallery's sample of that name."""
+    stamps, old_labels = list(old.stamps), list(old.labels)  # decoded at once, as all are looked at
 
     def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
-        sample = known.get(name)
+        row = known.get(name)
         labels = candidates[:1] if label is None else (label,)
-        return sample is None or (sample.stamp, (sample.label,)) != (stamp, labels)
+        return row is None or (stamps[row], (old_labels[row],)) != (stamp, labels)
 
     return is_suspect

@@ -53,7 +53,7 @@ class CachedPictures(Pictures):
             ]
         except KeyError as e:
             raise DataError(f"{self.cache.path}: was changed meanwhile; run the command again") from e
-        found = self.cache.picked([row for row in rows if row is not None])
+        found = self.cache.take([row for row in rows if row is not None])
         hashes, scales = self.origins.hashes, self.origins.scales
         return Batch(
             names=[file.path for file in files],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Stamp
+from crnr_cli.arrays import Array, Stamp, take_rows
 from crnr_cli.errors import DataError
 from crnr_cli.sources.labels import read_at_once, require_room, texts
 from crnr_cli.sources.readers import Refused
@@ -80,16 +80,11 @@ class Origins:
         found = classes.get(unicodedata.normalize("NFC", named)) if named else None
         return () if found is None else (found,)
 
-    def taken(self, rows: Sequence[int]) -> Origins:
-        """The origins of some of the rows."""
-        return Origins(
-            self.recipe,
-            [self.hashes[row] for row in rows],
-            [self.stamps[row] for row in rows],
-            None if self.folders is None else [self.folders[row] for row in rows],
-            None if self.named is None else [self.named[row] for row in rows],
-            None if self.scales is None else [self.scales[row] for row in rows],
-        )
+    def take(self, rows: Sequence[int]) -> Origins:
+        """Return the origins of some of the rows."""
+        columns = {name: column for name, column in vars(self).items() if name != "recipe" and column}
+        taken: dict[str, Any] = {name: take_rows(column, rows) for name, column in columns.items()}
+        return replace(self, **taken)
 
 
 def _checked(path: Path, name: str, array: Any, count: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Batch, Stamp
+from crnr_cli.arrays import Array, Batch, Stamp, take_rows
 from crnr_cli.errors import DataError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
@@ -77,16 +77,16 @@ class FeatureFile:
 
     def cut(self, start: int, stop: int) -> FeatureFile:
         """Some of the rows, which are read now."""
-        return replace(self.picked(range(start, stop)), values=self.rows(start, stop))
+        return replace(self.take(range(start, stop)), values=self.rows(start, stop))
 
-    def picked(self, rows: Sequence[int]) -> FeatureFile:
-        """Some of the rows, in any order."""
+    def take(self, rows: Sequence[int]) -> FeatureFile:
+        """Return some of the rows, in any order."""
         return replace(
             self,
             values=PickedRows(self.values, np.asarray(rows, dtype=np.int64)),
-            labels=None if self.labels is None else [self.labels[row] for row in rows],
-            names=[self.names[row] for row in rows],
-            origins=self.origins and self.origins.taken(rows),
+            labels=None if self.labels is None else take_rows(self.labels, rows),
+            names=take_rows(self.names, rows),
+            origins=self.origins and self.origins.take(rows),
         )
 
     @property
@@ -202,7 +202,7 @@ class Features(Source):
                 if is_wanted(name, file.stamp_of(row), candidates)
             ]
             if rows:
-                wanted.append(file if file.origins is None or len(rows) == len(file) else file.picked(rows))
+                wanted.append(file if file.origins is None or len(rows) == len(file) else file.take(rows))
         return Features(wanted, self.classes)
 
     def contents(self) -> Iterator[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ import pytest
 
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery import file as file_format
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery, describe
 from crnr_cli.gallery.hdf5_output import to_attributes
@@ -30,8 +31,11 @@ def small_gallery(factor: str = "dense", dtype: str = "float32") -> Gallery:
     method = make_method("crnr", {"lam": 0.1, "factor": factor})
     return Gallery(
         samples=samples,
-        names=[f"{name}/{k}.png" for name in NAMES for k in range(3)],
-        hashes=["ab" * 32] * 9,
+        table=SampleTable(
+            names=[f"{name}/{k}.png" for name in NAMES for k in range(3)],
+            labels=[name for name in NAMES for _ in range(3)],
+            hashes=["ab" * 32] * 9,
+        ),
         classes=NAMES,
         recipe=Recipe(7, steps=(Pca(5, np.random.default_rng(1).random((7, 5))),)),
         method=method,
@@ -54,7 +58,7 @@ def test_what_is_saved_comes_back(tmp_path: Path, factor: str, dtype: str) -> No
     queries = saved.samples.vectors[::2] * 0.5 + saved.samples.vectors[1:6] * 0.5
     assert (loaded.residuals(queries) == saved.residuals(queries)).all()
     assert describe(loaded) == describe(saved)
-    assert (loaded.names, loaded.hashes, loaded.classes) == (saved.names, saved.hashes, saved.classes)
+    assert (loaded.table, loaded.classes) == (saved.table, saved.classes)
     (found,), (stored,) = loaded.recipe.steps, saved.recipe.steps
     assert isinstance(found, Pca)
     assert isinstance(stored, Pca)

@@ -111,10 +111,14 @@ def test_stamps_may_be_absent(crnr: Runner) -> None:
 
     from crnr_cli.gallery.file import save_gallery
 
-    save_gallery(replace(load_gallery(Path("gallery.h5")), stamps=[]), Path("bare.h5"))
+    gallery = load_gallery(Path("gallery.h5"))
+    save_gallery(replace(gallery, table=replace(gallery.table, stamps=[])), Path("bare.h5"))
     with h5py.File("bare.h5") as file:
         assert "size" not in file["samples"]
     assert load_gallery(Path("bare.h5")).stamps == []
+    updated = crnr("build", "gallery", "-o", "bare.h5", "--update")
+    assert updated.exit == 0, updated.err
+    assert Path("bare.h5").read_bytes() == Path("gallery.h5").read_bytes()
 
 
 def rehash(path: Path) -> None:

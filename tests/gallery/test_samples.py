@@ -59,7 +59,7 @@ def test_fitting_steps_or_not_leaves_out_the_same_samples(crnr: Runner) -> None:
     found = [
         read_samples(open_source(["gallery"], Reading()), Reading(steps=steps)) for steps in ((), (Pca(3),))
     ]
-    assert found[0].names == found[1].names
+    assert found[0].table == found[1].table
     assert [str(left.error) for left in found[0].left_out] == [str(left.error) for left in found[1].left_out]
     assert [left.is_skipped for left in found[0].left_out] == [True, False]
 

@@ -52,8 +52,9 @@ def built(reading: Reading, path: str = "streamed.h5") -> Gallery:
 
 
 def in_memory(reading: Reading) -> Gallery:
-    labelled = read_samples(open_source(["features.h5"], reading), reading)
-    save_gallery(make_gallery(labelled, make_method("crnr", {"neighbors": 5})), Path("memory.h5"))
+    read = read_samples(open_source(["features.h5"], reading), reading)
+    gallery, _ = make_gallery(read, make_method("crnr", {"neighbors": 5}))
+    save_gallery(gallery, Path("memory.h5"))
     return load_gallery(Path("memory.h5"))
 
 
@@ -150,8 +151,9 @@ def test_several_files_and_labels_beside_them(here: Path) -> None:
     write_file(values[40:], labels[40:], "other.h5")
     reading, options = Reading(), BuildOptions(parameters={"neighbors": 5})
     build(["one.h5", "other.h5"], Path("streamed.h5"), options)
-    labelled = read_samples(open_source(["one.h5", "other.h5"], reading), reading)
-    save_gallery(make_gallery(labelled, make_method("crnr", {"neighbors": 5})), Path("memory.h5"))
+    read = read_samples(open_source(["one.h5", "other.h5"], reading), reading)
+    gallery, _ = make_gallery(read, make_method("crnr", {"neighbors": 5}))
+    save_gallery(gallery, Path("memory.h5"))
     assert load_gallery(Path("streamed.h5")).sha256 == load_gallery(Path("memory.h5")).sha256
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
+from crnr_cli.gallery.columns import Labels, SampleTable
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import METHODS, Method, Samples, fitted, make_method
@@ -243,7 +244,8 @@ def check_state_survives_save_and_load(name: str) -> None:
     method = method_called(name)
     n, d = samples.vectors.shape
     names = [f"s{i}" for i in range(n)]
-    gallery = Gallery(samples, names, names, list("abcd"), Recipe(d), method, method.fit(samples))
+    table = SampleTable(names, Labels("abcd", samples.class_index), names)
+    gallery = Gallery(samples, table, list("abcd"), Recipe(d), method, method.fit(samples))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "g.h5"
         save_gallery(gallery, path)

@@ -15,6 +15,7 @@ from PIL import Image
 
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery
@@ -233,7 +234,8 @@ def small_gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     samples, method = Samples.of(vectors, np.arange(3)), make_method("nn", {})
     path = tmp_path_factory.mktemp("small") / "gallery.h5"
     names = list("abc")
-    save_gallery(Gallery(samples, names, names, names, recipe, method, method.fit(samples)), path)
+    table = SampleTable(names, names, names)
+    save_gallery(Gallery(samples, table, names, recipe, method, method.fit(samples)), path)
     return path
 
 

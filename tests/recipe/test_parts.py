@@ -16,6 +16,7 @@ from PIL import Image
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.gallery.columns import Labels, SampleTable
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.methods import METHODS, Samples, fitted, make_method
@@ -219,7 +220,8 @@ def gallery_of(extractor: Extractor, method: str, grid: str) -> tuple[Gallery, A
     samples = Samples.of(vectors[:9], np.repeat(np.arange(3), 3), recipe.part_edges)
     names = [f"{number}.png" for number in range(9)]
     chosen = make_method(method, {})
-    gallery = Gallery(samples, names, names, list(CLASSES), recipe, chosen, fitted(chosen, samples))
+    table = SampleTable(names, Labels(CLASSES, samples.class_index), names)
+    gallery = Gallery(samples, table, list(CLASSES), recipe, chosen, fitted(chosen, samples))
     return gallery, vectors[9:]
 
 

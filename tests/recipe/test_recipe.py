@@ -152,4 +152,4 @@ def test_the_depth_of_pictures_does_not_matter_to_what_a_recipe_learns(
     # The sign of an axis is arbitrary.
     signs = np.sign((axes_of(shallow.recipe) * axes_of(deep.recipe)).sum(axis=0))
     np.testing.assert_allclose(axes_of(deep.recipe) * signs, axes_of(shallow.recipe), atol=1e-5)
-    np.testing.assert_allclose(deep.vectors * signs, shallow.vectors, atol=1e-5)
+    np.testing.assert_allclose(deep.values * signs, shallow.values, atol=1e-5)

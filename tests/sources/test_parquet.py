@@ -55,7 +55,7 @@ def test_rows_in_any_order(
         np.testing.assert_array_equal(file.rows(start, stop), VALUES[start:stop])
     assert file.rows(0, 1).dtype == np.float32
     assert file.labels == LABELS
-    np.testing.assert_array_equal(file.picked([5, 2, 21]).rows(0, 3), VALUES[[5, 2, 21]])
+    np.testing.assert_array_equal(file.take([5, 2, 21]).rows(0, 3), VALUES[[5, 2, 21]])
 
 
 def test_what_pandas_writes(tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""Tables of samples: rows are taken and joined in all columns alike, and nothing is decoded for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crnr_cli.arrays import Stamp
+from crnr_cli.gallery.columns import Labels, SampleTable, Stamps, Texts, to_bytes, to_numbers
+
+CLASSES = ["ant", "bee", "caf\udce9"]
+ROWS = st.lists(
+    st.tuples(
+        st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), max_size=9),
+        st.integers(0, 2),
+        st.text("0123456789abcdef", min_size=64, max_size=64),
+        st.builds(Stamp, st.integers(0, 2**62), st.integers(-(2**62), 2**62)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def in_lists(rows: list[tuple[str, int, str, Stamp]]) -> SampleTable:
+    names, numbers, hashes, stamps = map(list, zip(*rows, strict=True))
+    return SampleTable(names, [CLASSES[number] for number in numbers], hashes, stamps)
+
+
+def as_loaded(rows: list[tuple[str, int, str, Stamp]]) -> SampleTable:
+    """As of a gallery's file: every column is encoded."""
+    table = in_lists(rows)
+    sizes, times = np.array(table.stamps, dtype=np.int64).T
+    index = np.array([number for _, number, _, _ in rows])
+    encoded = [np.array([text.encode() for text in column]) for column in (table.names, table.hashes)]
+    return SampleTable(Texts(encoded[0]), Labels(CLASSES, index), Texts(encoded[1]), Stamps(sizes, times))
+
+
+@pytest.fixture
+def undecoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (Texts, Labels, Stamps):
+        monkeypatch.setattr(kind, "_values", None)
+
+
+@given(ROWS, st.data())
+def test_rows_are_taken_from_all_columns(rows: list[Any], data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1)))
+    expected = in_lists([rows[row] for row in chosen]) if chosen else SampleTable()
+    for table in (in_lists(rows), as_loaded(rows)):
+        for given_as in (chosen, np.array(chosen, dtype=np.int64)):
+            assert table.take(given_as) == expected
+            assert len(table.take(given_as)) == len(chosen)
+
+
+@given(ROWS, ROWS)
+def test_tables_are_joined(one: list[Any], other: list[Any]) -> None:
+    for first in (in_lists(one), as_loaded(one)):
+        for second in (in_lists(other), as_loaded(other)):
+            assert first + second == in_lists(one + other)
+            assert SampleTable.concatenate([first, second, first]) == in_lists(one + other + one)
+        assert first + SampleTable() == first
+
+
+def test_no_tables_make_an_empty_one() -> None:
+    assert SampleTable.concatenate([]) == SampleTable()
+    assert not SampleTable()
+
+
+@pytest.mark.usefixtures("undecoded")
+def test_what_is_encoded_is_not_decoded_to_be_taken_joined_or_stored() -> None:
+    table = as_loaded([("a", 0, "0" * 64, Stamp(1, 2)), ("b", 1, "1" * 64, Stamp(3, 4))])
+    assert table.take([0, 1]) is table  # not even copied
+    both = replace(table, labels=[]) + SampleTable(["c"], [], ["2" * 64], [Stamp(5, 6)])
+    found = both.take([2, 0])
+    assert to_bytes(found.names).tolist() == [b"c", b"a"]
+    assert [column.tolist() for column in to_numbers(found.stamps)] == [[5, 1], [6, 2]]
+    assert isinstance(table.take([1]).labels, Labels)
+
+
+@given(ROWS, st.data())
+def test_texts_are_stored_alike_whether_they_were_loaded_or_not(rows: list[Any], data: st.DataObject) -> None:
+    """As wide as the longest of those that are left: the same samples are the same file."""
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1))
+    plain, loaded = (to_bytes(table.take(chosen).names) for table in (in_lists(rows), as_loaded(rows)))
+    assert plain.dtype == loaded.dtype
+    assert plain.tolist() == loaded.tolist()
+
+
+def test_a_column_may_be_unknown_as_a_whole_alone() -> None:
+    table = SampleTable(["a", "b"], ["x", "y"], ["0", "1"])
+    assert table.take([1]) == SampleTable(["b"], ["y"], ["1"])
+    assert table.with_stamps().stamps == [Stamp(), Stamp()]
+    stamped = replace(table, stamps=[Stamp(1, 2), Stamp(3, 4)])
+    assert stamped.with_stamps() is stamped
+    for columns in ({"labels": ["x"]}, {"stamps": [Stamp()] * 3}, {"names": []}):
+        with pytest.raises(ValueError, match="its parts are of different sizes"):
+            replace(table, **columns)
+    with pytest.raises(ValueError, match="its parts are of different sizes"):
+        stamped + table  # half of the stamps would be unknown
+
+
+def test_numbers_of_another_type_become_those_of_a_gallery() -> None:
+    sizes, times = to_numbers(Stamps(np.array([1, 2], ">i4"), np.array([3, 4], ">i8")))
+    assert sizes.dtype == times.dtype == np.dtype(np.int64)
+    assert (sizes.tolist(), times.tolist()) == ([1, 2], [3, 4])
