@@ -139,16 +139,23 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
         by_request.setdefault(recipe.request(reading.max_pixels), []).append(number)
     read: dict[int, ReadSamples] = {}
     for numbers in by_request.values():
-        alike = take_rows(recipes, numbers)
-        _require_memory(alike, len(source), reading)
-        collectors = [_Collector(recipe, source, reading, raw=True) for recipe in alike]
-        for batches in _batches(alike, source, reading):
-            for collector, batch in zip(collectors, batches, strict=True):
-                collector.add(batch)
-            progress("reading", batches[0].end, len(source))
-        for number, collector in zip(numbers, collectors, strict=True):
-            read[number] = check_new(collector.finish([] if number else notes), source)
+        alike = _read_raw_alike([recipes[number] for number in numbers], source, reading, progress)
+        read |= zip(numbers, alike, strict=True)
+    read[0] = replace(read[0], notes=notes + read[0].notes)
     return _with_the_same_samples([read[number] for number in range(len(recipes))])
+
+
+def _read_raw_alike(
+    recipes: Sequence[Recipe], source: Source, reading: Reading, progress: Progress
+) -> list[ReadSamples]:
+    """Read samples as raw values of several recipes at once, which need the same pixels."""
+    _require_memory(recipes, len(source), reading)
+    collectors = [_Collector(recipe, source, reading, raw=True) for recipe in recipes]
+    for batches in _batches(recipes, source, reading):
+        for collector, batch in zip(collectors, batches, strict=True):
+            collector.add(batch)
+        progress("reading", batches[0].end, len(source))
+    return [check_new(collector.finish(), source) for collector in collectors]
 
 
 def _with_the_same_samples(read: list[ReadSamples]) -> list[ReadSamples]:
@@ -272,7 +279,7 @@ class _Collector:
         self._skipped += [left for left in left_out if left.is_skipped]
         refuse_too_many(self._skipped, self.total or len(self.source), reading.max_failure_rate, "sample")
 
-    def finish(self, notes: list[Note]) -> ReadSamples:
+    def finish(self, notes: Sequence[Note] = ()) -> ReadSamples:
         """Return all that was read; NaN in a table is refused."""
         if self.source.kind == "features":
             refuse_non_finite(self._left_out)
@@ -281,7 +288,7 @@ class _Collector:
             table=SampleTable.concatenate(self._tables),
             values=np.concatenate(self._values),
             left_out=self._left_out,
-            notes=notes,
+            notes=list(notes),
         )
 
 
