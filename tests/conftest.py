@@ -23,6 +23,7 @@ pytest.register_assert_rewrite("helpers")
 from helpers.patches import remove_scikit_learn
 from helpers.runner import Runner
 from helpers.samples import noise
+from helpers.templates import Templates
 
 # A shell that runs us in the background has SIGINT ignored, in us and in all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,6 +33,12 @@ settings.register_profile("crnr", deadline=None, derandomize=bool(os.environ.get
 settings.load_profile("crnr")
 
 
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """Folders that are made once and copied."""
+    return Templates(tmp_path_factory.mktemp("templates"))
+
+
 @pytest.fixture
 def crnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """crnr in an empty folder, which is also the current one."""
@@ -39,17 +46,33 @@ def crnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     return Runner(tmp_path)
 
 
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """gallery/{cat,dog,owl}/{0,1,2}.png, and near copies of them as queries/."""
+def make_cats_dogs_owls(crnr: Runner) -> None:
     for i, name in enumerate(("cat", "dog", "owl")):
         for part in ("gallery", "queries"):
-            (tmp_path / part / name).mkdir(parents=True)
+            (crnr.here / part / name).mkdir(parents=True)
         for k in range(3):
             image = noise(10 * i + k)
-            image.save(tmp_path / "gallery" / name / f"{k}.png")
-            image.point(lambda value: min(value + 9, 255)).save(tmp_path / "queries" / name / f"{k}.png")
+            image.save(crnr.here / "gallery" / name / f"{k}.png")
+            image.point(lambda value: min(value + 9, 255)).save(crnr.here / "queries" / name / f"{k}.png")
+
+
+def build_cats_dogs_owls(crnr: Runner) -> None:
+    make_cats_dogs_owls(crnr)
+    assert crnr("build", "gallery").exit == 0
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, templates: Templates) -> Path:
+    """gallery/{cat,dog,owl}/{0,1,2}.png, and near copies of them as queries/."""
+    templates.copy(make_cats_dogs_owls, tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def built_pictures(crnr: Runner, templates: Templates) -> Path:
+    """The folder of `pictures`, with gallery.h5 in it, as the current folder."""
+    templates.copy(build_cats_dogs_owls, crnr.here)
+    return crnr.here
 
 
 @pytest.fixture

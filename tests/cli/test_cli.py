@@ -20,10 +20,8 @@ from helpers.samples import noise
 
 
 @pytest.fixture
-def built(crnr: Runner, pictures: Path) -> Path:
-    """The folder of `pictures`, with gallery.h5 in it, as the current folder."""
-    assert crnr("build", "gallery").exit == 0
-    return pictures
+def built(built_pictures: Path) -> Path:
+    return built_pictures
 
 
 def test_version(crnr: Runner) -> None:

@@ -15,6 +15,7 @@ import pytest
 from helpers.faults import Case, make_queries, write_section, written_sections
 from helpers.runner import Runner
 from helpers.samples import make_features, make_pictures
+from helpers.templates import Templates
 
 
 @pytest.fixture
@@ -23,11 +24,15 @@ def case(crnr: Runner) -> Case:
     return Case(crnr.here)
 
 
+def build_gallery(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery")
+    Case(crnr.here).build()
+
+
 @pytest.fixture
-def queries(case: Case) -> Path:
+def queries(case: Case, templates: Templates) -> Path:
     """The folder queries with one good picture, next to gallery.h5 of three classes."""
-    make_pictures(case.here / "gallery")
-    case.build()
+    templates.copy(build_gallery, case.here)
     return make_queries()
 
 

@@ -11,14 +11,13 @@ import pytest
 
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features, make_pictures, noise
+from helpers.templates import Templates
 
 HEADER = "path,label,corrected,when\n"
 LATER = "2099-01-01T00:00:00Z"
 
 
-@pytest.fixture
-def ready(crnr: Runner) -> Runner:
-    """A gallery of ant, bee and cow, and six queries with answers that are right."""
+def classify_queries(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
     make_pictures(crnr.here / "named", first=9, per_class=2)
     Path("q").mkdir()
@@ -26,6 +25,12 @@ def ready(crnr: Runner) -> Runner:
         shutil.copy(path, f"q/{path.parent.name}{path.stem}.png")
     assert crnr("build", "gallery", "-q") == Outcome(0, "", "")
     assert crnr("classify", "q", "-o", "out.csv", "-q") == Outcome(0, "", "")
+
+
+@pytest.fixture
+def ready(crnr: Runner, templates: Templates) -> Runner:
+    """A gallery of ant, bee and cow, and six queries with answers that are right."""
+    templates.copy(classify_queries, crnr.here)
     return crnr
 
 

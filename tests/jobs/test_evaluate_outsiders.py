@@ -13,19 +13,24 @@ from sklearn.metrics import roc_auc_score
 
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_features, make_pictures, noise
+from helpers.templates import Templates
 
 REJECTING = ("--reject", "0.2")
 
 
-@pytest.fixture
-def ready(crnr: Runner) -> Runner:
-    """A gallery, queries of its classes, and a folder of noise."""
+def build_gallery(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery", per_class=8)
     make_pictures(crnr.here / "queries", per_class=4, first=20)
     (crnr.here / "strangers").mkdir()
     for i in range(6):
         noise(i).save(crnr.here / "strangers" / f"{i}.png")
     assert crnr("build", "gallery", "-q", "--calibrate").exit == 0
+
+
+@pytest.fixture
+def ready(crnr: Runner, templates: Templates) -> Runner:
+    """A gallery, queries of its classes, and a folder of noise."""
+    templates.copy(build_gallery, crnr.here)
     return crnr
 
 

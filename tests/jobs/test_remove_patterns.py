@@ -16,12 +16,17 @@ from crnr_cli import CRNRClassifier
 from crnr_cli.gallery.file import load_gallery
 from helpers.runner import Runner, rows
 from helpers.samples import make_features, make_pictures, picture
+from helpers.templates import Templates
+
+
+def build_gallery(crnr: Runner) -> None:
+    make_pictures(crnr.here / "gallery", ("ham", "spam", "spinach"), 3)
+    assert crnr("build", "gallery", "-q").exit == 0
 
 
 @pytest.fixture
-def built(crnr: Runner) -> Runner:
-    make_pictures(crnr.here / "gallery", ("ham", "spam", "spinach"), 3)
-    assert crnr("build", "gallery", "-q").exit == 0
+def built(crnr: Runner, templates: Templates) -> Runner:
+    templates.copy(build_gallery, crnr.here)
     return crnr
 
 

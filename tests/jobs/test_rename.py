@@ -12,13 +12,18 @@ import pytest
 from crnr_cli.gallery.file import load_gallery
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_features, make_pictures
+from helpers.templates import Templates
 
 
-@pytest.fixture
-def built(crnr: Runner) -> Runner:
+def build_gallery(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
     make_pictures(crnr.here / "queries", per_class=3, first=20)
     assert crnr("build", "gallery", "-q").exit == 0
+
+
+@pytest.fixture
+def built(crnr: Runner, templates: Templates) -> Runner:
+    templates.copy(build_gallery, crnr.here)
     return crnr
 
 

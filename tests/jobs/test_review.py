@@ -14,6 +14,7 @@ import pytest
 from helpers.patches import remove_extras
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features, make_pictures, noise
+from helpers.templates import Templates
 
 NO_PICTURES = (
     "note: 4 of 4 pictures are not shown: 5.png was not found; run the command in the folder where classify "
@@ -33,13 +34,17 @@ def pictures_of(page: Path, kind: str = "pictures") -> list[str]:
     return [picture for part in parts for picture in json.loads(part)]
 
 
-@pytest.fixture
-def ready(crnr: Runner) -> Runner:
-    """A gallery, queries in one folder, and their answers."""
+def classify_queries(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
     make_pictures(crnr.here / "queries", first=9, per_class=2)
     assert crnr("build", "gallery", "-q") == Outcome(0, "", "")
     assert crnr("classify", "queries", "-o", "out.csv", "-q") == Outcome(0, "", "")
+
+
+@pytest.fixture
+def ready(crnr: Runner, templates: Templates) -> Runner:
+    """A gallery, queries in one folder, and their answers."""
+    templates.copy(classify_queries, crnr.here)
     return crnr
 
 

@@ -24,6 +24,7 @@ from crnr_cli.sources.tables import Features
 from helpers.patches import watch_decoders
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_features, make_pictures, picture
+from helpers.templates import Templates
 
 
 def png() -> bytes:
@@ -34,11 +35,15 @@ def png() -> bytes:
 PNG = png()
 
 
-@pytest.fixture
-def built(crnr: Runner) -> None:
-    """A gallery of three classes in gallery.h5, made from the folder gallery."""
+def build_gallery(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
+
+
+@pytest.fixture
+def built(crnr: Runner, templates: Templates) -> None:
+    """A gallery of three classes in gallery.h5, made from the folder gallery."""
+    templates.copy(build_gallery, crnr.here)
 
 
 def axes_of(gallery: Gallery) -> Array:

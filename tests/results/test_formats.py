@@ -21,18 +21,23 @@ from crnr_cli.results.table import read_predictions
 from crnr_cli.system import files
 from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import make_features, make_pictures
+from helpers.templates import Templates
 
 FIXED = ["path", "truth", "label", "residual", "runner_up", "margin", "status", "separation"]
 NUMBERS = {"residual", "margin", "separation", "probability"}
 ALL = ("csv", "jsonl", "parquet")
 
 
-@pytest.fixture
-def built(crnr: Runner) -> Runner:
+def build_gallery(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery", per_class=6)
     make_pictures(crnr.here / "queries", first=10)
     Path("queries/bee/empty.png").write_bytes(b"")
     assert crnr("build", "gallery", "--calibrate", "-q").exit == 0
+
+
+@pytest.fixture
+def built(crnr: Runner, templates: Templates) -> Runner:
+    templates.copy(build_gallery, crnr.here)
     return crnr
 
 

@@ -10,16 +10,21 @@ import pytest
 
 from helpers.runner import Runner, rows
 from helpers.samples import make_features, make_pictures
+from helpers.templates import Templates
 
 COLUMNS = ["path", "truth", "label", "residual", "runner_up", "margin", "status", "separation"]
 
 
-@pytest.fixture
-def built(crnr: Runner) -> Runner:
+def build_gallery(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
     make_pictures(crnr.here / "queries", first=10)
     Path("queries/bee/empty.png").write_bytes(b"")
     assert crnr("build", "gallery", "--dtype", "float64", "-q").exit == 0
+
+
+@pytest.fixture
+def built(crnr: Runner, templates: Templates) -> Runner:
+    templates.copy(build_gallery, crnr.here)
     return crnr
 
 

@@ -12,14 +12,19 @@ import pytest
 from crnr_cli.gallery.file import load_gallery
 from helpers.runner import Runner, rows
 from helpers.samples import make_features, make_pictures, picture
+from helpers.templates import Templates
 
 
-@pytest.fixture
-def built(crnr: Runner) -> Runner:
-    """gallery.h5 with the classes ant, bee and cow, and other pictures of them in new/."""
+def build_gallery(crnr: Runner) -> None:
     make_pictures(crnr.here / "gallery")
     make_pictures(crnr.here / "new", first=10)
     assert crnr("build", "gallery", "-q").exit == 0
+
+
+@pytest.fixture
+def built(crnr: Runner, templates: Templates) -> Runner:
+    """gallery.h5 with the classes ant, bee and cow, and other pictures of them in new/."""
+    templates.copy(build_gallery, crnr.here)
     return crnr
 
 

@@ -17,6 +17,7 @@ from crnr_cli import __version__
 from crnr_cli.sources.extracted import PickedRows
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_pictures
+from helpers.templates import Templates
 
 
 @given(st.lists(st.integers(0, 299), max_size=40), st.integers(0, 45), st.integers(0, 45))
@@ -28,10 +29,14 @@ def test_picked_rows_are_those_of_the_table(rows: list[int], start: int, stop: i
     np.testing.assert_array_equal(picked[start:stop], expected[start:stop])
 
 
-@pytest.fixture
-def here(crnr: Runner) -> Runner:
+def extract_photos(crnr: Runner) -> None:
     make_pictures(crnr.here / "photos", per_class=2)
     assert crnr("extract", "photos", "-o", "f.h5", "-q") == Outcome(0, "", "")
+
+
+@pytest.fixture
+def here(crnr: Runner, templates: Templates) -> Runner:
+    templates.copy(extract_photos, crnr.here)
     return crnr
 
 

@@ -1,0 +1,31 @@
+"""Folders that many tests begin with: made once, and copied for each test."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from helpers.runner import Runner
+
+
+class Templates:
+    """Keeps what functions made in a folder of its own each."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._made: dict[Callable[[Runner], None], Path] = {}
+
+    def copy(self, make: Callable[[Runner], None], to: Path) -> None:
+        """Copy what `make` makes in an empty folder, which is then the current one, to another folder.
+
+        Files keep their times, so that a gallery takes its pictures as unchanged.
+        """
+        if make not in self._made:
+            folder = self._root / str(len(self._made))
+            folder.mkdir()
+            with contextlib.chdir(folder):
+                make(Runner(folder))
+            self._made[make] = folder
+        shutil.copytree(self._made[make], to, symlinks=True, dirs_exist_ok=True)
