@@ -1,4 +1,4 @@
-"""The method, the table format and the step of a recipe that CONTRIBUTING.md shows work as it says."""
+"""The method, the table format, the step and the extractor that CONTRIBUTING.md shows work as it says."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import crnr_cli
 import crnr_cli.methods as registry
@@ -48,10 +49,10 @@ CENTROID = next(block.code for block in BLOCKS if block.path == "crnr_cli/method
 
 
 def applied(source: str, diff: str) -> str:
-    """The source with the added lines of a diff; its other lines must be in the source, once and in order."""
+    """The source after a diff; all lines but the added ones must be in the source, once and in order."""
     lines = diff.splitlines(keepends=True)
-    before = "".join(line[1:] for line in lines if line.startswith(" "))
-    after = "".join(line[1:] for line in lines)
+    before = "".join(line[1:] for line in lines if not line.startswith("+"))
+    after = "".join(line[1:] for line in lines if not line.startswith("-"))
     assert source.count(before) == 1
     return source.replace(before, after)
 
@@ -62,8 +63,9 @@ def test_every_example_is_found() -> None:
         "crnr_cli/methods/centroid.py",
         "crnr_cli/sources/tsv.py",
         "crnr_cli/recipe/standardize.py",
+        "crnr_cli/recipe/histogram.py",
     ]
-    assert len([block for block in BLOCKS if block.kind == "diff"]) == 7
+    assert len([block for block in BLOCKS if block.kind == "diff"]) == 12
 
 
 @pytest.fixture
@@ -126,7 +128,13 @@ class Copy:
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 
     def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "crnr_cli", *map(str, arguments)]
+        return self._run("-m", "crnr_cli", *map(str, arguments))
+
+    def python(self, code: str) -> subprocess.CompletedProcess[str]:
+        return self._run("-c", code)
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *arguments]
         return subprocess.run(
             command, cwd=self.here, env=self._environment, capture_output=True, text=True, check=False
         )
@@ -222,3 +230,77 @@ def test_an_older_crnr_refuses_a_gallery_with_the_shown_step(copy: Copy) -> None
     copy("build", "gallery.npz", "--standardize", "-o", "new.h5", "-q")
     with pytest.raises(GalleryError, match=r"gallery format 5, but this crnr .* reads up to 4"):
         load_gallery(copy.here / "new.h5")
+
+
+LEVELS = 10
+
+
+@pytest.fixture(scope="module")
+def greys(copy: Copy) -> Copy:
+    """Folders of pictures whose greys differ by class, and tables of their histograms."""
+    rng = np.random.default_rng(1)
+    for name in ("old", "new"):
+        features, labels = [], []
+        for i, label in enumerate(("a", "b", "c")):
+            (copy.here / name / label).mkdir(parents=True)
+            for k in range(4):
+                pixels = np.clip(rng.normal(60 + 70 * i, 40, size=(12, 9)), 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(copy.here / name / label / f"{k}.png")
+                counts, _ = np.histogram(pixels, bins=LEVELS, range=(0, 256))
+                features.append(np.sqrt(counts / pixels.size))
+                labels.append(label)
+        np.savez(copy.here / f"{name}.npz", features=np.array(features), labels=np.array(labels))
+    return copy
+
+
+def test_the_shown_extractor_gives_the_histograms_that_numpy_counts(greys: Copy) -> None:
+    options = ["--dtype", "float64", "-q"]
+    by_extractor = greys(
+        "build", "old", "-o", "h.h5", "--extractor", "histogram", "--levels", LEVELS, *options
+    )
+    assert (by_extractor.returncode, by_extractor.stderr) == (0, "")
+    assert greys("build", "old.npz", "-o", "table.h5", *options).returncode == 0
+    labelled = greys("classify", "new", "-g", "h.h5", "-q")
+    assert (labelled.returncode, labelled.stderr) == (0, "")
+    expected = greys("classify", "new.npz", "-g", "table.h5", "-q").stdout
+    np.testing.assert_allclose(residuals(labelled.stdout), residuals(expected), atol=1e-6)
+
+
+def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> None:
+    built = greys("build", "old", "-o", "k.h5", "--extractor", "histogram", "-q")
+    assert (built.returncode, built.stderr) == (0, "")
+    about = json.loads(greys("info", "k.h5", "--json").stdout)
+    assert (about["format_version"], about["n_inputs"], about["size"]) == (5, 16, [9, 12])
+    assert about["extractor"] == {"name": "histogram", "levels": 16}
+    page = greys("evaluate", "new", "-g", "k.h5", "--html", "histogram.html")
+    assert page.returncode == 0, page.stderr
+    assert "histogram, 9x12, 16 levels of grey" in (greys.here / "histogram.html").read_text(encoding="utf-8")
+    described = {"name": "histogram", "size": [9, 12], "levels": "many"}
+    refused = greys.python(
+        "from crnr_cli.recipe.base import Stored; from crnr_cli.recipe.registry import restored_extractor\n"
+        f"restored_extractor(Stored({{'extractor': {json.dumps(described)!r}}}))"
+    )
+    assert refused.stderr.endswith("\nValueError: the description of its extractor is invalid\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--parts", "2x2"], "--parts"),
+        (["--levels", 1], "--levels: '1' is not a whole number from 2 to 256"),
+        (["--size", 3000], "histogram: size must be at most 2048 pixels per side"),
+        (["--cell", 3], "--cell"),
+    ],
+)
+def test_the_shown_extractor_refuses_what_it_cannot_do(
+    greys: Copy, options: list[object], error: str
+) -> None:
+    refused = greys("build", "old", "-o", "no.h5", "--extractor", "histogram", *options)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert error in refused.stderr
+
+
+def test_tune_tries_the_shown_extractor(greys: Copy) -> None:
+    tried = greys("tune", "old", "--extractor", "histogram", "--power", "1", "--json")
+    assert tried.returncode == 0, tried.stderr
+    assert {trial["levels"] for trial in json.loads(tried.stdout)["trials"]} == {16, 64}
