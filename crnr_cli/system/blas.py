@@ -6,69 +6,58 @@ The last bits of a product may depend on the number of its threads. A command se
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from crnr_cli.system.cores import products_have
-
-_MAPS = Path("/proc/self/maps")
-# How OpenBLAS calls its functions: in the wheels of NumPy and SciPy, and in Linux distributions.
-_PREFIXES, _SUFFIXES = ("scipy_openblas", "openblas"), ("64_", "", "_64")
+from crnr_cli.system.cores import products_have, wait_for_pieces
 
 _lock = threading.Lock()
-_users = 0  # that are between the beginning and the end of a `product_threads`
-_before: list[
-    tuple[Callable[[int], Any], int]
-] = []  # what sets the threads of a library, and how many it had
+_counts: dict[object, int] = {}  # of every `product_threads` that has not ended, the latest last
+_libraries: list[tuple[Any, int]] = []  # controllers of libraries, with the threads before the first block
 
 
 @contextmanager
 def product_threads(count: int) -> Iterator[None]:
-    """Until the block ends, every product of an OpenBLAS that is loaded uses so many threads.
+    """Until the block ends, let every matrix product use so many threads, if threadpoolctl is installed.
 
-    That is for all of the process, as OpenBLAS has one setting. Other libraries of products keep their own.
+    Libraries have one setting for all of the process. Of blocks that overlap, such as an `explain` between
+    two batches of `iter_classify`, the latest that has not ended decides. Before it changes the threads, the
+    pieces of work that were begun with others are finished.
     """
-    global _users
+    own = object()
     with _lock:
-        if _users == 0:
-            _before[:] = [(change, get()) for get, change in _openblas()]
-        _users += 1
-        for change, _ in _before:
-            change(count)
-        products_have(count if _before else None)
+        if _latest(_counts) not in (None, count):
+            wait_for_pieces()
+        _hold({**_counts, own: count})
     try:
         yield
     finally:
         with _lock:
-            _users -= 1
-            if _users == 0:
-                for change, threads in _before:
-                    change(threads)
-                products_have(None)
+            _hold({other: threads for other, threads in _counts.items() if other is not own})
 
 
-def _openblas() -> list[tuple[Callable[[], int], Callable[[int], Any]]]:
-    """What gets and what sets the threads of every OpenBLAS that is loaded."""
-    found = []
-    for path in _loaded():
-        with contextlib.suppress(OSError):
-            library = ctypes.CDLL(path)
-            for name in (f"{prefix}_%s_num_threads{suffix}" for prefix in _PREFIXES for suffix in _SUFFIXES):
-                if hasattr(library, name % "set"):
-                    found.append((getattr(library, name % "get"), getattr(library, name % "set")))
-                    break
-    return found
+def _latest(counts: dict[object, int]) -> int | None:
+    return next(reversed(counts.values()), None)
 
 
-def _loaded() -> set[str]:
+def _hold(counts: dict[object, int]) -> None:
+    """Set the latest of these counts; without any, set back what there was before the first."""
+    global _counts
+    if not _counts:
+        _libraries[:] = [(library, library.num_threads) for library in _find_libraries()]
+    _counts = counts
+    threads = _latest(counts)
+    for library, before in _libraries:
+        library.set_num_threads(before if threads is None else threads)
+    products_have(threads if _libraries else None)
+
+
+def _find_libraries() -> list[Any]:
+    """Return threadpoolctl's controllers of all libraries of matrix products that are loaded."""
     try:
-        lines = _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return set()
-    paths = {line.split(maxsplit=5)[5] for line in lines if "openblas" in line}
-    return {path for path in paths if "openblas" in Path(path).name}
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return []
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]

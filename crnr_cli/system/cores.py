@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from crnr_cli.system import other_systems
 
@@ -66,6 +66,16 @@ def threads_per_product() -> int:
     return int(threads) if threads.isdecimal() and int(threads) > 0 else available_cores()
 
 
+_pieces: set[Future[Any]] = set()  # of work, which are waiting or running
+
+
+def wait_for_pieces() -> None:
+    """Return when all pieces of work that were begun by now are done or cancelled."""
+    begun = list(_pieces)
+    while begun := [piece for piece in begun if not piece.done()]:
+        wait(begun, _LOOK)  # which does not notice those that are cancelled
+
+
 def is_working() -> bool:
     """Whether a piece of work still runs in a thread, which Python would wait for at the end."""
     return any(thread.name.startswith(_THREADS) for thread in threading.enumerate())
@@ -92,13 +102,19 @@ def side_by_side(
     pool = ThreadPoolExecutor(threads, _THREADS)
     try:
         for item in items:
-            waiting.append(pool.submit(work, item))
+            waiting.append(_noted(pool.submit(work, item)))
             if len(waiting) >= threads + ahead:
                 yield _result(waiting.popleft())
         while waiting:
             yield _result(waiting.popleft())
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)
+
+
+def _noted(piece: Future[Result]) -> Future[Result]:
+    _pieces.add(piece)
+    piece.add_done_callback(_pieces.discard)
+    return piece
 
 
 def _result(piece: Future[Result]) -> Result:

@@ -7,16 +7,19 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from threadpoolctl import ThreadpoolController
 
 import crnr_cli
 from crnr_cli import Answer, CrnrError, Gallery
 from crnr_cli.errors import DataError, GalleryError, UsageError
+from crnr_cli.gallery.gallery import Gallery as StoredGallery
 from helpers.onnx_models import projection_model
 from helpers.paths import ROOT, SAMPLE_DATA
 from helpers.runner import KERNEL, Runner, rows
@@ -170,12 +173,12 @@ def test_digits_do_not_depend_on_the_threads_of_the_program(crnr: Runner) -> Non
     code = """
 import json, sys
 from crnr_cli import Gallery
-from crnr_cli.system.blas import _openblas
-before = [get() for get, _ in _openblas()]
+from threadpoolctl import threadpool_info
+before = threadpool_info()
 gallery = Gallery.load("digits.h5")
 found = gallery.classify(sys.argv[1])
 print(json.dumps([*(answer.residuals for answer in found), gallery.explain(found[0].path).residuals]))
-print(before == [get() for get, _ in _openblas()], file=sys.stderr)
+print(all(library in threadpool_info() for library in before), file=sys.stderr)
 """
     source = str(SAMPLE_DATA / "queries")
     written = crnr.process("classify", source, "-g", "digits.h5", "--json", "-q")
@@ -190,6 +193,31 @@ print(before == [get() for get, _ in _openblas()], file=sys.stderr)
         found = crnr.process(program=program, env=environment)
         assert (found.exit, found.err) == (0, "True\n")
         assert json.loads(found.out) == expected
+
+
+def test_explain_between_two_batches_leaves_their_threads(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that is computed meanwhile and those that follow have one thread per product, as the first."""
+    gallery = Gallery.load("features.h5")
+    libraries = ThreadpoolController().select(internal_api="openblas")
+    found: list[int] = []
+    compute = StoredGallery.compact_residuals
+
+    def compute_slowly(gallery: StoredGallery, vectors: Any) -> Any:
+        time.sleep(0.05)
+        # The number of faiss is one for each thread of the program.
+        found.extend(one["num_threads"] for one in libraries.info() if "faiss" not in one["filepath"])
+        return compute(gallery, vectors)
+
+    monkeypatch.setattr(StoredGallery, "compact_residuals", compute_slowly)
+    monkeypatch.setattr("crnr_cli.gallery.answer.queries_per_batch", lambda gallery, options: 1)
+    monkeypatch.setattr("crnr_cli.api.gallery.available_cores", lambda: 3)
+    answers = gallery.iter_classify("more.npz")
+    first = next(answers)
+    assert gallery.explain("more.npz#0").label == first.label
+    assert len(list(answers)) > 3
+    assert set(found) == {1}
 
 
 def test_rows_of_an_array_are_those_of_a_file(crnr: Runner) -> None:

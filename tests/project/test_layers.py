@@ -39,6 +39,7 @@ HOMES = {
     "sklearn": {"methods", "estimators"},
     "psutil": {"system"},
     "subprocess": {"pictures", "sources", "system"},
+    "threadpoolctl": {"system"},
     "typer": {"cli"},
 }
 OPTIONS_OF_OTHERS = {"--local-dir"}  # in commands of other programs that crnr shows

@@ -69,7 +69,6 @@ NOWHERE = {
 }  # fmt: skip
 # Files of Linux, by how their names begin in the source.
 PATHS = {
-    "/proc/self/maps": "blas.py",
     "/sys/fs/cgroup/cpu.max": "cores.py",
     "proc/": "memory.py",
     "sys/fs/cgroup": "memory.py",

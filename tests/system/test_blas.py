@@ -1,17 +1,18 @@
-"""The threads of matrix products: threadpoolctl, which comes with scikit-learn, says how many there are."""
+"""The threads of matrix products: threadpoolctl sets them, and says how many there are."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
-from pathlib import Path
+import time
 
 import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from crnr_cli.system import blas
 from crnr_cli.system.blas import product_threads
-from crnr_cli.system.cores import pieces_at_once, threads_per_product
+from crnr_cli.system.cores import pieces_at_once, side_by_side, threads_per_product
 
 CONTROLLER = ThreadpoolController().select(internal_api="openblas")
 pytestmark = pytest.mark.skipif(not CONTROLLER.info(), reason="NumPy has another library of products")
@@ -63,17 +64,54 @@ def test_it_is_for_all_threads_of_the_program() -> None:
     assert found == [{1}]
 
 
-@pytest.mark.parametrize(
-    "maps", ["", "7f00-7f01 r-xp 0 0:0 1 /no/libopenblas.so\n7f02-7f03 r-xp 0 0:0 1\n", None]
-)
-def test_without_an_openblas_nothing_is_set(
-    maps: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if maps is not None:
-        (tmp_path / "maps").write_text(maps)
-    monkeypatch.setattr(blas, "_MAPS", tmp_path / "maps")
-    before = threads_per_product()
+def test_a_block_within_another_leaves_what_it_found() -> None:
     with CONTROLLER.limit(limits=3), product_threads(1):
+        with product_threads(2):
+            assert threads() == {2}
+        assert threads() == {1}
+        assert threads_per_product() == 1
+
+
+def test_pieces_of_work_end_with_the_threads_that_they_began_with() -> None:
+    """A generator stops after each result, but pieces that it has begun go on."""
+    found: list[set[int]] = []
+    begun = threading.Event()
+
+    def work(item: int) -> None:
+        if item == 1:
+            begun.set()
+            time.sleep(0.2)
+        found.append(threads())
+
+    with CONTROLLER.limit(limits=3), product_threads(1):
+        with contextlib.closing(side_by_side(work, range(4), 1)) as pieces:
+            next(pieces)
+            assert begun.wait(10)
+            with product_threads(2):
+                assert threads() == {2}
+            list(pieces)
+        with contextlib.closing(side_by_side(work, range(4), 1)) as pieces:
+            next(pieces)
+        with product_threads(2):  # does not wait for pieces that were cancelled
+            assert threads() == {2}
+    assert set(map(frozenset, found)) == {frozenset({1})}
+
+
+@pytest.mark.parametrize("missing", ["threadpoolctl", "libraries"])
+def test_without_threadpoolctl_or_libraries_nothing_is_set(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = threads_per_product()
+    with CONTROLLER.limit(limits=3):
+        with monkeypatch.context() as patches:
+            if missing == "threadpoolctl":
+                patches.setitem(sys.modules, "threadpoolctl", None)
+            else:
+                patches.setattr(ThreadpoolController, "_load_libraries", lambda self: None)
+            block = product_threads(1)
+            block.__enter__()
         assert threads() == {3}
         assert threads_per_product() == before
         assert (np.eye(3) @ np.eye(3)).trace() == 3
+        block.__exit__(None, None, None)
+        assert threads() == {3}
