@@ -17,7 +17,7 @@ from PIL import Image
 from crnr_cli.errors import SampleError
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.system.limits import limit_address_space
+from crnr_cli.system.child import limit_address_space
 from crnr_cli.system.signals import leave_to_parent
 
 _READY = b"ready\n"

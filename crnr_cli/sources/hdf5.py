@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import weakref
 from collections import deque
@@ -23,8 +22,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.sources.extracted import FORMAT, VERSION
 from crnr_cli.sources.hdf5_text_process import most_memory, most_seconds
 from crnr_cli.sources.readers import BEST_RATIO, Reader, Refused
-from crnr_cli.system.child import NO_WINDOW, python_command
-from crnr_cli.system.limits import under_guard
+from crnr_cli.system.child import start_guarded
 from crnr_cli.wording import counted
 
 _MAX_DEPTH = 8
@@ -152,37 +150,26 @@ class VariableText:
         self._path, self._name, self._attribute, self.shape = path, name, attribute, shape
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
-        where = [str(self._path), self._name, *([self._attribute] if self._attribute else [])]
-        command = python_command("crnr_cli.sources.hdf5_text_process", *where)
         try:
-            return np.array(json.loads(self._said(command)), dtype=object)
+            return np.array(json.loads(self._read_in_child()), dtype=object)
         except (subprocess.SubprocessError, ValueError) as e:
             what = f"{self._attribute} of {self._name}" if self._attribute else self._name
             raise DataError(
                 f"{self._path}: the text in {what} cannot be read; write it again, with a fixed length"
             ) from e
 
-    def _said(self, command: list[str]) -> bytes:
-        with (
-            subprocess.Popen(
-                command,
-                # More threads would only reserve memory, of which the process has little.
-                env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                creationflags=NO_WINDOW,
-            ) as process,
-            under_guard(process, most_memory(self._path), 2 * most_seconds(math.prod(self.shape))),
-        ):
-            try:
-                said, _ = process.communicate(timeout=CHILD_SECONDS)
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, command)
-        return said
+    def _read_in_child(self) -> bytes:
+        """Return what the process prints; SubprocessError if it fails, or is not done in time."""
+        with start_guarded(
+            "crnr_cli.sources.hdf5_text_process",
+            *(str(self._path), self._name, *([self._attribute] if self._attribute else [])),
+            memory=most_memory(self._path),
+            seconds=2 * most_seconds(math.prod(self.shape)),
+        ) as guard:
+            output, _ = guard.process.communicate(timeout=CHILD_SECONDS)
+        if guard.process.returncode:
+            raise subprocess.CalledProcessError(guard.process.returncode, guard.process.args)
+        return output
 
 
 def guarded(path: Path, name: str, item: Any) -> Any:

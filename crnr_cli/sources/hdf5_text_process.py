@@ -13,7 +13,7 @@ from pathlib import Path
 
 import h5py
 
-from crnr_cli.system.limits import limit_address_space, limit_cpu_time
+from crnr_cli.system.child import limit_address_space, limit_cpu_time
 
 BASE_BYTES = 2**30  # of address space, for Python and HDF5 themselves
 _BYTES_PER_BYTE = 16  # of address space per byte of the file, for the objects and the JSON

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -23,8 +22,7 @@ from crnr_cli.sources.matlab_process import most_memory, most_seconds, too_large
 from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
 from crnr_cli.sources.readers import Reader, Refused
 from crnr_cli.system import memory
-from crnr_cli.system.child import NO_WINDOW, crash, python_command
-from crnr_cli.system.limits import Guard, under_guard
+from crnr_cli.system.child import Guard, crash, start_guarded
 
 
 @dataclass(frozen=True)
@@ -43,26 +41,22 @@ def read_mat(path: Path, wanted: Collection[str]) -> dict[str, Any]:
 
 def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     """All variables of a file up to v7: the `wanted` ones as arrays, the rest only listed."""
-    command = python_command("crnr_cli.sources.matlab_process", str(path), *sorted(wanted))
-    # More threads would only reserve memory, of which the process has little.
-    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     with (
         tempfile.TemporaryFile() as messages,
-        subprocess.Popen(
-            command,
-            env=one_thread,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=messages,
-            creationflags=NO_WINDOW,
-        ) as process,
-        under_guard(process, most_memory(), most_seconds(path)) as guard,
+        start_guarded(
+            "crnr_cli.sources.matlab_process",
+            *(str(path), *sorted(wanted)),
+            memory=most_memory(),
+            seconds=most_seconds(path),
+            messages=messages,
+        ) as guard,
     ):
-        assert process.stdout is not None
+        output = guard.process.stdout
+        assert output is not None
         # Only a read method: NumPy would ask a file object for its position, which a pipe does not have.
-        stream = SimpleNamespace(read=process.stdout.read)
+        stream = SimpleNamespace(read=output.read)
         try:
-            header = json.loads(process.stdout.readline())
+            header = json.loads(output.readline())
             variables: dict[str, Any] = {
                 name: Unread(tuple(shape), kind) for name, (shape, kind) in header["variables"].items()
             }
@@ -70,12 +64,14 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
                 variables[name] = Cells(array) if kind == "cells" else array
         except (ValueError, EOFError) as e:
+            guard.process.wait()
             messages.seek(0)
-            raise DataError(_failure(path, process.wait(), guard, os.fsdecode(messages.read()))) from e
+            raise DataError(_failure(path, guard, os.fsdecode(messages.read()))) from e
     return variables
 
 
-def _failure(path: Path, code: int, guard: Guard, message: str) -> str:
+def _failure(path: Path, guard: Guard, message: str) -> str:
+    code = guard.process.returncode
     if guard.is_out_of_memory:
         return too_large(path)
     if code == REFUSED:

@@ -22,7 +22,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.sources.matlab_rules import REFUSED, odd_cells, refuse_odd_class
 from crnr_cli.sources.readers import BEST_RATIO
 from crnr_cli.system import memory
-from crnr_cli.system.limits import limit_address_space, limit_cpu_time
+from crnr_cli.system.child import limit_address_space, limit_cpu_time
 
 BASE_BYTES = 2**30  # of address space, for Python and SciPy themselves
 _SECONDS = 60.0  # of work on a core

@@ -1,15 +1,33 @@
-"""Child processes: how they are started, and how they ended."""
+"""Child processes: how they are started, how much memory and time they get, and how they ended.
+
+A child that reads untrusted files gets limits. On Linux the kernel ends a process that takes more: it limits
+itself before it opens the file. On macOS the kernel limits the time alone, and on Windows neither. There the
+parent looks at its children, and ends them. A thread of the child could not do that: it does not run while a
+library is at work that holds Python's lock, and an endless loop in such a library is what is to be ended.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from crnr_cli.system import other_systems
+
+if sys.platform != "win32":
+    import resource
+    import signal
+
+if TYPE_CHECKING:
+    import subprocess
 
 # On Windows, a child gets no window; Ctrl-C is then for its parent alone. Elsewhere it has to be 0.
 NO_WINDOW = 0x08000000 if sys.platform == "win32" else 0
 _CRASHES = 0xC0000000  # exit codes from this on are errors of Windows, such as an access violation
+_EVERY = 0.05  # seconds between two looks at a child
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -39,3 +57,124 @@ def crash(code: int) -> str | None:
     if code < 0:
         return f"signal {-code}"
     return f"error {code:#x}" if code >= _CRASHES else None
+
+
+def limit_address_space(limit: int) -> None:
+    """Limit the memory of this process, unless there is a stricter limit already.
+
+    On macOS, setrlimit refuses this limit, and there is no such limit on Windows: see `Guard`.
+    """
+    if sys.platform not in ("darwin", "win32"):
+        _limit(resource.RLIMIT_AS, min(limit, sys.maxsize))
+
+
+def limit_cpu_time(seconds: float) -> None:
+    """Have the kernel end this process after so much more work; waiting for a busy machine does not count."""
+    if sys.platform != "win32":
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds))
+
+
+def _limit(what: int, limit: int) -> None:
+    if sys.platform != "win32":
+        _, hard = resource.getrlimit(what)
+        resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def address_space() -> int | None:
+    """The limit of this process in bytes; None if there is none."""
+    if sys.platform == "win32":
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+class Guard:
+    """Ends a child process that uses more memory or time than it may, where the kernel does not."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], memory: int | None, seconds: float | None = None
+    ) -> None:
+        self.process, self._memory, self._seconds = process, memory, seconds
+        self._usage = other_systems.Usage(process.pid) if other_systems.NEEDED else None
+        self.is_out_of_memory = self._is_out_of_time = False
+
+    def check(self) -> None:
+        if self._usage is None:
+            return
+        size, seconds = self._usage.now()
+        if self._memory is not None and size > self._memory:
+            self.is_out_of_memory = True
+            self.process.kill()
+        elif self._seconds is not None and seconds > self._seconds:
+            self._is_out_of_time = True
+            self.process.kill()
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether it has ended, or was ended, because it worked too long."""
+        if sys.platform == "win32":
+            return self._is_out_of_time
+        return self._is_out_of_time or self.process.poll() == -signal.SIGXCPU
+
+
+def looks_every(seconds: float) -> float:
+    """How often guards have to look, if something else is looked after every so many seconds."""
+    return min(seconds, _EVERY) if other_systems.NEEDED else seconds
+
+
+@contextmanager
+def under_guard(
+    process: subprocess.Popen[bytes], memory: int | None, seconds: float | None = None
+) -> Iterator[Guard]:
+    """Guard a process until the block ends."""
+    guard = Guard(process, memory, seconds)
+    if not other_systems.NEEDED:
+        yield guard
+        return
+    import threading  # here, as decoders need none
+
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(_EVERY):
+            guard.check()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield guard
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextmanager
+def start_guarded(
+    module: str,
+    *arguments: str,
+    memory: int | None,
+    seconds: float,
+    messages: IO[bytes] | None = None,
+) -> Iterator[Guard]:
+    """Run a module of this package that reads an untrusted file, under guard; it is killed after an error.
+
+    Its output is read from the `process` of the guard. What it writes to stderr goes to the file `messages`.
+    """
+    import subprocess  # here, as decoders need none
+
+    with subprocess.Popen(
+        python_command(module, *arguments),
+        # More threads would only reserve memory, of which the process has little.
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=messages or subprocess.DEVNULL,
+        creationflags=NO_WINDOW,
+    ) as process:
+        try:
+            with under_guard(process, memory, seconds) as guard:
+                yield guard
+        except BaseException:
+            process.kill()
+            raise

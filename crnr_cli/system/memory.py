@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError
-from crnr_cli.system import limits, other_systems
+from crnr_cli.system import child, other_systems
 
 
 class _Accounting(NamedTuple):
@@ -74,7 +74,7 @@ def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
 
 
 def _of_address_space(root: Path) -> Iterator[int]:
-    if (limit := limits.address_space()) is not None:
+    if (limit := child.address_space()) is not None:
         with contextlib.suppress(OSError, ValueError, LookupError):
             pages = int((root / "proc/self/statm").read_text(encoding="utf-8").split()[0])
             yield limit - pages * os.sysconf("SC_PAGE_SIZE")

@@ -12,7 +12,7 @@ PLACES = {
     # modules
     "fcntl": "descriptors.py",
     "msvcrt": "descriptors.py",
-    "resource": "limits.py",
+    "resource": "child.py",
     "psutil": "other_systems.py",
     # open files
     "F_FULLFSYNC": "descriptors.py",
@@ -47,14 +47,14 @@ PLACES = {
     "SIGPIPE": "signals.py",
     "setitimer": "signals.py",
     # limits, cores and memory
-    "RLIMIT_AS": "limits.py",
-    "RLIMIT_CPU": "limits.py",
-    "SIGXCPU": "limits.py",
+    "RLIMIT_AS": "child.py",
+    "RLIMIT_CPU": "child.py",
+    "SIGXCPU": "child.py",
     "cpu_affinity": "other_systems.py",
-    "getrlimit": "limits.py",
-    "getrusage": "limits.py",
+    "getrlimit": "child.py",
+    "getrusage": "child.py",
     "sched_getaffinity": "cores.py",
-    "setrlimit": "limits.py",
+    "setrlimit": "child.py",
     "sysconf": "memory.py",
 }
 # Those that nothing here needs.

@@ -341,12 +341,11 @@ ENDLESS = "while True: pass"
 def test_a_child_that_takes_too_much_is_ended(on: On, code: str, limits: str) -> None:
     """By the parent, as the child does nothing about it. On macOS, its time is limited by the kernel."""
     if code == ENDLESS and on.system == MACOS:
-        code = f"from crnr_cli.system.limits import limit_cpu_time; limit_cpu_time(0.5)\n{code}"
+        code = f"from crnr_cli.system.child import limit_cpu_time; limit_cpu_time(0.5)\n{code}"
     command = [sys.executable, "-c", code]
     said = on.python(
         "import subprocess\n"
-        "from crnr_cli.system.child import NO_WINDOW\n"
-        "from crnr_cli.system.limits import under_guard\n"
+        "from crnr_cli.system.child import NO_WINDOW, under_guard\n"
         f"with subprocess.Popen({command!r}, creationflags=NO_WINDOW) as process:\n"
         f"    with under_guard(process, {limits}) as guard:\n"
         "        process.wait(50)\n"
