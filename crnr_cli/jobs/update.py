@@ -30,14 +30,14 @@ from crnr_cli.gallery.samples import (
     require_samples,
     unusable_classes,
 )
-from crnr_cli.gallery.selection import Unwanted, hint, spelled
+from crnr_cli.gallery.selection import Unwanted, hint, sample_names
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
-from crnr_cli.system.names import slashed
+from crnr_cli.system.names import Spellings, class_key, path_key
 from crnr_cli.wording import Note, are, counted
 
 # A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
@@ -74,7 +74,7 @@ def add(
     def change(gallery: Gallery, old: list[Entry]) -> _New:
         reading = given
         if given.label is not None:
-            reading = replace(given, label=spelled(given.label, gallery.classes))
+            reading = replace(given, label=Spellings(gallery.classes).spell(given.label))
         source, notes = reviewed_pictures(corrections) if corrections else (open_source(names, reading), [])
         if reading.label is None and corrections is None:
             source = by_class_folders(source, gallery.classes, strict=True)
@@ -83,14 +83,15 @@ def add(
                     f"{folder}: contains files but no class folders, and is not named after a class of "
                     f"{path}; name the class of its pictures with --class NAME"
                 )
-        known = by_name(old)
-        read = _read_changed(known, gallery, source, reading, progress)
+        known, spellings = by_name(old), sample_names(gallery.names, gallery.recipe.kind)
+        read = _read_changed(known, spellings, gallery, source, reading, progress)
         new = read.samples
         if corrections:
             new, on_copies = without_copies(new, old)
             notes += on_copies
         fresh = by_name(new)
-        listed = [*(known[name] for name in set(source.names()) & known.keys()), *read.samples]
+        named = set(map(spellings.spell, source.names()))
+        listed = [*(known[name] for name in named & known.keys()), *read.samples]
         require_samples(listed, read.left_out)
         kept = [sample for sample in old if sample.is_same(fresh.get(sample.name, sample))]
         kept_names = {sample.name for sample in kept}
@@ -127,22 +128,23 @@ def rename(
     """
 
     def change(gallery: Gallery, samples: list[Entry]) -> _New:
-        known = spelled(old, gallery.classes)
-        if known not in gallery.classes:
+        spellings = Spellings(gallery.classes)
+        known, label = spellings.find(old), spellings.spell(new)
+        if known is None:
             raise DataError(f"{path}: has no class {old}; {hint(old, gallery.classes)}")
-        exists = new in gallery.classes
+        exists = label in spellings.known
         if exists and not merge:
             raise DataError(
                 f"{path}: has a class {new} already; to put the samples of {old} into it, add --merge"
             )
         if merge and not exists:
             raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
-        renamed = [replace(one, label=new) if one.label == known else one for one in samples]
+        renamed = [replace(one, label=label) if one.label == known else one for one in samples]
         count = counted(sum(one.label == known for one in samples), "sample")
         text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
         return _New(renamed, notes=[Note("renamed", text)])
 
-    if old == new:
+    if class_key(old) == class_key(new):
         raise UsageError(f"the class is called {old} already; give it another name")
     return _rewrite(path, change, progress=progress)
 
@@ -162,16 +164,16 @@ def update(
 
     def change(gallery: Gallery, old: list[Entry]) -> _New:
         source = by_class_folders(open_source(names, reading), gallery.classes)
-        known = by_name(old)
+        known, spellings = by_name(old), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe)
-        if known.keys().isdisjoint(source.names()):  # renamed, or a mistake
+        if known.keys().isdisjoint(map(spellings.spell, source.names())):  # renamed, or a mistake
             _refuse_another_source(path, old, source)
-        read = _read_changed(known, gallery, source, reading, progress)
+        read = _read_changed(known, spellings, gallery, source, reading, progress)
         now = known | by_name(read.samples)
-        errors = {left.name: left.error for left in read.left_out}
+        errors = {spellings.spell(left.name): left.error for left in read.left_out}
         listed: list[Entry] = []
         kept = 0
-        for name in dict.fromkeys(source.names()):
+        for name in dict.fromkeys(map(spellings.spell, source.names())):
             if name not in errors:
                 listed += [now[name]]
             elif errors[name].status not in _REMOVING:
@@ -274,8 +276,8 @@ def _twice(kept: Sequence[Entry], added: Sequence[Entry]) -> list[Note]:
 
 def _refuse_another_source(path: Path, old: Sequence[Entry], source: Source) -> None:
     """Refuse to replace all samples by others, unless their contents show that a folder was renamed."""
-    contents = {(label, sha256) for _, label, sha256 in source.contents()}
-    if not any((sample.label, sample.sha256) in contents for sample in old):
+    contents = {(class_key(label), sha256) for _, label, sha256 in source.contents()}
+    if not any((class_key(sample.label), sample.sha256) in contents for sample in old):
         raise DataError(
             f"{path}: none of its {counted(len(old), 'sample')}, such as {old[0].name}, is in the source; "
             "name its sources as when it was built, or build without --update to replace it"
@@ -286,32 +288,39 @@ def _at_or_below(name: str, known: Mapping[str, Entry]) -> list[Entry]:
     """The sample of a file that cannot be read, or those of all files in such a folder."""
     if name in known:
         return [known[name]]
-    folder = slashed(os.path.join(name, ""))  # noqa: PTH118
-    return [sample for sample in known.values() if sample.name.startswith(folder)]
+    folder = os.path.join(path_key(name), "")  # noqa: PTH118
+    return [sample for sample in known.values() if path_key(sample.name).startswith(folder)]
 
 
 def _read_changed(
-    known: Mapping[str, Entry], gallery: Gallery, source: Source, reading: Reading, progress: Progress
+    known: Mapping[str, Entry],
+    spellings: Spellings,
+    gallery: Gallery,
+    source: Source,
+    reading: Reading,
+    progress: Progress,
 ) -> _New:
-    """Read the samples that are new, or whose files may have changed."""
+    """Read the samples that are new, or whose files may have changed.
+
+    Names and classes are spelled as the gallery spells them; the spellings of new names are learnt.
+    """
     refuse_mismatch(source, gallery.recipe)
-    suspects = source.only(_may_have_changed(known, reading.label))
+    classes = Spellings(gallery.classes)
+
+    def label_of(candidates: tuple[str, ...]) -> str:
+        return classes.spell(candidates[0])
+
+    def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
+        """Return whether a file's size, mtime or class differs from the gallery's sample of that name."""
+        sample = known.get(spellings.spell(name))
+        labels = (reading.label,) if reading.label is not None else tuple(map(classes.spell, candidates[:1]))
+        return sample is None or (sample.stamp, (sample.label,)) != (stamp, labels)
+
+    suspects = source.only(is_suspect)
     if not len(suspects):
         return _New([])
     reading = replace(reading, dtype=gallery.dtype)
-    read = read_by_recipe(gallery.recipe, suspects, reading, progress, total=len(source))
-    columns = zip(read.names, read.labels, read.hashes, read.stamps, read.vectors, strict=True)
+    read = read_by_recipe(gallery.recipe, suspects, reading, progress, label_of, len(source))
+    names = map(spellings.learn, read.names)
+    columns = zip(names, read.labels, read.hashes, read.stamps, read.vectors, strict=True)
     return _New([Entry(*column) for column in columns], read.left_out, read.notes)
-
-
-def _may_have_changed(
-    known: Mapping[str, Entry], label: str | None
-) -> Callable[[str, Stamp, tuple[str, ...]], bool]:
-    """A test whether a file's size, mtime or class differs from the gallery's sample of that name."""
-
-    def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
-        sample = known.get(name)
-        labels = candidates[:1] if label is None else (label,)
-        return sample is None or (sample.stamp, (sample.label,)) != (stamp, labels)
-
-    return is_suspect

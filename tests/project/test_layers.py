@@ -78,6 +78,14 @@ def test_a_library_has_one_home(path: Path) -> None:
     assert not {name for name in imported_libraries(path) & HOMES.keys() if room_of(path) not in HOMES[name]}
 
 
+def test_names_are_compared_in_one_place() -> None:
+    """Unicode forms are looked at in one module, whose keys say whether two names are the same."""
+    found = {
+        path.relative_to(PACKAGE).as_posix() for path in MODULES if "unicodedata" in imported_libraries(path)
+    }
+    assert found == {"system/names.py"}
+
+
 @each_module
 def test_nothing_is_unpickled(path: Path) -> None:
     assert not imported_libraries(path) & NEVER
