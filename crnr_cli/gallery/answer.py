@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import unicodedata
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.cores import pieces_at_once, side_by_side
 from crnr_cli.system.memory import room_for
+from crnr_cli.system.names import Spellings
 from crnr_cli.system.outputs import refuse_mentioned
 
 _MANY_CLASSES = 1000  # with more, only the best are written, unless all are asked for
@@ -171,12 +171,12 @@ def truth_in(classes: Iterable[str], *, is_labelled: bool) -> Callable[[tuple[st
     The class of a picture is the first of its folders that is named after a class; a label in a file is taken
     as it is. Both are returned in the gallery's spelling, as a name can have two Unicode forms.
     """
-    named = {unicodedata.normalize("NFC", name): name for name in classes}
+    known = Spellings(classes)
 
     @functools.lru_cache(maxsize=4096)  # there are usually few different folders or labels, but many samples
     def truth(candidates: tuple[str, ...]) -> str | None:
         for candidate in candidates:
-            name = named.get(unicodedata.normalize("NFC", candidate))
+            name = known.find(candidate)
             if name is not None or is_labelled:
                 return candidate if name is None else name
         return None

@@ -32,6 +32,7 @@ from crnr_cli.gallery.samples import (
     refuse_non_finite,
     require_samples,
 )
+from crnr_cli.gallery.selection import sample_names
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.journal import Identity, Journal, differences
@@ -42,6 +43,7 @@ from crnr_cli.sources.hdf5 import close_files
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.sources.tables import FeatureFile, Features
 from crnr_cli.system.files import Claim, claimed, disk_errors
+from crnr_cli.system.names import Spellings
 from crnr_cli.wording import Note, counted
 
 
@@ -98,15 +100,16 @@ def claimed_features(path: Path) -> Iterator[Claim]:
 def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractReport:
     """Extract everything that the old file, if there is one, does not have; its other rows are kept."""
     started = time.perf_counter()
-    fresh = work if work.old is None else replace(work, source=_suspects(work.source, work.old))
+    spellings = sample_names(work.old.names if work.old else (), work.source.kind)
+    fresh = work if work.old is None else replace(work, source=_suspects(work.source, work.old, spellings))
     found = _Found()
     notes: list[Note] = []
     with claim.open_journal() as lines, claim.open_rows() as file:
         if len(fresh.source):
             notes = _collect(fresh, work.source, Journal(file, lines), found, progress)
         fresh_rows = Rows.concatenate(found.rows)
-        kept = _kept(work, set(fresh_rows.names))
-        rows = _renew_classes(Rows.of(kept), work.source) + fresh_rows if kept else fresh_rows
+        kept = _kept(work, set(map(spellings.spell, fresh_rows.names)))
+        rows = _spell_classes(work, kept, fresh_rows, spellings) if kept else fresh_rows
         try:
             if work.source.kind == "features":
                 refuse_non_finite(found.left_out)
@@ -124,14 +127,14 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
         close_files()  # the old file among them
         claim.put_in_place()
     before = set(work.old.names) if work.old else set()
-    now = set(fresh_rows.names)
+    now = list(map(spellings.spell, fresh_rows.names))
     return ExtractReport(
         recipe=work.recipe,
         n_samples=len(rows),
         n_classes=len({candidates[0] for candidates in rows.candidates if candidates}),
-        added=sum(name not in before for name in fresh_rows.names),
-        changed=len(now & before),
-        gone=len(before - set(work.source.names())),
+        added=sum(name not in before for name in now),
+        changed=len(before.intersection(now)),
+        gone=len(before.difference(map(spellings.spell, work.source.names()))),
         left_out=found.left_out,
         notes=notes,
         seconds=time.perf_counter() - started,
@@ -157,13 +160,13 @@ class _Found:
         self.left_out += left_out
 
 
-def _suspects(source: Source, old: FeatureFile) -> Source:
+def _suspects(source: Source, old: FeatureFile, spellings: Spellings) -> Source:
     """The samples that are new, or whose files may have changed."""
     assert old.origins is not None
     known = dict(zip(old.names, old.origins.stamps, strict=True))
 
     def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
-        return known.get(name) != stamp
+        return known.get(spellings.spell(name)) != stamp
 
     return source.only(is_suspect)
 
@@ -175,12 +178,20 @@ def _kept(work: Extraction, fresh: set[str]) -> FeatureFile | None:
     return work.old.take([row for row, name in enumerate(work.old.names) if name not in fresh])
 
 
-def _renew_classes(rows: Rows, source: Source) -> Rows:
+def _spell_classes(work: Extraction, kept: FeatureFile, fresh: Rows, spellings: Spellings) -> Rows:
+    """Return the rows that are kept and the fresh ones, with the old spellings of classes."""
+    old = Rows.of(kept)
+    classes = Spellings(name for candidates in old.candidates for name in candidates)
+    rows = _renew_classes(old, work.source, spellings) + fresh
+    return replace(rows, candidates=[tuple(map(classes.spell, candidates)) for candidates in rows.candidates])
+
+
+def _renew_classes(rows: Rows, source: Source, spellings: Spellings) -> Rows:
     """Return rows with new classes: pictures that were not read again may be in other folders than before."""
     if not isinstance(source, Pictures):
         return rows
-    folders = {file.path: file.folders for file in source.files}
-    named = possible_classes(source)
+    folders = {spellings.spell(file.path): file.folders for file in source.files}
+    named = {spellings.spell(name): folder for name, folder in possible_classes(source).items()}
     columns = list(zip(rows.names, rows.candidates, rows.named, strict=True))
     return replace(
         rows,

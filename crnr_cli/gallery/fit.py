@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from crnr_cli.methods.local import measured_by
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.system.files import replacing
+from crnr_cli.system.names import class_key
 from crnr_cli.wording import Note
 
 _WANTED_AGREEMENT = 0.99  # less than an index aims for, which it measures on few samples
@@ -84,7 +84,7 @@ def _refuse_lookalikes(classes: Sequence[str], are_folders: bool) -> None:
     """Refuse two names that look the same or, as folders, are the same for some file systems."""
     seen: dict[str, str] = {}
     for name in classes:
-        form = _composed(name)
+        form = class_key(name)
         other = seen.setdefault(form.casefold() if are_folders else form, name)
         if other != name:
             how = "case or Unicode form" if are_folders else "their Unicode form"
@@ -94,12 +94,8 @@ def _refuse_lookalikes(classes: Sequence[str], are_folders: bool) -> None:
 
 def _refuse_reserved(classes: Sequence[str]) -> None:
     for name in classes:
-        if _composed(name).casefold() == UNKNOWN:
+        if class_key(name).casefold() == UNKNOWN:
             raise DataError(f"class {name!r}: this name is reserved for rejected queries; rename the class")
-
-
-def _composed(name: str) -> str:
-    return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
 def index_notes(state: State) -> list[Note]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,8 +45,8 @@ def marked(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Prediction
     """The same rows; those of files that are outsiders, or in a folder of outsiders, belong to no class."""
     for folder in outsiders:
         place = place_of(str(folder))
-        inside = tuple(place.rstrip("/") + mark for mark in ("/#" if is_table(folder) else "/"))
-        found = [row.path != "" and f"{place_of(row.path)}/".startswith(inside) for row in rows]
+        inside = tuple(place.rstrip(os.sep) + mark for mark in (os.sep, *("#" if is_table(folder) else "")))
+        found = [row.path != "" and f"{place_of(row.path)}{os.sep}".startswith(inside) for row in rows]
         if not any(found):
             raise DataError(
                 f"{folder}: none of the {counted(len(rows), 'row')} is of a file there; paths are relative "

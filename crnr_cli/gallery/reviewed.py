@@ -9,6 +9,7 @@ from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.walk import named_pictures
+from crnr_cli.system.names import class_key
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, are, counted, have
 
@@ -44,7 +45,7 @@ def reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
             )
         files.append(file._replace(folders=(one.corrected,), error=error))
     source.files, source.labels_from = files, corrections.file
-    n_corrected = sum(one.label != one.corrected for one in wanted)
+    n_corrected = sum(class_key(one.label) != class_key(one.corrected) for one in wanted)
     text = f"{corrections.file}: {counted(len(wanted), 'reviewed file')}, {n_corrected} with another label"
     if others := len(corrections) - len(wanted):
         belong = "belongs" if others == 1 else "belong"

@@ -22,6 +22,7 @@ from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
+from crnr_cli.system.names import class_key
 from crnr_cli.wording import Note, counted
 
 BATCH = 1024
@@ -189,11 +190,11 @@ def read_by_recipe(
 
 def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
     """A note for every class that has files, but no usable sample."""
-    usable = set(labels)
+    usable = set(map(class_key, labels))
     return [
         Note("unusable class", f"class {name}: left out, as none of its files can be used")
         for name in source.class_names()
-        if name not in usable
+        if class_key(name) not in usable
     ]
 
 

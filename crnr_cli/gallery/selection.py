@@ -15,7 +15,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.system.names import composed, slashed
+from crnr_cli.system.names import Spellings, class_key, composed, path_key, slashed
 from crnr_cli.wording import Note, counted
 
 What = Literal["class", "sample"]
@@ -36,10 +36,10 @@ class Unwanted:
     def find_in(self, path: Path, gallery: Gallery) -> tuple[Array, list[Note]]:
         """Return a mask of the samples that are removed, and how many match each pattern."""
         classes, of_classes = selected(path, "class", self.classes, gallery.classes)
-        samples, of_samples = selected(path, "sample", self.samples, gallery.names)
-        names = Spellings(gallery.names)
+        names = sample_names(gallery.names, gallery.recipe.kind)
+        samples, of_samples = selected(path, "sample", self.samples, gallery.names, names)
         for name in self.exact:
-            if (found := names.of(slashed(name))) is None:
+            if (found := names.find(slashed(name))) is None:
                 raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
             samples.add(found)
         columns = zip(gallery.names, gallery.table.labels, strict=True)
@@ -49,36 +49,24 @@ class Unwanted:
         return is_unwanted, of_classes + of_samples
 
 
-class Spellings:
-    """Names as a gallery has them, found by either Unicode form: keyboards and macOS use different ones."""
-
-    def __init__(self, known: Iterable[str]) -> None:
-        self.known = set(known)
-        self._by_form = {composed(name): name for name in self.known if not name.isascii()}
-
-    def of(self, name: str) -> str | None:
-        """None if there is no such name."""
-        return name if name in self.known else self._by_form.get(composed(name))
-
-
-def spelled(name: str, known: Iterable[str]) -> str:
-    """A name as a gallery has it, or as it is given if the gallery does not have it."""
-    return Spellings(known).of(name) or name
+def sample_names(known: Iterable[str], kind: str) -> Spellings:
+    """Return the names of samples, found by any spelling: those of pictures are paths."""
+    return Spellings(known, path_key if kind == "pictures" else class_key)
 
 
 def selected(
-    path: Path, what: What, wanted: Sequence[str], known: Sequence[str]
+    path: Path, what: What, wanted: Sequence[str], known: Sequence[str], names: Spellings | None = None
 ) -> tuple[set[str], list[Note]]:
     """The names among `known` that are wanted, and how many each pattern matches.
 
     A name that there is, is taken as it is, even if it looks like a pattern.
     """
-    names = Spellings(known)
+    names = names or Spellings(known)
     found: set[str] = set()
     notes = []
     for text in wanted:
         stored = slashed(text) if what == "sample" else text
-        if (name := names.of(stored)) is not None:
+        if (name := names.find(stored)) is not None:
             found.add(name)
             continue
         if not _WILD.search(text):

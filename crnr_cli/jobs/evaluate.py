@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 
 from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
@@ -31,7 +32,7 @@ from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import Features
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import Spellings, existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import Note, counted
 
@@ -159,7 +160,7 @@ def evaluate(
         left_out += more_left_out
     of_features = [one for one in (source, strangers) if isinstance(one, Features)]
     notes = [Note("source", text) for one in of_features for text in one.notes()]
-    report = evaluate_rows(rows, ", ".join(names), reviewed)
+    report = evaluate_rows(rows, ", ".join(names), reviewed, gallery.classes)
     return replace(report, gallery=gallery, copies=copies, left_out=left_out, notes=notes)
 
 
@@ -218,6 +219,30 @@ def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[li
     return [row if one is None else row._replace(truth=one.corrected) for row, one in pairs], count
 
 
+def _spelled_alike(rows: list[Prediction], classes: Sequence[str]) -> list[Prediction]:
+    """Return the rows with every class in one spelling: that of the gallery, or else of the answers."""
+    answers = (name for row in rows for name in (row.label, row.runner_up, *(row.set or ())))
+    spellings, others = Spellings(), {}
+    for name in dict.fromkeys(chain(classes, answers, (row.truth for row in rows))):
+        if name and (spelling := spellings.learn(name)) != name:
+            others[name] = spelling
+    if not others:
+        return rows
+
+    def spell(name: str | None) -> str | None:
+        return others.get(name, name) if name else name
+
+    return [
+        row._replace(
+            truth=spell(row.truth),
+            label=spell(row.label),
+            runner_up=spell(row.runner_up),
+            set=None if row.set is None else tuple(others.get(name, name) for name in row.set),
+        )
+        for row in rows
+    ]
+
+
 def _refuse_query_options(options: QueryOptions, table: str) -> None:
     """Options for classifying would have no effect on a CSV, and the scores would be misleading."""
     given = {
@@ -237,11 +262,16 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
 
 
 def evaluate_rows(
-    rows: list[Prediction], name: str, corrections: Corrections | None = None
+    rows: list[Prediction],
+    name: str,
+    corrections: Corrections | None = None,
+    classes: Sequence[str] = (),
 ) -> EvaluateReport:
+    """Score the rows; each of the `classes`, or of the answers, is one class in whatever Unicode form."""
     reviewed: int | None = None
     if corrections is not None and rows:
         rows, reviewed = _with_corrections(rows, corrections)
+    rows = _spelled_alike(rows, classes)
     # An unrelated file among the pictures is not a query.
     n_inputs = len(rows)
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]

@@ -24,7 +24,7 @@ from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.walk import named_pictures
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import Spellings, existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import counted
 
@@ -142,16 +142,16 @@ def supporters(
     except CrnrError as e:  # the model is missing or has changed
         return Supporters(nothing, str(e))
     place = {name: k for k, name in enumerate(gallery.classes)}
+    spellings = Spellings(gallery.classes)
     found = nothing
     spans = source.spans(batch_size(gallery, recipe, options))
     with closing(source.batches(spans, recipe.request, DecoderPool(options.jobs))) as batches:
         for (start, _), read in zip(spans, batches, strict=True):
             batch = recipe.vectors(recipe.raw(read), gallery.dtype)
             queries = [start + row for row in batch.rows.tolist()]
-            known = [[name for name in classes[query] if name in place] for query in queries]
-            strong = strongest(
-                gallery, batch.values, [[place[name] for name in names] for names in known], _SAMPLES
-            )
+            known = [[name for name in classes[query] if spellings.find(name)] for query in queries]
+            places = [[place[spellings.spell(name)] for name in names] for names in known]
+            strong = strongest(gallery, batch.values, places, _SAMPLES)
             for query, names, samples in zip(queries, known, strong, strict=True):
                 found[query] = dict(zip(names, samples, strict=True))
             progress("comparing", read.end, len(files))

@@ -24,7 +24,7 @@ from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.named_files import GONE, NamedFile, NamedFiles
 from crnr_cli.sources.readers import is_table
 from crnr_cli.system.files import locked
-from crnr_cli.system.names import existing, slashed
+from crnr_cli.system.names import existing, folds_names, path_key, slashed
 from crnr_cli.system.placing import (
     PART,
     Place,
@@ -37,7 +37,7 @@ from crnr_cli.system.placing import (
     place_of_folder,
     put_new,
 )
-from crnr_cli.system.portable import ON_WINDOWS, folds_names
+from crnr_cli.system.portable import ON_WINDOWS
 
 _REPORTED_EVERY = 200  # files
 _SPECIAL = (REJECTED, FAILED)
@@ -147,10 +147,10 @@ def _looked_at(
     files = []
     for number, (row, special) in enumerate(rows, 1):
         found = named.find(row.path)
-        if found.source in seen:
+        if found.source and (place := path_key(found.source)) in seen:
             found = found._replace(reason="the CSV names it twice")
         elif found.source:
-            seen.add(found.source)
+            seen.add(place)
         files.append(_File(row, template.target(row, special), found))
         if number % _REPORTED_EVERY == 0 or number == len(rows):
             progress("looking for files", number, len(rows))

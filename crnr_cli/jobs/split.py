@@ -25,7 +25,7 @@ from crnr_cli.sources.listing import open_source
 from crnr_cli.sources.picture_files import PictureFile
 from crnr_cli.sources.walk import is_system_file
 from crnr_cli.system.files import locked
-from crnr_cli.system.names import existing, slashed
+from crnr_cli.system.names import existing, folded, folds_names, place_of, slashed
 from crnr_cli.system.placing import (
     Place,
     Tree,
@@ -36,7 +36,7 @@ from crnr_cli.system.placing import (
     place_of_folder,
     put_new,
 )
-from crnr_cli.system.portable import ON_WINDOWS, folded, folds_names, portable
+from crnr_cli.system.portable import ON_WINDOWS, portable
 from crnr_cli.wording import Note, counted
 
 _OWN = ".crnr-split"  # how the names of our own files begin
@@ -147,7 +147,7 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
         except OSError as e:
             report.rows.append(Placed(path, "", LEFT_OUT, e.strerror or "cannot be read"))
             continue
-        if (here := os.path.abspath(path)) in seen:  # noqa: PTH100, links to one file are copies of it
+        if (here := place_of(path)) in seen:  # links to one file are copies of it
             report.rows.append(Placed(path, "", LEFT_OUT, "is named twice"))
             continue
         seen.add(here)

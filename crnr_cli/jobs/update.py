@@ -37,14 +37,14 @@ from crnr_cli.gallery.samples import (
     require_samples,
     unusable_classes,
 )
-from crnr_cli.gallery.selection import Unwanted, hint, spelled
+from crnr_cli.gallery.selection import Unwanted, hint, sample_names
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
-from crnr_cli.system.names import slashed
+from crnr_cli.system.names import Spellings, class_key, path_key
 from crnr_cli.wording import Note, are, counted
 
 # A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
@@ -72,7 +72,7 @@ def add(
     def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
         reading = given
         if given.label is not None:
-            reading = replace(given, label=spelled(given.label, gallery.classes))
+            reading = replace(given, label=Spellings(gallery.classes).spell(given.label))
         source, notes = reviewed_pictures(corrections) if corrections else (open_source(names, reading), [])
         if reading.label is None and corrections is None:
             source = by_class_folders(source, gallery.classes, strict=True)
@@ -81,15 +81,15 @@ def add(
                     f"{folder}: contains files but no class folders, and is not named after a class of "
                     f"{path}; name the class of its pictures with --class NAME"
                 )
-        known = rows_by_name(old.table)
-        read = _read_changed(known, old, gallery, source, reading, progress)
+        known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
+        read = _read_changed(known, old, spellings, gallery, source, reading, progress)
         new = read
         if corrections:
             copies, on_copies = find_copies(read.table, old.table)
             new = read.take([row for row in range(len(read.table)) if row not in copies])
             notes += on_copies
         fresh = rows_by_name(new.table)
-        listed = [known[name] for name in set(source.names()) & known.keys()]
+        listed = [known[name] for name in set(map(spellings.spell, source.names())) & known.keys()]
         require_samples([*listed, *read.table.names], read.left_out)
         changed = set(changed_names(old.table, known, new.table, fresh))
         kept = [row for row, name in enumerate(old.table.names) if name not in changed]
@@ -131,22 +131,23 @@ def rename(
     """
 
     def change(gallery: Gallery, samples: ReadSamples) -> ReadSamples:
-        known = spelled(old, gallery.classes)
-        if known not in gallery.classes:
+        spellings = Spellings(gallery.classes)
+        known, label = spellings.find(old), spellings.spell(new)
+        if known is None:
             raise DataError(f"{path}: has no class {old}; {hint(old, gallery.classes)}")
-        exists = new in gallery.classes
+        exists = label in spellings.known
         if exists and not merge:
             raise DataError(
                 f"{path}: has a class {new} already; to put the samples of {old} into it, add --merge"
             )
         if merge and not exists:
             raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
-        labels = [new if label == known else label for label in samples.table.labels]
-        count = counted(sum(label == known for label in samples.table.labels), "sample")
+        labels = [label if one == known else one for one in samples.table.labels]
+        count = counted(sum(one == known for one in samples.table.labels), "sample")
         text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
         return replace(samples, table=replace(samples.table, labels=labels), notes=[Note("renamed", text)])
 
-    if old == new:
+    if class_key(old) == class_key(new):
         raise UsageError(f"the class is called {old} already; give it another name")
     return _rewrite(path, change, progress=progress)
 
@@ -166,17 +167,17 @@ def update(
 
     def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
         source = by_class_folders(open_source(names, reading), gallery.classes)
-        known = rows_by_name(old.table)
+        known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe)
-        if known.keys().isdisjoint(source.names()):  # renamed, or a mistake
+        if known.keys().isdisjoint(map(spellings.spell, source.names())):  # renamed, or a mistake
             _refuse_another_source(path, old.table, source)
-        read = _read_changed(known, old, gallery, source, reading, progress)
+        read = _read_changed(known, old, spellings, gallery, source, reading, progress)
         fresh = rows_by_name(read.table)
         now = known | {name: len(old.table) + row for name, row in fresh.items()}
-        errors = {left.name: left.error for left in read.left_out}
+        errors = {spellings.spell(left.name): left.error for left in read.left_out}
         listed: list[int] = []
         kept = 0
-        for name in dict.fromkeys(source.names()):
+        for name in dict.fromkeys(map(spellings.spell, source.names())):
             if name not in errors:
                 listed.append(now[name])
             elif errors[name].status not in _REMOVING:
@@ -274,8 +275,8 @@ def _twice(kept: SampleTable, added: SampleTable) -> list[Note]:
 
 def _refuse_another_source(path: Path, old: SampleTable, source: Source) -> None:
     """Refuse to replace all samples by others, unless their contents show that a folder was renamed."""
-    contents = {(label, sha256) for _, label, sha256 in source.contents()}
-    if contents.isdisjoint(contents_of(old)):
+    contents = {(class_key(label), sha256) for _, label, sha256 in source.contents()}
+    if contents.isdisjoint((class_key(label), sha256) for label, sha256 in contents_of(old)):
         raise DataError(
             f"{path}: none of its {counted(len(old), 'sample')}, such as {old.names[0]}, is in the source; "
             "name its sources as when it was built, or build without --update to replace it"
@@ -286,8 +287,8 @@ def _at_or_below(name: str, known: Mapping[str, int]) -> list[int]:
     """Return the row of a file that cannot be read, or those of all files in such a folder."""
     if name in known:
         return [known[name]]
-    folder = slashed(os.path.join(name, ""))  # noqa: PTH118
-    return [row for other, row in known.items() if other.startswith(folder)]
+    folder = os.path.join(path_key(name), "")  # noqa: PTH118
+    return [row for other, row in known.items() if path_key(other).startswith(folder)]
 
 
 def _choose(old: ReadSamples, read: ReadSamples, rows: Sequence[int]) -> ReadSamples:
@@ -304,29 +305,46 @@ def _choose(old: ReadSamples, read: ReadSamples, rows: Sequence[int]) -> ReadSam
 def _read_changed(
     known: Mapping[str, int],
     old: ReadSamples,
+    spellings: Spellings,
     gallery: Gallery,
     source: Source,
     reading: Reading,
     progress: Progress,
 ) -> ReadSamples:
-    """Read the samples that are new, or whose files may have changed."""
+    """Read the samples that are new, or whose files may have changed.
+
+    Names and classes are spelled as the gallery spells them; the spellings of new names are learnt.
+    """
     refuse_mismatch(source, gallery.recipe)
-    suspects = source.only(_may_have_changed(known, old.table, reading.label))
+    classes = Spellings(gallery.classes)
+    suspects = source.only(_may_have_changed(known, old.table, spellings, classes, reading.label))
     if not len(suspects):
         return old.take([])
     reading = replace(reading, dtype=gallery.dtype)
-    return read_by_recipe(gallery.recipe, suspects, reading, progress, total=len(source))
+    read = read_by_recipe(
+        gallery.recipe,
+        suspects,
+        reading,
+        progress,
+        label_of=lambda candidates: classes.spell(candidates[0]),
+        total=len(source),
+    )
+    return replace(read, table=replace(read.table, names=list(map(spellings.learn, read.table.names))))
 
 
 def _may_have_changed(
-    known: Mapping[str, int], old: SampleTable, label: str | None
+    known: Mapping[str, int],
+    old: SampleTable,
+    spellings: Spellings,
+    classes: Spellings,
+    label: str | None,
 ) -> Callable[[str, Stamp, tuple[str, ...]], bool]:
     """Return a test whether a file's size, mtime or class differs from the gallery's sample of that name."""
     stamps, old_labels = list(old.stamps), list(old.labels)  # decoded at once, as all are looked at
 
     def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
-        row = known.get(name)
-        labels = candidates[:1] if label is None else (label,)
+        row = known.get(spellings.spell(name))
+        labels = tuple(map(classes.spell, candidates[:1])) if label is None else (label,)
         return row is None or (stamps[row], (old_labels[row],)) != (stamp, labels)
 
     return is_suspect

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.raw_values import refuse_mismatch
+from crnr_cli.gallery.selection import sample_names
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source
+from crnr_cli.system.names import class_key
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,15 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     source = by_class_folders(open_source(against, options), gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     found = list(source.contents())
-    contents = {(label, sha256) for _, label, sha256 in found}
+    contents = {(class_key(label), sha256) for _, label, sha256 in found}
     unclassed = {sha256 for _, label, sha256 in found if not label}
-    names = {name for name, _, _ in found}
+    names = sample_names((name for name, _, _ in found), gallery.recipe.kind)
     labels = [gallery.classes[i] for i in gallery.samples.class_index]
     for name, label, sha256 in zip(gallery.names, labels, gallery.hashes, strict=True):
-        if (label, sha256) not in contents and sha256 not in unclassed:
-            (report.changed if name in names else report.missing).append(name)
-    known = {*gallery.hashes, *report.changed}
-    report.unknown.extend(name for name, _, sha256 in found if not {name, sha256} & known)
+        if (class_key(label), sha256) not in contents and sha256 not in unclassed:
+            (report.changed if names.find(name) else report.missing).append(name)
+    hashes, changed = set(gallery.hashes), sample_names(report.changed, gallery.recipe.kind)
+    report.unknown.extend(
+        name for name, _, sha256 in found if sha256 not in hashes and changed.find(name) is None
+    )
     return report

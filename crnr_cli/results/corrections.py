@@ -11,7 +11,7 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.system.csv_file import records, require_file, require_utf_8
-from crnr_cli.system.names import place_of
+from crnr_cli.system.names import class_key, place_of
 
 COLUMNS = ("path", "label", "corrected", "when")
 _SHOWN = 40  # characters of a text that is no date
@@ -54,7 +54,7 @@ def read_corrections(file: Path) -> Corrections:
     rows = records(file, COLUMNS, "was it saved by the page of `crnr review`?")
     for correction in (_correction(values, line, where) for values, where, line in rows):
         other = by_place.setdefault(place_of(correction.path), correction)
-        if other.corrected != correction.corrected:
+        if class_key(other.corrected) != class_key(correction.corrected):
             raise DataError(
                 f"{file}, line {correction.line}: {correction.path} is {correction.corrected!r} here, and "
                 f"{other.corrected!r} in line {other.line}"

@@ -9,9 +9,8 @@ from pathlib import Path
 from crnr_cli.errors import OutputError
 from crnr_cli.results.sort_list import Entry, SortList, is_in_place
 from crnr_cli.results.sort_names import fitted
-from crnr_cli.system.names import composed
+from crnr_cli.system.names import class_key, folded
 from crnr_cli.system.placing import LONGEST_NAME, Tree, longest_name
-from crnr_cli.system.portable import folded
 
 
 class Names:
@@ -98,7 +97,7 @@ class Names:
             other = planned.setdefault(folded(below), below)
             above, slash, name = below.rpartition("/")
             there = (self._listed(above) or {}).get(folded(name), name)
-            if other == below and below not in ours and composed(there) != composed(name):
+            if other == below and below not in ours and class_key(there) != class_key(name):
                 other = above + slash + there
             if other != below:
                 # As ASCII, because two Unicode forms of one name look the same.

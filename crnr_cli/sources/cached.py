@@ -16,6 +16,7 @@ from crnr_cli.sources.base import Span
 from crnr_cli.sources.extracted import Origins
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.system.names import Spellings, path_key
 
 
 @dataclass(kw_only=True)
@@ -38,6 +39,10 @@ class CachedPictures(Pictures):
         keys = zip(self.cache.names, self.origins.stamps, strict=True)
         return {key: row for row, key in enumerate(keys)}
 
+    @cached_property
+    def _spellings(self) -> Spellings:
+        return Spellings(self.cache.names, path_key)
+
     def batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
@@ -48,7 +53,7 @@ class CachedPictures(Pictures):
         errors = [file.error or self.errors.get(file.path) for file in files]
         try:
             rows = [
-                None if error else self._row_of[file.path, file.stamp]
+                None if error else self._row_of[self._spellings.spell(file.path), file.stamp]
                 for file, error in zip(files, errors, strict=True)
             ]
         except KeyError as e:

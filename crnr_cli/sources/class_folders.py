@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from crnr_cli.sources.base import Source
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.picture_files import PictureFile
 from crnr_cli.sources.tables import Features
+from crnr_cli.system.names import Spellings, class_key
 
 
 def by_class_folders(source: Source, classes: Collection[str], *, strict: bool = False) -> Source:
@@ -21,13 +21,13 @@ def by_class_folders(source: Source, classes: Collection[str], *, strict: bool =
     are of no class or, if `strict`, the source is refused.
     """
     if isinstance(source, Features):
-        return replace(source, classes={unicodedata.normalize("NFC", name): name for name in classes})
+        return replace(source, classes={class_key(name): name for name in classes})
     if not isinstance(source, Pictures) or source.is_labelled:
         return source
     files: list[PictureFile] = []
-    by_form = {unicodedata.normalize("NFC", name): name for name in classes}  # macOS uses another form
+    known = Spellings(classes)
     for folder in source.named_folders:
-        label = by_form.get(unicodedata.normalize("NFC", folder.name))
+        label = known.find(folder.name)
         if label is None or not folder.loose:
             continue
         if folder.has_folders:

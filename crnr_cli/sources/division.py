@@ -7,7 +7,6 @@ the machine. Samples of one group, such as exact copies of a picture, stay toget
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from crnr_cli.errors import DataError
 from crnr_cli.progress import Progress, silent
+from crnr_cli.system.names import composed
 
 _REPORTED_EVERY = 200  # files
 
@@ -82,5 +82,5 @@ def by_content(files: Sequence[tuple[str, int]], progress: Progress = silent) ->
 
 def _key(seed: int, label: str, name: str) -> bytes:
     """A name can have two Unicode forms, as file systems differ."""
-    text = unicodedata.normalize("NFC", f"{seed}\0{label}\0{name}")
+    text = composed(f"{seed}\0{label}\0{name}")
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from crnr_cli.arrays import Array, Stamp, take_rows
 from crnr_cli.errors import DataError
 from crnr_cli.sources.labels import read_at_once, require_room, texts
 from crnr_cli.sources.readers import Refused
+from crnr_cli.system.names import class_key
 from crnr_cli.wording import counted
 
 FORMAT, VERSION = "crnr-features", 1
@@ -77,7 +77,7 @@ class Origins:
         if label:
             return (label, *(self.folders[row] if self.folders else ()))
         named = self.named[row] if self.named else ""
-        found = classes.get(unicodedata.normalize("NFC", named)) if named else None
+        found = classes.get(class_key(named)) if named else None
         return () if found is None else (found,)
 
     def take(self, rows: Sequence[int]) -> Origins:

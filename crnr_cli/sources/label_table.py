@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crnr_cli.errors import DataError
 from crnr_cli.system.csv_file import opened_csv, refuse_separators, require_file, require_utf_8
-from crnr_cli.system.names import place_of
+from crnr_cli.system.names import class_key, place_of
 
 _PATH, _LABEL = "path", "label"  # the names of the columns, unless the user says otherwise
 
@@ -52,7 +52,8 @@ class LabelOptions:
         require_utf_8(label, self._line(line), "the label")
         root = self.path.parent if self.root is None else self.root
         place = place_of(os.path.join(root, path))  # noqa: PTH118, as there may be millions
-        if (other := found.setdefault(place, Labelled(path, label, line))).label != label:
+        other = found.setdefault(place, Labelled(path, label, line))
+        if class_key(other.label) != class_key(label):
             raise DataError(
                 f"{self._line(line)}: {path} has the label {label!r} here, and {other.label!r} in line "
                 f"{other.line}"

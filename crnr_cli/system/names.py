@@ -1,9 +1,16 @@
-"""Names of files: their one form, how they are stored, and whether there is a file of a name."""
+"""Names of classes and files: when two are the same, how they are stored, and whether there is such a file.
+
+Two names of one class may differ in their Unicode form: macOS lists names in another one than keyboards type.
+Two names of one file may also differ in how the path is written, and in case where the file system folds it.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import unicodedata
+from collections.abc import Callable, Iterable
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from crnr_cli.errors import DataError
@@ -11,14 +18,78 @@ from crnr_cli.errors import DataError
 _INVALID_NAME = 123  # what Windows says of a name with a * or the like, which no file can have
 
 
+def composed(text: str) -> str:
+    """Return the text in one Unicode form."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def class_key(name: str) -> str:
+    """Return one text for all names of a class."""
+    return composed(name)
+
+
+def path_key(path: str) -> str:
+    """Return one text for all spellings of a path, such as q/0.png and ./q//0.png; links are not followed.
+
+    A relative path is not the same as an absolute one: names in a gallery may be relative to another folder.
+    """
+    path = os.path.normcase(os.path.normpath(path))
+    return composed(path if path == path.lower() else _fold_case(path))
+
+
 def place_of(path: str) -> str:
-    """A path in one form, from whatever folder it is named; links are not followed."""
-    return composed(os.path.normcase(os.path.abspath(path)))  # noqa: PTH100
+    """Return one text for all paths of a file, from whatever folder it is named; links are not followed."""
+    return path_key(os.path.abspath(path))  # noqa: PTH100
 
 
-def composed(name: str) -> str:
-    """A name in one Unicode form: macOS lists names in another one than keyboards type."""
-    return name if name.isascii() else unicodedata.normalize("NFC", name)
+def _fold_case(path: str) -> str:
+    """Return the path with all names in lower case that are in folders in which case makes no difference."""
+    slash = os.sep
+    names = path.split(slash)
+    for i, name in enumerate(names):
+        above = slash.join(names[:i]) + slash if i else os.curdir
+        if name != name.lower() and _folds_cached(os.path.abspath(above)):  # noqa: PTH100
+            names[i] = name.lower()
+    return slash.join(names)
+
+
+@lru_cache(maxsize=4096)  # of a path, its folder is looked at; there are usually many files in few folders
+def _folds_cached(folder: str) -> bool:
+    try:
+        return folds_names(Path(folder))
+    except ValueError:  # NUL in a name
+        return False
+
+
+class Spellings:
+    """Names in the spelling that a gallery or a table has, found by any other spelling of the same name."""
+
+    def __init__(self, known: Iterable[str] = (), key: Callable[[str], str] = class_key) -> None:
+        self.known = dict.fromkeys(known)
+        self._key = key
+
+    @cached_property
+    def _by_key(self) -> dict[str, str]:
+        """Made when it is needed: most names are spelled as they are known."""
+        return {self._key(name): name for name in reversed(self.known)}
+
+    def find(self, name: str) -> str | None:
+        """Return the name as it is known, or None if it is not."""
+        return name if name in self.known else self._by_key.get(self._key(name))
+
+    def spell(self, name: str) -> str:
+        """Return the name as it is known, or as it is given if it is not."""
+        found = self.find(name)
+        return name if found is None else found
+
+    def learn(self, name: str) -> str:
+        """Return the name as it is known; from now on, a new one is known as it is given."""
+        found = self.find(name)
+        if found is None:
+            self.known[name] = None
+            self._by_key[self._key(name)] = name
+            return name
+        return found
 
 
 def slashed(path: str) -> str:
@@ -61,3 +132,53 @@ def existing(path: str | Path, *, follow_links: bool = True) -> os.stat_result |
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
     except ValueError as e:  # NUL in a name
         raise DataError(f"{path}: cannot read it ({e})") from e
+
+
+def folded(name: str) -> str:
+    """One text for all names that some file system takes for the same.
+
+    They differ in case, in their Unicode form, or in characters that are not seen. It is coarser than any
+    single file system, as these fold by different tables.
+    """
+    if name.isascii():
+        return name.lower()
+    seen = "".join(one for one in unicodedata.normalize("NFD", name) if unicodedata.category(one) != "Cf")
+    folded = unicodedata.normalize("NFD", seen.casefold().upper().casefold())
+    return unicodedata.normalize("NFD", folded.casefold())
+
+
+def folds_names(folder: Path) -> bool:
+    """Whether two names that differ only in case are the same file in this folder, which exists.
+
+    Tried with what there is: a name in the folder, or its own name in the one above, and so on. Nothing is
+    written, as this may be asked about a folder that must not change.
+    """
+    place = os.path.realpath(folder)
+    try:
+        answer = _folds(place, os.listdir(place))  # noqa: PTH208, which are strings
+    except OSError:  # only its name can tell
+        answer = None
+    while answer is None:
+        above, name = os.path.split(place)
+        if not name:
+            return sys.platform in ("darwin", "win32")
+        answer, place = _folds(above, [name]), above
+    return answer
+
+
+def _folds(folder: str, names: list[str]) -> bool | None:
+    """None if none of the names in the folder can tell."""
+    for name in names:
+        other = name.swapcase()
+        if other == name or other.swapcase() != name or other in names:
+            continue
+        try:
+            return os.path.samestat(
+                os.lstat(os.path.join(folder, name)),  # noqa: PTH118
+                os.lstat(os.path.join(folder, other)),  # noqa: PTH118
+            )
+        except FileNotFoundError:
+            return False
+        except OSError:
+            continue
+    return None

@@ -73,6 +73,18 @@ def test_accepted_and_corrected_files_are_added_and_outsiders_are_not(ready: Run
     assert lines(again)[-1] == "0 added, 0 changed, 0 removed, 15 unchanged"
 
 
+@pytest.mark.parametrize("again", ["./q/ant9.png", "q//ant9.png", "gallery/../q/ant9.png"])
+def test_a_file_that_is_named_in_another_way_is_the_same_sample(ready: Runner, again: str) -> None:
+    corrections(f"q/ant9.png,ant,ant,{LATER}")
+    assert ready("add", "gallery.h5", "--corrections", "c.csv").exit == 0
+    corrections(f"{again},ant,bee,{LATER}")
+    outcome = ready("add", "gallery.h5", "--corrections", "c.csv")
+    assert lines(outcome)[1:] == ["changed: q/ant9.png", "0 added, 1 changed, 0 removed, 12 unchanged"]
+    assert samples(ready) == {"ant": 4, "bee": 5, "cow": 4}
+    assert ready("remove", "gallery.h5", "--sample", again, "-q") == Outcome(0, "", "")
+    assert samples(ready) == {"ant": 4, "bee": 4, "cow": 4}
+
+
 def test_missing_and_changed_files_are_reported(ready: Runner) -> None:
     corrections("q/gone.png,ant,ant,", "q/ant9.png,ant,ant,2020-01-01T00:00:00.000Z", "q/bee9.png,bee,bee,")
     outcome = ready("add", "gallery.h5", "--corrections", "c.csv")

@@ -84,6 +84,13 @@ def test_a_library_has_one_home() -> None:
     )
 
 
+def test_names_are_compared_in_one_place() -> None:
+    """Unicode forms are looked at in one module, whose keys tell whether two names are the same."""
+    assert [module.name for module in MODULES if "unicodedata" in imported_libraries(module)] == [
+        "system/names.py"
+    ]
+
+
 def test_nothing_is_unpickled() -> None:
     refuse_where(
         lambda module: [*(imported_libraries(module) & NEVER), *re.findall("allow_pickle=True", module.text)]

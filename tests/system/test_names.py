@@ -11,9 +11,75 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.system import names
-from crnr_cli.system.names import as_listed, existing, place_of, slashed
+from crnr_cli.system.names import Spellings, as_listed, class_key, existing, path_key, place_of, slashed
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+
+
+@given(st.text())
+def test_the_forms_of_a_name_are_one_class(name: str) -> None:
+    forms = {unicodedata.normalize(form, name) for form in ("NFC", "NFD")} | {name}
+    assert len(set(map(class_key, forms))) == 1
+
+
+@given(st.lists(st.text("aAé", min_size=1, max_size=2), min_size=1, max_size=4), st.booleans())
+def test_the_spellings_of_a_path_are_one(names: list[str], is_absolute: bool) -> None:
+    """As pathlib sees it, which knows nothing of Unicode forms; names in upper case stay apart on Linux."""
+    root = "/" if is_absolute else ""
+    path = root + "/".join(names)
+    others = (
+        f"{root}./{path.removeprefix(root)}",
+        path.replace("/", "//") if not root else path,
+        f"{path}/.",
+    )
+    for other in (*others, unicodedata.normalize("NFD", path), f"{path}/x/.."):
+        assert path_key(other) == path_key(path)
+        assert place_of(other) == place_of(path)
+    assert Path(path_key(path)) == Path(unicodedata.normalize("NFC", path))
+    assert place_of(path) == str(Path(path_key(path)).absolute())
+
+
+def test_paths_that_are_not_the_same() -> None:
+    keys = [path_key(path) for path in ("q/0.png", "q/1.png", "/q/0.png", "../q/0.png", "Q/0.png", "q0.png")]
+    assert len(set(keys)) == len(keys)
+
+
+def test_case_makes_no_difference_where_the_file_system_folds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folds = str(tmp_path / "Folds")
+    monkeypatch.setattr(names, "_folds_cached", lambda folder: (folder + "/").startswith(f"{folds}/"))
+    assert path_key(f"{folds}/Q/É.png") == path_key(f"{folds}/q/{DECOMPOSED[3:]}.PNG")
+    assert path_key(f"{folds}/q") != path_key(f"{folds.lower()}/q")
+    assert path_key(f"{tmp_path}/Other/Q") != path_key(f"{tmp_path}/Other/q")
+    monkeypatch.chdir(tmp_path)
+    assert path_key("Folds/A") == path_key("Folds/a")
+    assert path_key("A") != path_key("a")
+
+
+def test_a_path_that_no_file_can_have_is_compared_too(tmp_path: Path) -> None:
+    assert path_key(f"{tmp_path}/A\0/B") != path_key(f"{tmp_path}/A\0/b")
+
+
+def test_deep_paths_are_compared() -> None:
+    assert path_key("a/" * 1500 + "A") == "a/" * 1500 + "A"
+
+
+class TestSpellings:
+    def test_a_name_is_found_by_either_form(self) -> None:
+        known = Spellings([COMPOSED, "tea"])
+        assert (known.find(DECOMPOSED), known.find("tea"), known.find("milk")) == (COMPOSED, "tea", None)
+        assert (known.spell(DECOMPOSED), known.spell("milk")) == (COMPOSED, "milk")
+
+    def test_a_name_that_is_known_in_both_forms_is_taken_as_it_is(self) -> None:
+        known = Spellings([DECOMPOSED, COMPOSED])
+        assert (known.find(COMPOSED), known.find(DECOMPOSED)) == (COMPOSED, DECOMPOSED)
+        assert Spellings(["./q", "q"], path_key).find("q/.") == "./q"  # the first one
+
+    def test_new_names_are_learnt_as_they_come_first(self) -> None:
+        known = Spellings(key=path_key)
+        assert [known.learn(name) for name in ("./q", "q", "q/", "r")] == ["./q", "./q", "./q", "r"]
+        assert list(known.known) == ["./q", "r"]
 
 
 @given(st.text(st.sampled_from("aé:\\/. "), max_size=12))

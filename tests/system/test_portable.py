@@ -16,8 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crnr_cli.results.sort_names import escaped, fitted
-from crnr_cli.system import portable as module
-from crnr_cli.system.portable import folded, folds_names, portable
+from crnr_cli.system import names as module
+from crnr_cli.system.names import folded, folds_names
+from crnr_cli.system.portable import portable
 
 FORBIDDEN = set('<>:"/\\|?*') | {chr(code) for code in range(32)}  # as Microsoft lists them
 
