@@ -72,7 +72,7 @@ def classify(
             decoders.start_early()
         from crnr_cli.gallery.answer import QueryOptions
         from crnr_cli.jobs.classify import classify as run
-        from crnr_cli.system.outputs import is_stdout
+        from crnr_cli.system.files import is_stdout
 
         query_options = QueryOptions(
             **input.values(),

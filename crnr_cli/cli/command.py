@@ -14,7 +14,8 @@ import typer
 from crnr_cli.cli.boundary import boundary
 from crnr_cli.cli.parsing import check_choices
 from crnr_cli.system.cores import use_cores
-from crnr_cli.system.outputs import Output, is_stdout, planned
+from crnr_cli.system.files import is_stdout
+from crnr_cli.system.outputs import Output, planned
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from crnr_cli.methods import Method, make_method
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.listing import open_source
 from crnr_cli.sources.tables import Features
-from crnr_cli.system.files import replacing
-from crnr_cli.system.outputs import is_replaceable
+from crnr_cli.system.files import is_replaceable, replacing
 from crnr_cli.wording import Note
 
 

@@ -29,9 +29,8 @@ from crnr_cli.results.journal import Done, Identity, Partial, resumable
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.listing import fingerprint
 from crnr_cli.sources.tables import Features
-from crnr_cli.system.files import replacing
+from crnr_cli.system.files import is_replaceable, replacing
 from crnr_cli.system.optional import require
-from crnr_cli.system.outputs import is_replaceable
 from crnr_cli.wording import counted, have
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.sources.folders import NamedFolder, Pictures
 from crnr_cli.sources.picture_files import PER_BLOCK, Block, PackedFiles, PictureFile
+from crnr_cli.system.files import PARTIAL_ENDINGS
 from crnr_cli.system.names import as_listed, slashed
-from crnr_cli.system.outputs import PARTIAL_ENDINGS
 
 # Files of operating systems and tools, which are never samples or classes.
 _SYSTEM_FILES = {

@@ -26,6 +26,7 @@ MAY_REPLACE_OPEN = sys.platform != "win32"
 # 0 where the system has no such flag. Python itself keeps descriptors from child processes (PEP 446).
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for a pipe, which would make us wait for its other end
+ONLY_FOLDERS = getattr(os, "O_DIRECTORY", 0)
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise turn every \n into \r\n
 READ = os.O_RDONLY | NO_LINK | _NO_WAIT | _BINARY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | _BINARY
@@ -98,6 +99,20 @@ def sync(handle: int) -> None:
             if e.errno not in _NO_FULL_SYNC:
                 raise
     os.fsync(handle)
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Make sure that a renaming in the folder survives a power failure.
+
+    Windows has no call for that: a folder cannot be opened like a file, and NTFS keeps a journal of names.
+    """
+    if not ONLY_FOLDERS:
+        return
+    handle = os.open(folder, os.O_RDONLY | ONLY_FOLDERS)
+    try:
+        sync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_at(handle: int, data: memoryview, offset: int) -> None:

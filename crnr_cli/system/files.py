@@ -10,31 +10,146 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from crnr_cli.errors import OutputError
 from crnr_cli.system import descriptors
-from crnr_cli.system.folders import sync_folder
-from crnr_cli.system.outputs import (
-    check_output,
-    is_replaceable,
-    journal_of,
-    lock_of,
-    may_be_partial,
-    occupied,
-    partial_of,
-    refuse_undeclared,
-    rows_of,
-)
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 _NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EOPNOTSUPP)  # the last two are of sockets
 _PATIENCE = 2.0  # seconds: on Windows, programs that look for viruses open new files for a moment
+LONGEST_NAME = 255  # bytes, on most file systems
+_DESCRIPTOR = re.compile(r"/dev/std(?:in|out|err)|/dev/fd/\d+|/proc/(?:self|\d+)/fd/\d+")
+_EFFECTIVE = os.access in os.supports_effective_ids  # as for opening files, not the user who started us
+
+# A file that is being written has one of these names; nobody else uses them.
+_PARTIAL, _JOURNAL, _ROWS, _LOCK = ".crnr-part", ".crnr-journal", ".crnr-rows", ".crnr-lock"
+PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL, _ROWS, _LOCK)
+
+# The outputs of a command, which writes nothing else, as it could overwrite an input. None outside of a
+# command: a library user is free to write anywhere.
+declared: ContextVar[tuple[Path, ...] | None] = ContextVar("declared", default=None)
+
+
+def partial_of(target: Path) -> Path:
+    """Return the file that an output is written to until it is complete."""
+    return _beside(target, _PARTIAL)
+
+
+def journal_of(target: Path) -> Path:
+    """Return the journal of a partial file, see results/journal.py."""
+    return _beside(target, _JOURNAL)
+
+
+def rows_of(target: Path) -> Path:
+    """Return the file of what a run has extracted so far, if the output itself is only written at the end."""
+    return _beside(target, _ROWS)
+
+
+def lock_of(target: Path) -> Path:
+    """Return the file that is locked while an output is written."""
+    return _beside(target, _LOCK)
+
+
+def places_beside(target: Path) -> list[Path]:
+    """Return all files next to an output that may be there while it is written."""
+    return [_beside(target, ending) for ending in PARTIAL_ENDINGS]
+
+
+def _beside(target: Path, ending: str) -> Path:
+    """Return a name next to the target; one that would be too long is made of a hash, for --resume too."""
+    name = target.name + ending
+    if len(os.fsencode(name)) > longest_name(target.parent):
+        import hashlib
+
+        name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:32] + ending
+    return target.with_name(name)
+
+
+def longest_name(folder: Path) -> int:
+    """Return how many bytes a name in this folder may have."""
+    try:
+        return os.pathconf(folder, "PC_NAME_MAX") if hasattr(os, "pathconf") else LONGEST_NAME
+    except (OSError, ValueError):
+        return LONGEST_NAME
+
+
+def may_be_partial(found: os.stat_result) -> bool:
+    """Whether we may write to a file that has the name of a partial file: it leads to no other file."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
+
+
+def occupied(place: Path, path: Path) -> OutputError:
+    return OutputError(
+        f"{path}: while it is written, crnr needs the name {place.name}, which is a link, a directory or the "
+        "like; remove it, or write to another file"
+    )
+
+
+def check_output(path: Path) -> None:
+    """Refuse an output that cannot be written."""
+    try:
+        found: os.stat_result | None = _status(path)
+        folder = _status(path.parent)
+    except OSError as e:
+        reason = "no permission to write" if e.errno == errno.EACCES else f"cannot write ({e.strerror})"
+        raise OutputError(f"{path}: {reason}; choose another place") from e
+    except ValueError as e:  # NUL in a name
+        raise OutputError(f"{path}: cannot write ({e}); choose another place") from e
+    if found and stat.S_ISDIR(found.st_mode):
+        raise OutputError(f"{path}: is a directory; give a file name")
+    if folder is None or not stat.S_ISDIR(folder.st_mode):
+        raise OutputError(f"{path}: there is no directory {path.parent}; create it first")
+    if _is_descriptor(path) and found and stat.S_ISREG(found.st_mode):
+        raise OutputError(f"{path}: refers to a file that is already open; give the name of that file")
+    target = Path(os.path.realpath(path))
+    if not os.path.isdir(target.parent):  # noqa: PTH112, which raises if access is denied
+        raise OutputError(f"{path}: is a link to {target}, whose directory does not exist; create it first")
+    if (is_replaceable(path) and not _may(target.parent, os.W_OK | os.X_OK)) or (
+        found and not _may(path, os.W_OK)
+    ):
+        raise OutputError(f"{path}: no permission to write; choose another place")
+
+
+def _refuse_undeclared(path: Path) -> None:
+    """Stop a command that writes an output which it has not declared: a mistake in our own code."""
+    outputs, target = declared.get(), Path(os.path.realpath(path))
+    is_declared = outputs is None or any(Path(os.path.realpath(output)) == target for output in outputs)
+    assert is_declared, f"{path} is not declared as an output of this command"
+
+
+def is_replaceable(path: Path) -> bool:
+    """Whether this is a regular file or does not exist yet; a pipe or /dev/null is written to directly."""
+    return not _is_descriptor(path) and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110, PTH113
+
+
+def is_stdout(path: Path) -> bool:
+    return os.path.abspath(path) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")  # noqa: PTH100
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """None if there is nothing of this name."""
+    try:
+        return os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _may(path: Path, access: int) -> bool:
+    return os.access(path, access, effective_ids=_EFFECTIVE)
+
+
+def _is_descriptor(path: Path) -> bool:
+    """Whether this is /dev/stdout or the like: even if it refers to a regular file, it cannot be replaced."""
+    return _DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
 
 
 class _Lock:
@@ -134,7 +249,7 @@ class Claim:
         with contextlib.suppress(OSError):  # the next writer will take it over
             self.lock.release()
         with disk_errors(self.path, "the new file is in place, but a power loss might undo that"):
-            sync_folder(self.target.parent)
+            descriptors.sync_folder(self.target.parent)
 
 
 @contextmanager
@@ -144,7 +259,7 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Claim]:
     If the block fails, the partial file is removed, unless it is to be kept for another run.
     """
     check_output(path)
-    refuse_undeclared(path)
+    _refuse_undeclared(path)
     target = Path(os.path.realpath(path))
     part = partial_of(target)
     lock = _Lock(lock_of(target), path)
@@ -180,7 +295,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     if not is_replaceable(path):
         check_output(path)
-        refuse_undeclared(path)
+        _refuse_undeclared(path)
         with path.open("wb") as file:
             yield file
         return

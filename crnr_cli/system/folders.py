@@ -19,9 +19,7 @@ from typing import NamedTuple
 from crnr_cli.errors import OutputError
 from crnr_cli.system import descriptors
 
-LONGEST_NAME = 255  # bytes, on most file systems
 _MOST_OPEN = 64  # folders
-_ONLY_FOLDERS = getattr(os, "O_DIRECTORY", 0)
 _NO_RENAME = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)  # a file system that cannot rename like this
 
 Folder = int | str  # a descriptor or, where there are none, a path
@@ -100,7 +98,7 @@ class Place(NamedTuple):
         if isinstance(self.folder, int):
             descriptors.sync(self.folder)
         else:
-            sync_folder(os.path.dirname(self._path))  # noqa: PTH120
+            descriptors.sync_folder(os.path.dirname(self._path))  # noqa: PTH120
 
 
 class Tree:
@@ -176,12 +174,12 @@ def opened_tree(path: Path) -> Iterator[Tree]:
 
 def _opened(path: Path) -> Folder:
     """Links to the folder itself are followed."""
-    if not _ONLY_FOLDERS:
+    if not descriptors.ONLY_FOLDERS:
         if not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
             raise OSError(code, os.strerror(code), str(path))
         return os.path.realpath(path)
-    return os.open(path, os.O_RDONLY | _ONLY_FOLDERS)
+    return os.open(path, os.O_RDONLY | descriptors.ONLY_FOLDERS)
 
 
 def _make(name: str, parent: Folder) -> None:
@@ -194,7 +192,7 @@ def _make(name: str, parent: Folder) -> None:
 def _opened_in(name: str, parent: Folder) -> Folder:
     """A folder of an open one; OSError with ELOOP or ENOTDIR if it is a link or a file."""
     if isinstance(parent, int):
-        return os.open(name, os.O_RDONLY | _ONLY_FOLDERS | descriptors.NO_LINK, dir_fd=parent)
+        return os.open(name, os.O_RDONLY | descriptors.ONLY_FOLDERS | descriptors.NO_LINK, dir_fd=parent)
     path = os.path.join(parent, name)  # noqa: PTH118
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or _is_junction(status):
@@ -226,28 +224,6 @@ def elsewhere() -> Iterator[None]:
     finally:
         os.fchdir(here)
         os.close(here)
-
-
-def sync_folder(folder: str | Path) -> None:
-    """Make sure that a renaming in the folder survives a power failure.
-
-    Windows has no call for that: a folder cannot be opened like a file, and NTFS keeps a journal of names.
-    """
-    if not _ONLY_FOLDERS:
-        return
-    handle = os.open(folder, os.O_RDONLY | _ONLY_FOLDERS)
-    try:
-        descriptors.sync(handle)
-    finally:
-        os.close(handle)
-
-
-def longest_name(folder: Path) -> int:
-    """In bytes."""
-    try:
-        return os.pathconf(folder, "PC_NAME_MAX") if hasattr(os, "pathconf") else LONGEST_NAME
-    except (OSError, ValueError):
-        return LONGEST_NAME
 
 
 @cache

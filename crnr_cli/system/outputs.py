@@ -1,14 +1,12 @@
 """The outputs of a command: checked before any work, different from each other, and never one of its inputs.
 
 A command declares its outputs with `planned`. Whatever opens an input calls `refuse_inputs`, which compares
-the file itself, not its name, with everything that will be written. `files` writes only what was declared.
+the file itself, not its name, with everything that will be written. `files` writes only what is `declared`.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,15 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import OutputError, UsageError
-from crnr_cli.system.folders import longest_name
+from crnr_cli.system.files import (
+    check_output,
+    declared,
+    is_replaceable,
+    may_be_partial,
+    occupied,
+    places_beside,
+)
 
-_DESCRIPTOR = re.compile(r"/dev/std(?:in|out|err)|/dev/fd/\d+|/proc/(?:self|\d+)/fd/\d+")
-_EFFECTIVE = os.access in os.supports_effective_ids  # as for opening files, not the user who started us
 _HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a gallery
-
-# A file that is being written has one of these names; nobody else uses them.
-_PARTIAL, _JOURNAL, _ROWS, _LOCK = ".crnr-part", ".crnr-journal", ".crnr-rows", ".crnr-lock"
-PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL, _ROWS, _LOCK)
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,10 @@ class Output:
     @property
     def places(self) -> list[Path]:
         """All files that are written."""
-        return [self.target, *(_beside(self.target, ending) for ending in PARTIAL_ENDINGS)]
+        return [self.target, *places_beside(self.target)]
 
 
-# None outside of a command: a library user is free to write anywhere.
+# None outside of a command.
 _planned: ContextVar[tuple[Output, ...] | None] = ContextVar("planned", default=None)
 
 
@@ -59,85 +58,13 @@ def planned(outputs: Sequence[Output], inputs: Iterable[str | Path] = ()) -> Ite
             raise OutputError(f"{output.path}: not a regular file; this output can only be written to one")
     _refuse_same(outputs)
     _refuse_occupied(outputs)
-    before = _planned.set(tuple(outputs))
+    before = _planned.set(tuple(outputs)), declared.set(tuple(output.path for output in outputs))
     try:
         refuse_inputs(inputs)
         yield
     finally:
-        _planned.reset(before)
-
-
-def check_output(path: Path) -> None:
-    """Refuse an output that cannot be written."""
-    try:
-        found: os.stat_result | None = _status(path)
-        folder = _status(path.parent)
-    except OSError as e:
-        reason = "no permission to write" if e.errno == errno.EACCES else f"cannot write ({e.strerror})"
-        raise OutputError(f"{path}: {reason}; choose another place") from e
-    except ValueError as e:  # NUL in a name
-        raise OutputError(f"{path}: cannot write ({e}); choose another place") from e
-    if found and stat.S_ISDIR(found.st_mode):
-        raise OutputError(f"{path}: is a directory; give a file name")
-    if folder is None or not stat.S_ISDIR(folder.st_mode):
-        raise OutputError(f"{path}: there is no directory {path.parent}; create it first")
-    if _is_descriptor(path) and found and stat.S_ISREG(found.st_mode):
-        raise OutputError(f"{path}: refers to a file that is already open; give the name of that file")
-    target = Path(os.path.realpath(path))
-    if not os.path.isdir(target.parent):  # noqa: PTH112, which raises if access is denied
-        raise OutputError(f"{path}: is a link to {target}, whose directory does not exist; create it first")
-    if (is_replaceable(path) and not _may(target.parent, os.W_OK | os.X_OK)) or (
-        found and not _may(path, os.W_OK)
-    ):
-        raise OutputError(f"{path}: no permission to write; choose another place")
-
-
-def is_replaceable(path: Path) -> bool:
-    """Whether this is a regular file or does not exist yet; a pipe or /dev/null is written to directly."""
-    return not _is_descriptor(path) and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110, PTH113
-
-
-def is_stdout(path: Path) -> bool:
-    return os.path.abspath(path) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")  # noqa: PTH100
-
-
-def partial_of(target: Path) -> Path:
-    """The file that an output is written to until it is complete."""
-    return _beside(target, _PARTIAL)
-
-
-def journal_of(target: Path) -> Path:
-    """The journal of a partial file, see results/journal.py."""
-    return _beside(target, _JOURNAL)
-
-
-def rows_of(target: Path) -> Path:
-    """What a run has extracted so far, if the output itself is only written at the end."""
-    return _beside(target, _ROWS)
-
-
-def lock_of(target: Path) -> Path:
-    """The file that is locked while an output is written."""
-    return _beside(target, _LOCK)
-
-
-def may_be_partial(found: os.stat_result) -> bool:
-    """Whether we may write to a file that has the name of a partial file: it leads to no other file."""
-    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
-
-
-def occupied(place: Path, path: Path) -> OutputError:
-    return OutputError(
-        f"{path}: while it is written, crnr needs the name {place.name}, which is a link, a directory or the "
-        "like; remove it, or write to another file"
-    )
-
-
-def refuse_undeclared(path: Path) -> None:
-    """Every output of a command has to be declared, as otherwise it could overwrite an input."""
-    outputs = _planned.get()
-    declared = outputs is None or any(output.target == Path(os.path.realpath(path)) for output in outputs)
-    assert declared, f"{path} is not declared as an output of this command"
+        _planned.reset(before[0])
+        declared.reset(before[1])
 
 
 def refuse_inputs(paths: Iterable[str | Path], *, are_pictures: bool = False) -> None:
@@ -220,33 +147,6 @@ def _refuse_occupied(outputs: Sequence[Output]) -> None:
             with suppress(FileNotFoundError):
                 if not may_be_partial(place.lstat()):
                     raise occupied(place, output.path)
-
-
-def _status(path: Path) -> os.stat_result | None:
-    """None if there is nothing of this name."""
-    try:
-        return os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _may(path: Path, access: int) -> bool:
-    return os.access(path, access, effective_ids=_EFFECTIVE)
-
-
-def _is_descriptor(path: Path) -> bool:
-    """Whether this is /dev/stdout or the like: even if it refers to a regular file, it cannot be replaced."""
-    return _DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
-
-
-def _beside(target: Path, ending: str) -> Path:
-    """A name next to the target; if it would be too long, made of a hash, so that --resume finds it too."""
-    name = target.name + ending
-    if len(os.fsencode(name)) > longest_name(target.parent):
-        import hashlib
-
-        name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:32] + ending
-    return target.with_name(name)
 
 
 def _is_hdf5(path: str | Path) -> bool:

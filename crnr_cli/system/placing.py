@@ -12,10 +12,10 @@ from pathlib import Path
 
 from crnr_cli.errors import OutputError
 from crnr_cli.system import descriptors, folders
-from crnr_cli.system.folders import LONGEST_NAME as LONGEST_NAME
+from crnr_cli.system.files import LONGEST_NAME as LONGEST_NAME
+from crnr_cli.system.files import longest_name as longest_name
 from crnr_cli.system.folders import Place as Place
 from crnr_cli.system.folders import Tree as Tree
-from crnr_cli.system.folders import longest_name as longest_name
 from crnr_cli.system.folders import opened_tree as opened_tree
 from crnr_cli.system.names import existing
 

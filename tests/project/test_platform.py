@@ -30,12 +30,12 @@ PLACES = {
     "setxattr": "descriptors.py",
     # folders
     "IO_REPARSE_TAG_MOUNT_POINT": "folders.py",
-    "O_DIRECTORY": "folders.py",
+    "O_DIRECTORY": "descriptors.py",
     "O_PATH": "folders.py",
     "dir_fd": "folders.py",
     "dst_dir_fd": "folders.py",
     "fchdir": "folders.py",
-    "pathconf": "folders.py",
+    "pathconf": "files.py",
     "renameat2": "folders.py",
     "renameatx_np": "folders.py",
     "src_dir_fd": "folders.py",
@@ -72,9 +72,9 @@ PATHS = {
     "/sys/fs/cgroup/cpu.max": "cores.py",
     "proc/": "memory.py",
     "sys/fs/cgroup": "memory.py",
-    "/dev/std": "outputs.py",
-    "/dev/fd/": "outputs.py",
-    "/proc/self/fd/": "outputs.py",
+    "/dev/std": "files.py",
+    "/dev/fd/": "files.py",
+    "/proc/self/fd/": "files.py",
 }
 # Where it matters which system this is; the folder of a user's files is a matter of custom.
 ASKING = {PACKAGE / "models" / "folder.py", *(PACKAGE / "system").glob("*.py")}

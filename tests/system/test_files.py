@@ -263,14 +263,14 @@ def test_a_writer_that_is_done_leaves_the_next_one_alone(
 ) -> None:
     """The next one may begin as soon as the file is in place."""
     path = tmp_path / "x"
-    sync = files.sync_folder
+    sync = descriptors.sync_folder
 
     def slow_sync(folder: Path) -> None:
-        monkeypatch.setattr(files, "sync_folder", sync)
+        monkeypatch.setattr(descriptors, "sync_folder", sync)
         with claimed(path, keep=True) as claim:
             claim.file.write(b"of the next one")
 
-    monkeypatch.setattr(files, "sync_folder", slow_sync)
+    monkeypatch.setattr(descriptors, "sync_folder", slow_sync)
     with replacing(path) as file:
         file.write(b"done")
     assert path.read_text() == "done"

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import OutputError, UsageError
-from crnr_cli.system.files import replacing
+from crnr_cli.system.files import check_output, replacing
 from crnr_cli.system.outputs import (
     Output,
-    check_output,
     planned,
     refuse_inputs,
     refuse_inside,
