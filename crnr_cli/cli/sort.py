@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +12,7 @@ from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import command, given, names_of
 from crnr_cli.cli.console import print_json, say, say_some, shown_progress
 from crnr_cli.cli.options import DryRun, Output, PortableNames, Strictness
+from crnr_cli.cli.tables import print_csv
 from crnr_cli.cli.values import Choice, Number
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import are, counted
@@ -111,9 +110,7 @@ def sort(
     if output.json:
         print_json(_record(report, folder, sorting.dry_run))
     elif sorting.dry_run:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["path", "target", "result", "reason"])
-        writer.writerows(report.rows)
+        print_csv(["path", "target", "result", "reason"], report.rows)
     if not output.quiet:
         _say(report, folder, sorting.dry_run)
     strictness.finish(len(report.left_out))

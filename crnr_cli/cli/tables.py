@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a file as UTF-8; names that are not UTF-8 are written as the bytes that were read."""
+    from crnr_cli.system.csv_file import write_rows
     from crnr_cli.system.files import replacing
 
     with replacing(path) as file:
-        writer = csv.writer(_Encoded(file), lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+        write_rows(lambda line: file.write(line.encode("utf-8", "surrogateescape")), chain([header], rows))
 
 
 def print_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Row by row, so that a long table needs no memory."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    from crnr_cli.system.csv_file import write_rows
 
-
-class _Encoded:
-    """Text is written as UTF-8; names that are not UTF-8 are written as the bytes that were read."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        return self._file.write(text.encode("utf-8", "surrogateescape"))
+    write_rows(sys.stdout.write, chain([header], rows))
 
 
 def share(value: float | None, interval: tuple[float, float] | None) -> str:

@@ -1,4 +1,4 @@
-"""Open a CSV that a person or another program may have written."""
+"""Write a CSV, and open one that a person or another program may have written."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import codecs
 import csv
 import io
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from crnr_cli.errors import DataError
 from crnr_cli.system.names import existing
@@ -24,6 +24,25 @@ class Rows(Protocol):
     def line_num(self) -> int: ...
     def __iter__(self) -> Iterator[list[str]]: ...
     def __next__(self) -> list[str]: ...
+
+
+def write_rows(write: Callable[[str], object], rows: Iterable[Iterable[Any]]) -> None:
+    """Write rows as lines of a CSV, one by one, so that a long table needs no memory."""
+    csv.writer(_Lines(write), lineterminator=_END).writerows(rows)
+
+
+# Some versions of Python quote only the characters that end lines; a name may have either of these.
+_END = "\r\n"
+
+
+class _Lines:
+    """Ends lines as other programs on Linux do."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+
+    def write(self, line: str) -> None:
+        self._write(line.removesuffix(_END) + "\n")
 
 
 def refuse_utf_16(start: bytes, name: object) -> None:

@@ -80,10 +80,16 @@ def test_a_library_has_one_home(path: Path) -> None:
 
 def test_names_are_compared_in_one_place() -> None:
     """Unicode forms are looked at in one module, whose keys say whether two names are the same."""
-    found = {
-        path.relative_to(PACKAGE).as_posix() for path in MODULES if "unicodedata" in imported_libraries(path)
-    }
-    assert found == {"system/names.py"}
+    users = [path for path in MODULES if "unicodedata" in imported_libraries(path)]
+    assert users == [PACKAGE / "system" / "names.py"]
+
+
+def test_one_module_writes_csv_by_the_library() -> None:
+    """So that what needs quotes has them; the predictions have a faster writer of their own."""
+    users = [
+        path for path in MODULES if re.search(r"\bcsv\.(DictW|w)riter|from csv import", path.read_text())
+    ]
+    assert users == [PACKAGE / "system" / "csv_file.py"]
 
 
 @each_module

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.corrections import read_corrections
@@ -13,6 +17,26 @@ from crnr_cli.results.marks import marked_samples
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.csv_features import read_csv
 from crnr_cli.sources.label_table import LabelOptions
+from crnr_cli.system.csv_file import write_rows
+
+fields = st.text(st.sampled_from('a ,;"\r\n\té\udcff'), max_size=5)
+
+
+@given(st.lists(st.lists(fields, min_size=2, max_size=4), max_size=4))
+@example([["a\rb", "c"]])  # the csv module of some versions of Python would not quote it
+def test_what_is_written_is_read(rows: list[list[str]]) -> None:
+    lines: list[str] = []
+    write_rows(lines.append, rows)
+    assert list(csv.reader(io.StringIO("".join(lines), newline=""), strict=True)) == rows
+    assert [line[-1:] for line in lines] == ["\n"] * len(rows)
+    assert all(not line.endswith("\r\n") or "\r" in row[-1] for line, row in zip(lines, rows, strict=True))
+
+
+def test_only_what_needs_quotes_has_them() -> None:
+    lines: list[str] = []
+    write_rows(lines.append, [["a b", 1, None, 0.5], ["a,b", 'a"b', "a\nb", "a\rb"]])
+    assert "".join(lines) == 'a b,1,,0.5\n"a,b","a""b","a\nb","a\rb"\n'
+
 
 # What reads each table, its text, and what is found in it.
 TABLES = {
