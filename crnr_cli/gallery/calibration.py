@@ -57,6 +57,16 @@ class Calibration:
                 raise ValueError(f"its calibration has a sharpness of {certainty.sharpness:g}")
         return cls(values, attributes["origin"].decode(), certainty)
 
+    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return the arrays and attributes that `restored` takes."""
+        arrays, attributes = {"standouts": self.standouts}, {"origin": self.origin}
+        if self.certainty is None:
+            return arrays, attributes
+        return (
+            arrays | {"probabilities": self.certainty.of_truth},
+            attributes | {"sharpness": self.certainty.sharpness},
+        )
+
     def min_standout(self, rate: float) -> float:
         """A threshold: queries of the gallery's classes are below it with a probability of at most `rate`.
 

@@ -24,6 +24,7 @@ from crnr_cli.pictures.likeness import (
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.solvers.search import product_blocks
 
 _CANDIDATES = 5  # per sample, by the vectors and by the hashes
 _BLOCK = 2**24  # numbers in the products of one block
@@ -140,8 +141,7 @@ def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: 
     """
     found = [np.empty((0, 2), dtype=np.int64)]
     step = max(1, _BLOCK // max(1, len(other)))
-    for start in range(0, len(one), step):
-        products = one[start : start + step] @ other.T
+    for start, products in product_blocks(one, other.T, step):
         rows = np.arange(len(products))
         if within:
             products[rows, start + rows] = -np.inf
@@ -161,8 +161,7 @@ def _to_neighbour(pictures: Array, others: Array, within: bool) -> Array:
     if len(other) < rank:
         return found
     step = max(1, _BLOCK // len(other))
-    for start in range(0, len(one), step):
-        products = one[start : start + step] @ other.T
+    for start, products in product_blocks(one, other.T, step):
         found[start : start + step] = 1 - np.partition(products, -rank, axis=1)[:, -rank]
     return found
 

@@ -142,11 +142,8 @@ def _to_content(gallery: Gallery) -> Content:
         root["label_type"] = gallery.label_type
     attributes = {"/": root, "recipe": recipe.attributes}
     if gallery.calibration:
-        arrays["calibration/standouts"] = gallery.calibration.standouts
-        attributes["calibration"] = {"origin": gallery.calibration.origin}
-        if certainty := gallery.calibration.certainty:
-            arrays["calibration/probabilities"] = certainty.of_truth
-            attributes["calibration"]["sharpness"] = certainty.sharpness
+        of_calibration, attributes["calibration"] = gallery.calibration.stored()
+        arrays |= {f"calibration/{key}": array for key, array in of_calibration.items()}
     return Content(arrays, {group: to_attributes(values) for group, values in attributes.items()})
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.progress import Progress, silent
+from crnr_cli.solvers.search import product_blocks
 
 _NEAREST = 3  # samples of a class that have to be near, so that one other outlier in it does not suffice
 _FENCE = 1.5  # times the range between the quartiles: the usual fence of a box plot
@@ -48,9 +49,8 @@ def similarity_to_classes(
     found = np.empty(n, dtype=np.float32)
     counts = np.diff(edges)
     step = max(1, _BLOCK // n)
-    for start in range(0, n, step):
+    for start, products in product_blocks(unit_vectors, unit_vectors.T, step):
         these = slice(start, start + step)
-        products = unit_vectors[these] @ unit_vectors.T
         products[copies[these, None] == copies] = -np.inf
         nearest = np.maximum.reduceat(products, edges[:-1], axis=1)
         for _ in range(_NEAREST - 1):

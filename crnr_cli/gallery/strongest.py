@@ -8,7 +8,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.methods import CodingMethod
+from crnr_cli.methods import CodingMethod, Samples
 from crnr_cli.methods.fitting import states_of_parts
 
 
@@ -26,13 +26,28 @@ def strongest(
     for query, wanted in enumerate(classes):
         of_query = []
         for k in wanted:
-            span = slice(int(samples.edges[k]), int(samples.edges[k + 1]))
-            keys = [-cosines[query, span]]
+            span = span_of(samples, k)
+            values = [cosines[query, span]]
             if weights is not None:
-                keys.append(-np.maximum(weights[query, span], 0))
-            of_query.append((np.lexsort(keys)[:count] + span.start).tolist())
+                values.insert(0, np.maximum(weights[query, span], 0))
+            of_query.append(largest(values, count, span.start))
         found.append(of_query)
     return found
+
+
+def span_of(samples: Samples, class_number: int) -> slice:
+    """Return where the samples of a class are."""
+    return slice(int(samples.edges[class_number]), int(samples.edges[class_number + 1]))
+
+
+def largest(values: Sequence[Array], count: int, first: int = 0) -> list[int]:
+    """Return the places of the `count` largest values, counted from `first`; the first comes first of equals.
+
+    Further arrays of values decide between places that are equal in those before.
+    """
+    order = np.lexsort([-one for one in reversed(values)])[:count]
+    places: list[int] = (order + first).tolist()
+    return places
 
 
 def _weights(gallery: Gallery, vectors: Array) -> Array | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.gallery.crossed import Folds, crossed
+from crnr_cli.gallery.strongest import largest, span_of
 from crnr_cli.methods import Method, Samples
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import margins
@@ -98,9 +99,9 @@ def lead(residuals: Array, signed: bool) -> Array:
 
 
 def _nearest(samples: Samples, sample: int, of_class: int) -> list[int]:
-    start, stop = int(samples.edges[of_class]), int(samples.edges[of_class + 1])
-    similarity = samples.vectors[start:stop] @ samples.vectors[sample]
-    return [start + i for i in np.argsort(-similarity, kind="stable")[:_SUPPORTERS].tolist()]
+    span = span_of(samples, of_class)
+    similarity = samples.vectors[span] @ samples.vectors[sample]
+    return largest([similarity], _SUPPORTERS, span.start)
 
 
 def small_classes(samples: Samples, copies: Array) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.raw_values import open_recipe
+from crnr_cli.gallery.strongest import largest, span_of
 from crnr_cli.methods import (
     CodingMethod,
     LocalCoding,
@@ -128,13 +129,12 @@ class ExplainReport:
         if explanation.code is None:
             return []
         class_of = self.gallery.samples.class_index
-        rows = np.arange(len(class_of)) if label is None else np.flatnonzero(class_of == label)
-        rows = rows[np.argsort(-np.abs(explanation.code[rows]), kind="stable")][:count]
+        span = slice(0, len(class_of)) if label is None else span_of(self.gallery.samples, label)
         return [
             WeightedSample(
                 self.gallery.names[i], self.gallery.classes[class_of[i]], float(explanation.code[i])
             )
-            for i in rows.tolist()
+            for i in largest([np.abs(explanation.code[span])], count, span.start)
         ]
 
     def nearest(self, explanation: Explanation) -> WeightedSample | None:

@@ -13,7 +13,7 @@ from crnr_cli.models.catalog import MODELS, Model, Weights
 from crnr_cli.models.efficientnet_lite import make_model
 from crnr_cli.models.folder import command_for, is_file, is_folder, place_of
 from crnr_cli.models.torch_weights import read_weights
-from crnr_cli.system.files import replacing
+from crnr_cli.system.files import replacing, sha256_of
 from crnr_cli.system.optional import require
 from crnr_cli.system.outputs import Output, planned
 from crnr_cli.wording import not_one_of
@@ -100,7 +100,6 @@ def _write(place: Path, content: bytes, given: Path | None) -> None:
 
 def _sha256(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e

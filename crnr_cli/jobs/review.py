@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,8 +23,9 @@ from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.walk import named_pictures
+from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
 from crnr_cli.system.names import Spellings, existing
-from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
+from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import counted
 
 _CANDIDATES = 5  # classes to choose from
@@ -67,12 +67,7 @@ def review(
 
 def _rows(table: Path) -> list[tuple[int, Prediction]]:
     """The answers with their numbers, each file once. An unrelated file among the pictures is no input."""
-    found = existing(table)
-    if found is None:
-        raise DataError(f"{table}: there is no such file; give a CSV written by `crnr classify`")
-    if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{table}: is not a regular file; give a CSV written by `crnr classify`")
-    refuse_inputs([table])
+    require_file(table, "give a CSV written by `crnr classify`", *NO_REGULAR_FILE)
     rows: dict[str, tuple[int, Prediction]] = {}
     for number, row in enumerate(read_predictions(table)):
         if not row.path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,6 +22,7 @@ from crnr_cli.results.sort_plan import Names
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.named_files import GONE, NamedFile, NamedFiles
 from crnr_cli.sources.readers import is_table
+from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
 from crnr_cli.system.files import locked
 from crnr_cli.system.names import existing, folds_names, path_key, slashed
 from crnr_cli.system.placing import (
@@ -96,11 +96,7 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
 
 def _rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str | None]], int]:
     """The rows of inputs, each with a folder that replaces its label, and the number of other rows."""
-    found = existing(table)
-    if found is None:
-        raise DataError(f"{table}: there is no such file; give a CSV written by `crnr classify`")
-    if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{table}: is not a regular file; give a CSV written by `crnr classify`")
+    require_file(table, "give a CSV written by `crnr classify`", *NO_REGULAR_FILE)
     rows = read_answers(table)
     if not rows:
         raise DataError(f"{table}: has no rows")

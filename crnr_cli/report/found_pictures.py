@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import SIDE, thumbnails
 from crnr_cli.sources.readers import is_table
+from crnr_cli.system.files import sha256_of
 from crnr_cli.system.names import slashed
 from crnr_cli.wording import are
 
@@ -101,7 +101,6 @@ def _is_below(path: str, roots: Sequence[Path]) -> bool:
 
 def _sha256(path: str) -> str:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError:
         return ""

@@ -68,13 +68,20 @@ def _ranked(X: Array, y: Array, places: Array) -> tuple[Array, Array]:
     return products[order], places[order]
 
 
-def _blocks(X: Array, Y: Array, size: int) -> Iterator[tuple[int, Array]]:
-    """(at most size, m): the products of one block of samples after the other with all queries."""
-    columns = np.ascontiguousarray(Y.T)  # the way around that BLAS computes fastest
-    buffer = np.empty((min(size, len(X)), len(Y)), dtype=X.dtype)
+def product_blocks(X: Array, columns: Array, size: int) -> Iterator[tuple[int, Array]]:
+    """Yield the products of `size` rows of X after the other with all columns, and where each block begins.
+
+    A block may be changed; it is overwritten by the next one.
+    """
+    buffer = np.empty((min(size, len(X)), columns.shape[1]), dtype=np.result_type(X, columns))
     for start in range(0, len(X), size):
         block = X[start : start + size]
         yield start, np.matmul(block, columns, out=buffer[: len(block)])
+
+
+def _blocks(X: Array, Y: Array, size: int) -> Iterator[tuple[int, Array]]:
+    """(at most size, m): the products of one block of samples after the other with all queries."""
+    return product_blocks(X, np.ascontiguousarray(Y.T), size)  # the way around that BLAS computes fastest
 
 
 def _candidates(X: Array, Y: Array, count: int) -> tuple[Array, Array]:

@@ -10,10 +10,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from crnr_cli.errors import DataError
 from crnr_cli.progress import Progress, silent
+from crnr_cli.system.files import sha256_of
 from crnr_cli.system.names import composed
 
 _REPORTED_EVERY = 200  # files
@@ -70,8 +70,7 @@ def by_content(files: Sequence[tuple[str, int]], progress: Progress = silent) ->
         group: Hashable = number
         if sizes[size] > 1:
             try:
-                with Path(path).open("rb") as content:
-                    group = hashlib.file_digest(content, "sha256").digest()
+                group = sha256_of(path)
             except OSError as e:
                 raise DataError(f"{path}: cannot read it ({e.strerror})") from e
         groups.append(group)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from array import array
@@ -21,6 +20,7 @@ from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
 from crnr_cli.sources.picture_files import PackedFiles, PictureFile, as_texts
+from crnr_cli.system.files import sha256_of
 from crnr_cli.wording import counted
 
 _PICTURE_SUFFIXES = {
@@ -121,8 +121,7 @@ class Pictures(Source):
                 raise DataError(f"{file.path}: cannot read it ({file.error})")
             if file.error is None:
                 try:
-                    with Path(file.path).open("rb") as content:
-                        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+                    sha256 = sha256_of(file.path)
                 except FileNotFoundError:  # removed since it was listed
                     continue
                 except OSError as e:  # its content may be the same, or not

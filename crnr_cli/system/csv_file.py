@@ -16,6 +16,9 @@ from crnr_cli.system.names import existing
 from crnr_cli.system.outputs import refuse_inputs
 from crnr_cli.wording import counted
 
+# What `require_file` says of the predictions that are sorted and reviewed.
+NO_REGULAR_FILE = ("there is no such file", "is not a regular file")
+
 
 class Rows(Protocol):
     """A reader of the csv module."""
@@ -86,13 +89,15 @@ def opened_csv(path: Path, delimiter: str = ",") -> Iterator[Rows]:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
 
 
-def require_file(path: Path, remedy: str) -> None:
+def require_file(
+    path: Path, remedy: str, missing: str = "no such file", other: str = "is not a file"
+) -> None:
     """Refuse what is missing, and what is not a file: a pipe would make us wait. Nothing may overwrite it."""
     found = existing(path)
     if found is None:
-        raise DataError(f"{path}: no such file; {remedy}")
+        raise DataError(f"{path}: {missing}; {remedy}")
     if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{path}: is not a file; {remedy}")
+        raise DataError(f"{path}: {other}; {remedy}")
     refuse_inputs([path])
 
 

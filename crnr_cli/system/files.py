@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -250,6 +251,12 @@ class Claim:
             self.lock.release()
         with disk_errors(self.path, "the new file is in place, but a power loss might undo that"):
             descriptors.sync_folder(self.target.parent)
+
+
+def sha256_of(path: str | Path) -> str:
+    """Return the hash of a file's content in hexadecimal digits."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
