@@ -124,7 +124,7 @@ def answer(
     def answered(batch: Batch) -> Answers:
         raw = batch if recipe.is_slow_to_read else extract(batch)
         vectors = recipe.applied(raw, gallery.dtype)
-        found = gallery.compact_residuals(vectors.values)
+        found = gallery.residuals(vectors.values)
         few = found if isinstance(found, FewClasses) else None
         values = found.values if isinstance(found, FewClasses) else found
         residuals = Batch(vectors.names, vectors.errors, values, vectors.end)

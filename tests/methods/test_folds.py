@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli import solvers
 from crnr_cli.errors import UsageError
 from crnr_cli.methods.base import Samples
 from crnr_cli.methods.fitting import winners_after
@@ -23,6 +22,8 @@ from crnr_cli.methods.folds import (
     stratified_folds,
 )
 from crnr_cli.methods.nonnegative import Crnr, Nrc
+from crnr_cli.solvers.factors import cheaper_form
+from crnr_cli.solvers.residuals import class_residuals_by_gram
 
 
 def unit_rows(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -94,9 +95,7 @@ def test_residuals_by_gram_are_the_residuals() -> None:
         [np.linalg.norm(Y[:, j] - X[:, a:b] @ c[a:b, j]) for j in range(5)]
         for a, b in ((0, 4), (4, 13), (13, 20))
     ]
-    np.testing.assert_allclose(
-        solvers.class_residuals_by_gram(X.T @ X, edges, c, X.T @ Y), expected, rtol=1e-10
-    )
+    np.testing.assert_allclose(class_residuals_by_gram(X.T @ X, edges, c, X.T @ Y), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("n_features", "form"), [(40, "dense"), (4, "low-rank")])
@@ -107,7 +106,7 @@ def test_one_pass_answers_for_every_count_of_iterations(
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
     fold = Fold.of(Samples.of(vectors, class_index), stratified_folds(class_index, 4) == 1, np.full(60, True))
     counts = (2, 5, 9)
-    assert solvers.cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
+    assert cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
     winners = winners_after(method, fold, counts)
     assert method.variants(counts) == [replace(method, iterations=count) for count in counts]
     for row, count in zip(winners, counts, strict=True):

@@ -24,7 +24,7 @@ from helpers.runner import declared_commands
 PACKAGE = Path(crnr_cli.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOT_MODULES = {"__init__", "__main__", "errors", "arrays", "progress", "wording", "estimators"}
-REGISTRIES = {"methods", "solvers", "cli"}  # rooms whose door is more than a docstring
+REGISTRIES = {"methods", "cli"}  # rooms whose door is more than a docstring
 # Where each library may be imported: a room, or a module of the root.
 HOMES = {
     "PIL": {"pictures"},
