@@ -25,10 +25,11 @@ from rich.console import Console
 from rich.table import Table
 from speed import CRNR, apart, in_turns, seconds
 
-from crnr_cli import solvers
+from crnr_cli.arrays import dense
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.fitting import residuals
+from crnr_cli.solvers.search import nearest
 from crnr_cli.system.cores import available_cores, side_by_side
 
 D, PER_CLASS, NEIGHBORS = 512, 100, 50
@@ -164,10 +165,10 @@ def per_query(path: Path, queries: np.ndarray) -> tuple[float, float, float]:
     X = gallery.samples.vectors
 
     def answered(batch: np.ndarray) -> None:
-        gallery.method.compact_residuals(gallery.samples, gallery.state, batch)
+        gallery.method.residuals(gallery.samples, gallery.state, batch)
 
     def searched(batch: np.ndarray) -> None:
-        solvers.nearest(X.T, batch.T, NEIGHBORS)
+        nearest(X.T, batch.T, NEIGHBORS)
 
     def multiplied(batch: np.ndarray) -> None:
         Y, out = np.ascontiguousarray(batch.T), np.empty((_CHUNK, len(batch)), X.dtype)
@@ -209,7 +210,7 @@ def answering(path: Path, queries: np.ndarray) -> float:
     batches = [queries[start : start + size] for start in range(0, len(queries), size)]
 
     def answered(batch: np.ndarray) -> None:
-        gallery.method.compact_residuals(gallery.samples, gallery.state, batch)
+        gallery.method.residuals(gallery.samples, gallery.state, batch)
 
     return min(seconds(lambda: list(side_by_side(answered, batches, available_cores()))) for _ in range(3))
 
@@ -229,7 +230,8 @@ def agreement(rng: np.random.Generator, n: int = 20_000) -> float:
     for neighbors in (0, NEIGHBORS):
         method = make_method("crnr", {"neighbors": neighbors})
         state = method.fit(samples)
-        parts = [residuals(method, samples, state, queries[i : i + 128]) for i in range(0, QUERIES, 128)]
+        batches = [queries[i : i + 128] for i in range(0, QUERIES, 128)]
+        parts = [dense(residuals(method, samples, state, batch)) for batch in batches]
         winners.append(np.concatenate(parts).argmin(axis=1))
     return float((winners[0] == winners[1]).mean())
 

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from crnr_cli.arrays import dense
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.base import CodingMethod
 from crnr_cli.recipe.recipe import Recipe
@@ -96,7 +97,7 @@ def residuals(
     state = method.fit(samples)
     batches = [split.test[start : start + BATCH] for start in range(0, len(split.test), BATCH)]
     if not decided_as:
-        return np.concatenate([method.residuals(samples, state, batch) for batch in batches])
+        return np.concatenate([dense(method.residuals(samples, state, batch)) for batch in batches])
     other = make_method(decided_as, {})
     assert isinstance(method, CodingMethod)
     assert isinstance(other, CodingMethod)

@@ -35,8 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 import crnr_cli
-from crnr_cli import solvers
-from crnr_cli.arrays import Batch
+from crnr_cli.arrays import Batch, dense
 from crnr_cli.methods import Method, Samples, batch_size, make_method
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
@@ -45,6 +44,9 @@ from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import Answers
 from crnr_cli.results.table import CsvWriter
+from crnr_cli.solvers.admm import admm
+from crnr_cli.solvers.factors import factorize_low_rank, multiplications
+from crnr_cli.solvers.residuals import class_residuals
 from crnr_cli.system.cores import available_cores, side_by_side, use_cores
 
 CRNR = [sys.executable, "-m", "crnr_cli"]
@@ -153,9 +155,9 @@ class Task:
         """
         n, d = self.samples.vectors.shape
         if "E" in self.state:
-            coding = solvers.multiplications("low-rank", self.samples.edges, self.state["E"].shape[1], 0.1, 5)
+            coding = multiplications("low-rank", self.samples.edges, self.state["E"].shape[1], 0.1, 5)
         else:
-            coding = solvers.multiplications("dense", self.samples.edges, d, 0.1, 5)
+            coding = multiplications("dense", self.samples.edges, d, 0.1, 5)
         return int(coding) + int(n * d)
 
     def batches(self) -> Iterator[tuple[Task, np.ndarray]]:
@@ -169,8 +171,8 @@ def classify_all(*tasks: Task) -> np.ndarray:
 
     def classes(work: tuple[Task, np.ndarray]) -> np.ndarray:
         task, batch = work
-        best_classes: np.ndarray = task.method.residuals(task.samples, task.state, batch).argmin(axis=1)
-        return best_classes
+        residuals = dense(task.method.residuals(task.samples, task.state, batch))
+        return np.asarray(residuals.argmin(axis=1))
 
     batches = chain.from_iterable(task.batches() for task in tasks)
     return np.concatenate(list(side_by_side(classes, batches, available_cores())))
@@ -316,10 +318,10 @@ def loop_and_coding_milliseconds(n_classes: int) -> tuple[float, float]:
     X = unit_rows(rng.standard_normal((7 * n_classes, 300)), "float32").T
     Y = np.ascontiguousarray(unit_rows(rng.standard_normal((n_queries, 300)), "float32").T)
     edges = np.arange(0, 7 * n_classes + 1, 7)
-    factor = solvers.factorize_low_rank(X, edges, 0.01, 0.1)
-    c = solvers.admm(factor, Y, 5).c
-    coded = best(lambda: solvers.admm(factor, Y, 5), 5)
-    loop = best(lambda: solvers.class_residuals(X, edges, c, Y), 5)
+    factor = factorize_low_rank(X, edges, 0.01, 0.1)
+    c = admm(factor, Y, 5).c
+    coded = best(lambda: admm(factor, Y, 5), 5)
+    loop = best(lambda: class_residuals(X, edges, c, Y), 5)
     return 1e3 * loop / n_queries, 1e3 * coded / n_queries
 
 

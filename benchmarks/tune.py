@@ -15,6 +15,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 
+from crnr_cli.arrays import dense
 from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.fit import make_gallery
 from crnr_cli.gallery.samples import ReadSamples
@@ -57,7 +58,7 @@ def accuracy(setting: Setting, split: datasets.Split) -> float:
     right = 0
     for start in range(0, len(queries), 500):
         vectors, _ = gallery.recipe.unit_vectors(queries[start : start + 500], "float32")
-        winners = classes[gallery.residuals(vectors).argmin(axis=1)]
+        winners = classes[dense(gallery.residuals(vectors)).argmin(axis=1)]
         right += int((winners == truth[start : start + 500]).sum())
     return 100 * right / len(queries)
 

@@ -25,6 +25,7 @@ from typing import Any, Protocol, cast
 import datasets
 import numpy as np
 
+from crnr_cli.arrays import dense
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.new_recipe import Seen, alternatives
@@ -249,8 +250,8 @@ def tuned(
         one for one in read if one.recipe.extractor and is_part_of(one.recipe.extractor.chosen(), chosen)
     )
     methods = {
-        "crnr": Crnr(**{name: chosen[name] for name in Crnr.tunable}),
-        "nrc": Nrc(**found["nrc"]),
+        "crnr": make_method("crnr", {name: chosen[name] for name in Crnr.tunable}),
+        "nrc": make_method("nrc", found["nrc"]),
         "nn": DEFAULTS["nn"],
     }
     return made(values, {name: chosen[name] for name in STEPS}, methods, **found)
@@ -264,13 +265,13 @@ def search(read: Sequence[Values], parts: Sequence[str | None], budget: float | 
     options = TuneOptions(steps={"parts": parts}, budget=budget)
     report = tune_samples([raw_samples(one) for one in read], options)
     chosen = report.chosen.setting
-    assert isinstance(chosen.method, Crnr)
+    assert chosen.method.name == "crnr"
     # nrc is crnr with lam 0: its best parameters on the same vectors, if there was time for any.
     alike = [trial.setting.method for trial in report.trials if trial.setting.vectors == chosen.vectors]
-    of_nrc = [method for method in alike if isinstance(method, Crnr) and method.lam == 0] or [Crnr()]
+    of_nrc = [method for method in alike if method.parameters.get("lam") == 0] or [DEFAULTS["crnr"]]
     return {
         "chosen": chosen.parameters(),
-        "nrc": {name: getattr(of_nrc[0], name) for name in Nrc.tunable},
+        "nrc": {name: of_nrc[0].parameters[name] for name in Nrc.tunable},
         "cross-validated": report.chosen.accuracy,
         "default cross-validated": report.paper.accuracy,
         "best cross-validated": report.trials[0].accuracy,
@@ -346,7 +347,7 @@ def by_method(name: str, vectors: Vectors) -> tuple[Right, dict[str, Any]]:
         right[queries] = (
             np.concatenate([best_classes(batch, 1)[:, 0] for batch in batches]) == vectors.truths[queries]
         )
-    return right, {parameter: getattr(method, parameter) for parameter in method.parameter_names()}
+    return right, method.parameters
 
 
 def best_svm(samples: Samples) -> Method:
@@ -357,7 +358,8 @@ def best_svm(samples: Samples) -> Method:
         try:
             for train, test in folds(classes):
                 kept = Samples.of(samples.vectors[train], classes[train])
-                winners = method.residuals(kept, method.fit(kept), samples.vectors[test]).argmin(axis=1)
+                residuals = dense(method.residuals(kept, method.fit(kept), samples.vectors[test]))
+                winners = residuals.argmin(axis=1)
                 right += int((winners == classes[test]).sum())
         except DataError:  # it does not converge
             break

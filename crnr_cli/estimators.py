@@ -92,7 +92,9 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         gallery = self.gallery_
         vectors = _unit_vectors(gallery.recipe, X, gallery.dtype)
         step = gallery.method.batch_size(gallery.samples)
-        parts = [gallery.residuals(vectors[start : start + step]) for start in range(0, len(vectors), step)]
+        parts = [
+            dense(gallery.residuals(vectors[start : start + step])) for start in range(0, len(vectors), step)
+        ]
         return np.concatenate(parts)[:, self._columns]
 
     def decision_function(self, X: Any) -> Array:
@@ -141,7 +143,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             gallery = load_gallery(Path(path))
         if gallery.method.name != cls.method:
             raise ValueError(f"{path}: built with the method {gallery.method.name}, not with {cls.method}")
-        estimator = cls(**vars(gallery.method))
+        estimator = cls(**gallery.parameters)
         estimator.gallery_ = gallery
         estimator.classes_, estimator._columns = _typed_classes(path, gallery, dtype)
         estimator.n_features_in_ = _n_columns(gallery.recipe)
@@ -231,8 +233,8 @@ class CRNRClassifier(GalleryClassifier):
         iterations: int = Crnr.iterations,
         tol: float = Crnr.tol,
         factor: str = Crnr.factor,
-        neighbors: int = Crnr.neighbors,
-        index: str = Crnr.index,
+        neighbors: int = 0,
+        index: str = "exact",
     ) -> None:
         self.lam = lam
         self.mu = mu
@@ -255,8 +257,8 @@ class NRCClassifier(GalleryClassifier):
         iterations: int = Nrc.iterations,
         tol: float = Nrc.tol,
         factor: str = Nrc.factor,
-        neighbors: int = Nrc.neighbors,
-        index: str = Nrc.index,
+        neighbors: int = 0,
+        index: str = "exact",
     ) -> None:
         self.mu = mu
         self.iterations = iterations
@@ -272,9 +274,7 @@ class CRCClassifier(GalleryClassifier):
     method = Crc.name
     by_span = True
 
-    def __init__(
-        self, *, lam: float = Crc.lam, neighbors: int = Crc.neighbors, index: str = Crc.index
-    ) -> None:
+    def __init__(self, *, lam: float = Crc.lam, neighbors: int = 0, index: str = "exact") -> None:
         self.lam = lam
         self.neighbors = neighbors
         self.index = index
@@ -292,8 +292,8 @@ class SRCClassifier(GalleryClassifier):
         lam: float = Src.lam,
         tol: float = Src.tol,
         iterations: int = Src.iterations,
-        neighbors: int = Src.neighbors,
-        index: str = Src.index,
+        neighbors: int = 0,
+        index: str = "exact",
     ) -> None:
         self.lam = lam
         self.tol = tol

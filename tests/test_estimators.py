@@ -53,7 +53,7 @@ def digits() -> tuple[Any, Any, Any, Any]:
 def test_one_for_every_method_that_scikit_learn_has_not() -> None:
     assert {e.method for e in ESTIMATORS} == set(METHODS) - {"nn", "svm", "softmax"}
     for estimator in ESTIMATORS:
-        assert estimator().get_params() == vars(METHODS[estimator.method]())
+        assert estimator().get_params() == METHODS[estimator.method]().parameters
 
 
 @each

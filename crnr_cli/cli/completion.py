@@ -18,9 +18,9 @@ def samples(context: typer.Context, incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """METHOD.PARAM= of every parameter of every method."""
-    from crnr_cli.methods import METHODS
+    from crnr_cli.methods import METHODS, default_parameters
 
-    names = [f"{name}.{field}=" for name, method in METHODS.items() for field in method.parameter_names()]
+    names = [f"{name}.{field}=" for name in METHODS for field in default_parameters(name)]
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -22,7 +22,7 @@ def _factors() -> Iterable[str]:
 
 
 def _indexes() -> Iterable[str]:
-    from crnr_cli.solvers import INDEXES
+    from crnr_cli.solvers.indexes import INDEXES
 
     return INDEXES
 

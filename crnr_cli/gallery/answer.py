@@ -126,7 +126,7 @@ def answer(
     def answered(batch: Batch) -> Answers:
         raw = batch if recipe.is_network else recipe.raw(batch)
         vectors = recipe.vectors(raw, gallery.dtype)
-        residuals = gallery.compact_residuals(vectors.values)
+        residuals = gallery.residuals(vectors.values)
         copies = known.in_batch(raw, vectors) if known else []
         return Answers(
             vectors.without_values(),

@@ -11,21 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Values, stacked
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.methods import Method, Samples, fitted
-from crnr_cli.methods.fitting import fit_bytes, residuals_in_batches
-from crnr_cli.methods.folds import Fold, copies_of, one_per_copies, stratified_folds
+from crnr_cli.methods import Method, Samples
+from crnr_cli.methods.folds import copies_of, held_out_residuals, one_per_copies, stratified_folds
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import standout
 from crnr_cli.results.probability import Certainty, fitted_certainty
 from crnr_cli.results.table import number_format
-from crnr_cli.system import memory
-from crnr_cli.system.cores import pieces_at_once, side_by_side
 from crnr_cli.wording import counted
 
 _FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
@@ -115,21 +113,15 @@ def calibrate(
         )
     enough = 1 + int(np.searchsorted(np.cumsum(asked), min(_ENOUGH, asked.sum())))
 
-    def residuals_of(number: int) -> tuple[Values, Array]:
-        fold = Fold.of(samples, fold_of == number, is_asked)
-        state = fitted(method, fold.samples)
-        return stacked(list(residuals_in_batches(method, fold, state))), fold.truth
-
-    needed = fit_bytes(method, samples) + 2 * samples.vectors.nbytes
-    memory.require(needed, "holding samples out of the gallery", "use --pca or fewer samples")
-    threads = min(pieces_at_once(jobs), memory.room_for(needed))
-    total = int(asked[:enough].sum())
-    progress("calibrating", 0, total)
-    found: list[tuple[Values, Array]] = []
-    folds = np.flatnonzero(asked[:enough]).tolist()
-    for part in side_by_side(residuals_of, folds, threads, wait=False):
-        found.append(part)
-        progress("calibrating", sum(len(truth) for _, truth in found), total)
+    parts = held_out_residuals(
+        samples,
+        method,
+        np.where(fold_of < enough, fold_of, -1),
+        is_asked=is_asked,
+        jobs=jobs,
+        progress=partial(progress, "calibrating"),
+    )
+    found = [(residuals, class_index[places]) for places, residuals in parts]
     standouts = np.sort(np.concatenate([standout(residuals, method.signed) for residuals, _ in found]))
     origin = (
         f"{counted(len(standouts), 'gallery sample')}, "

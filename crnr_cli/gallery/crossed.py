@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from crnr_cli.arrays import Array, dense, stacked
+from crnr_cli.arrays import Array, dense
 from crnr_cli.errors import DataError
-from crnr_cli.methods import Method, Samples, Split, fitted
-from crnr_cli.methods.fitting import fit_bytes, residuals_in_batches
-from crnr_cli.methods.folds import copies_of, stratified_folds
+from crnr_cli.methods import Method, Samples
+from crnr_cli.methods.folds import copies_of, held_out_residuals, stratified_folds
 from crnr_cli.progress import Progress, silent
-from crnr_cli.system import memory
-from crnr_cli.system.cores import pieces_at_once, side_by_side
 
 FOLDS = 10
 
@@ -67,26 +65,16 @@ def crossed(
     Samples that are `distrusted` are answered, but answer for no other. Up to `jobs` folds are answered at
     the same time, if there is enough memory.
     """
-    vectors, class_index = samples.vectors, samples.class_index
-    trusted = np.ones(len(vectors), dtype=bool) if distrusted is None else ~distrusted
-    needed = fit_bytes(method, samples) + 2 * vectors.nbytes
-    found = np.full((len(vectors), samples.n_classes), np.nan, dtype=vectors.dtype)
-    memory.require(needed + found.nbytes, "holding samples out of the gallery", "use --pca or fewer samples")
-
-    def answered(number: int) -> tuple[int, Array]:
-        held = folds.fold_of == number
-        kept = ~held & trusted
-        split = Split(Samples.of(vectors[kept], class_index[kept], samples.parts), vectors[held])
-        batches = residuals_in_batches(method, split, fitted(method, split.samples))
-        return number, dense(stacked(list(batches)))
-
-    threads = min(pieces_at_once(jobs), memory.room_for(needed))
-    total, done = int(folds.is_held.sum()), 0
-    step = "comparing" if distrusted is None else "comparing again"
-    progress(step, 0, total)
-    numbers = np.unique(folds.fold_of[folds.is_held]).tolist()
-    for number, part in side_by_side(answered, numbers, threads, wait=False):
-        found[folds.fold_of == number] = part
-        done += len(part)
-        progress(step, done, total)
+    found = np.full((len(samples.vectors), samples.n_classes), np.nan, dtype=samples.vectors.dtype)
+    parts = held_out_residuals(
+        samples,
+        method,
+        folds.fold_of,
+        is_trusted=None if distrusted is None else ~distrusted,
+        result_bytes=found.nbytes,
+        jobs=jobs,
+        progress=partial(progress, "comparing" if distrusted is None else "comparing again"),
+    )
+    for places, residuals in parts:
+        found[places] = dense(residuals)
     return found

@@ -18,7 +18,7 @@ from crnr_cli.gallery.columns import Labels, SampleTable, Stamps, Texts, to_byte
 from crnr_cli.gallery.content import FORMAT, Content, read_content
 from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
 from crnr_cli.gallery.hdf5_output import PlacedRows, to_attributes, written_hdf5
-from crnr_cli.methods import METHODS, Samples, make_method
+from crnr_cli.methods import METHODS, Samples, default_parameters, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import restored_extractor
@@ -76,7 +76,7 @@ def _write(content: Content, file: Any) -> None:
 def _checked_content(gallery: Gallery) -> Content:
     """What is written to the file, with its checksum."""
     if not gallery.gives_residuals():  # it could not be loaded, and might replace one that can
-        given = ", ".join(f"{name} {gallery.parameters[name]}" for name in gallery.method.parameter_names())
+        given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
             f"{gallery.method.name} gives no finite residuals in {gallery.dtype} with {given}; "
             "choose less extreme parameters, or float64"
@@ -150,7 +150,7 @@ def _to_content(gallery: Gallery) -> Content:
 def _from_content(content: Content, folder: Path) -> Gallery:
     arrays, root = content.arrays, content.attributes["/"]
     name = root["method"].decode()
-    known = METHODS[name].parameter_names() if name in METHODS else ()
+    known = default_parameters(name) if name in METHODS else ()
     method = make_method(name, {key: plain(root[key]) for key in known if key in root or key not in _SINCE_4})
     classes = list(Texts(arrays["classes/names"]))
     class_index = arrays["samples/class"]

@@ -16,7 +16,7 @@ from crnr_cli.errors import NotConverged
 from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.methods import Method, Samples, State
-from crnr_cli.methods.fitting import compact_residuals, residuals
+from crnr_cli.methods.fitting import residuals
 from crnr_cli.methods.local import measured_by
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
@@ -78,13 +78,9 @@ class Gallery:
         """The parameters of the method."""
         return self.method.parameters
 
-    def residuals(self, vectors: Array) -> Array:
+    def residuals(self, vectors: Array) -> Values:
         """(m, K), for m unit vectors as rows."""
         return residuals(self.method, self.samples, self.state, vectors)
-
-    def compact_residuals(self, vectors: Array) -> Values:
-        """The same, without the classes that are all alike, if the method knows which these are."""
-        return compact_residuals(self.method, self.samples, self.state, vectors)
 
     def gives_residuals(self) -> bool:
         """Classify one sample, to find out whether the state matches the samples, whatever the method."""
@@ -94,12 +90,12 @@ class Gallery:
         few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
         tried = replace(
             self,
-            method=replace(self.method, **few),  # type: ignore[type-var]
+            method=self.method.with_parameters(**few),
             samples=self.method.tried_on(self.samples),
         )
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
-            found = tried.compact_residuals(self.samples.vectors[:1])
+            found = tried.residuals(self.samples.vectors[:1])
         return found.shape == (1, len(self.classes)) and bool(row_minima(mapped(np.isfinite, found)).all())
 
     def calibrated(self, jobs: int, progress: Progress = silent) -> Gallery:

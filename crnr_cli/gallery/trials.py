@@ -48,7 +48,7 @@ class Setting:
 
     def parameters(self) -> dict[str, Any]:
         """The method and the parameters that tune varies, by name."""
-        values = {name: getattr(self.method, name) for name in self.method.tunable}
+        values = {name: self.method.parameters[name] for name in self.method.tunable}
         return {"method": self.method.name, **values, **self.vectors.parameters()}
 
     def describe(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, dense
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
@@ -16,9 +16,8 @@ from crnr_cli.gallery.raw_values import open_recipe
 from crnr_cli.gallery.strongest import largest, span_of
 from crnr_cli.methods import (
     CodingMethod,
-    LocalCoding,
     Method,
-    NonNegative,
+    Neighbors,
     Samples,
     State,
     fitted,
@@ -26,6 +25,7 @@ from crnr_cli.methods import (
 )
 from crnr_cli.methods.fitting import are_blank, states_of_parts
 from crnr_cli.methods.neighbour import Nn
+from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.parts import Parts
 from crnr_cli.results.decision import margins
@@ -193,13 +193,10 @@ def _other_method(name: str, method: Method) -> Method:
 
     crnr and nrc get all common parameters, so that only lam differs.
     """
-    other = make_method(name, {})
-    common: tuple[str, ...] = ()
-    if isinstance(other, NonNegative) and isinstance(method, NonNegative):
-        common = ("mu", "iterations", "tol", "neighbors")
-    elif isinstance(other, LocalCoding) and isinstance(method, LocalCoding):
-        common = ("neighbors",)
-    return make_method(name, {key: getattr(method, key) for key in common})
+    given, known = method.parameters, make_method(name, {}).parameters
+    differ_in_lam = {name, method.name} <= {Crnr.name, Nrc.name}
+    common = ("mu", "iterations", "tol", "neighbors") if differ_in_lam else ("neighbors",)
+    return make_method(name, {key: given[key] for key in common if key in given and key in known})
 
 
 def opened_query(name: str, gallery: Gallery, options: QueryOptions) -> Query:
@@ -256,10 +253,10 @@ def _explanation(gallery: Gallery, method: Method, vector: Array, state: State) 
 def _coded(method: Method, samples: Samples, state: State, vector: Array) -> tuple[Array, Array | None]:
     """The residual of every class and, if the method has a code, the weight of every sample."""
     if not isinstance(method, CodingMethod):
-        return method.residuals(samples, state, vector)[0], None
+        return dense(method.residuals(samples, state, vector))[0], None
     codes = method.codes(samples, state, vector)
-    if isinstance(method, LocalCoding) and method.neighbors:  # as for classify, from Gram matrices
-        return method.residuals(samples, state, vector)[0], codes[0].astype(np.float64)
+    if isinstance(method, Neighbors):  # as for classify, from Gram matrices
+        return method.residuals(samples, state, vector).dense()[0], codes[0].astype(np.float64)
     return method.residuals_of(samples, codes, vector)[0], codes[0].astype(np.float64)
 
 

@@ -164,7 +164,7 @@ def tune_samples(
     _refuse_too_large(samples, min(samples.count, pieces_at_once(options.reading.n_jobs)), neighbors)
     recipes, notes = _recipes(samples.recipes, options)
     methods = _methods(options.methods, neighbors)
-    default = replace(PAPER, neighbors=neighbors[0])
+    default = make_method(PAPER.name, PAPER.parameters | {"neighbors": neighbors[0]})
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
     passes = _passes(recipes, methods, samples.count, options.budget)
@@ -215,16 +215,17 @@ def _neighbors(n_samples: int) -> Sequence[int]:
 
 def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Method]:
     """The methods to fit, the default setting first. Each crnr and nrc covers all numbers of iterations."""
-    grid: list[Crnr] = []
+    grid: list[Method] = []
     for count in neighbors:
         tried = _LOCAL if count else sorted(product(LAMS, MUS), key=_distance)
-        grid += [Crnr(lam=lam, mu=mu, neighbors=count) for lam, mu in tried]
+        grid += [make_method(Crnr.name, {"lam": lam, "mu": mu, "neighbors": count}) for lam, mu in tried]
     others: list[Method] = []
     for name in names:
         if name == Nrc.name:
-            others += [Nrc(mu=mu, neighbors=n) for n in neighbors for mu in ((PAPER.mu,) if n else MUS)]
+            pairs = [(mu, n) for n in neighbors for mu in ((PAPER.mu,) if n else MUS)]
+            others += [make_method(name, {"mu": mu, "neighbors": n}) for mu, n in pairs]
         elif name != Crnr.name:
-            local = {"neighbors": neighbors[0]} if "neighbors" in METHODS[name].parameter_names() else {}
+            local = {"neighbors": neighbors[0]} if METHODS[name].supports_neighbors else {}
             others.append(make_method(name, local))
     return [grid[0], *others, *grid[1:]]  # requested methods come early, in case the budget ends
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import CodingMethod, Method, Samples, Split, State, batch_size
+from crnr_cli.methods.base import ALL_SAMPLES, CodingMethod, Method, Samples, Split, State, batch_size
 from crnr_cli.methods.fitting import fitted
-from crnr_cli.methods.local import LocalCoding
+from crnr_cli.methods.local import LocalMethod, Neighbors, check_search
 from crnr_cli.methods.neighbour import Nn
-from crnr_cli.methods.nonnegative import Crnr, NonNegative, Nrc
+from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Nsc, Procrc
 from crnr_cli.methods.sparse import Src
 from crnr_cli.methods.trained import Softmax, Svm
@@ -19,13 +20,13 @@ __all__ = [
     "METHODS",
     "NEWEST_VERSION",
     "CodingMethod",
-    "LocalCoding",
     "Method",
-    "NonNegative",
+    "Neighbors",
     "Samples",
     "Split",
     "State",
     "batch_size",
+    "default_parameters",
     "fitted",
     "make_method",
     "parse_parameter",
@@ -48,22 +49,37 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-NEWEST_VERSION = max(method.newest_version for method in METHODS.values())  # of the gallery format
+# The newest version of the gallery format that a method needs.
+NEWEST_VERSION = max(Neighbors.since_version, *(method.since_version for method in METHODS.values()))
 
 
 def make_method(name: str, parameters: Mapping[str, object]) -> Method:
-    """The method of this name with these parameters, the rest at their defaults."""
+    """Return the method of this name with these parameters, the rest at their defaults.
+
+    `neighbors` and `index` are parameters of the `Neighbors` that wrap the method.
+    """
     if name not in METHODS:
         raise UsageError(f"method: {not_one_of(name, METHODS)}")
     for parameter in parameters:
         _refuse_unknown(name, parameter)
-    return METHODS[name](**parameters)
+    kind = METHODS[name]
+    if not issubclass(kind, LocalMethod):
+        return kind(**parameters)
+    search: dict[str, Any] = {key: parameters.get(key, default) for key, default in ALL_SAMPLES.items()}
+    check_search(name, **search)
+    method = kind(**{key: value for key, value in parameters.items() if key not in search})
+    return Neighbors(method=method, **search) if search["neighbors"] else method
+
+
+def default_parameters(name: str) -> dict[str, Any]:
+    """Return the parameters of a method by name, as they are shown, with their defaults."""
+    return METHODS[name]().parameters
 
 
 def parse_parameter(name: str, parameter: str, text: str) -> object:
     """The value of a parameter from text, in the type of its default."""
     _refuse_unknown(name, parameter)
-    kind: type = type(getattr(METHODS[name], parameter))
+    kind = type(default_parameters(name)[parameter])
     try:
         return kind(text)
     except ValueError as e:
@@ -72,6 +88,6 @@ def parse_parameter(name: str, parameter: str, text: str) -> object:
 
 
 def _refuse_unknown(name: str, parameter: str) -> None:
-    known = METHODS[name].parameter_names()
+    known = default_parameters(name)
     if parameter not in known:
         raise UsageError(f"{name} has no parameter {parameter}; it has {', '.join(known) or 'none'}")

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from crnr_cli import solvers
-from crnr_cli.arrays import Array, Values
+from crnr_cli.arrays import Array, Values, dense
 from crnr_cli.errors import UsageError
 from crnr_cli.methods.prepared import Prepared
+from crnr_cli.solvers.residuals import class_residuals
+from crnr_cli.solvers.search import nearest
 
 State = dict[str, Array]
+# The parameters of `Neighbors`, as they are shown for a method that codes queries by all samples.
+ALL_SAMPLES: Mapping[str, Any] = {"neighbors": 0, "index": "exact"}
 
 _ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
 _SEARCHED = 200  # neighbours that are looked for if several numbers of them may be tried
@@ -119,7 +122,7 @@ class Split:
         """(m, count): the places of the nearest samples of every query, searched once for all settings."""
         most = max(count, _SEARCHED)
         if most not in self._found:
-            self._found[most] = solvers.nearest(self.samples.vectors.T, self.queries.T, most)
+            self._found[most] = nearest(self.samples.vectors.T, self.queries.T, most)
         return self._found[most][:, :count]
 
     @cached_property
@@ -133,21 +136,21 @@ class Method(ABC):
     name: ClassVar[str]
     signed: ClassVar[bool] = False  # residuals are negated scores, and can be below 0
     tunable: ClassVar[tuple[str, ...]] = ()  # the parameters that `tune` varies
-    newest_version: ClassVar[int] = 1  # the newest version of the gallery format that a setting of it needs
-
-    @property
-    def since_version(self) -> int:
-        """The first version of the gallery format that has this method with these parameters."""
-        return 1
+    since_version: ClassVar[int] = 1  # the first version of the gallery format that has this method
+    supports_neighbors: ClassVar[bool] = False  # `Neighbors` can wrap it
 
     @property
     def parameters(self) -> dict[str, Any]:
         """By name, as they are shown."""
-        return {name: getattr(self, name) for name in self.parameter_names()}
+        return self.stored() | dict(ALL_SAMPLES if self.supports_neighbors else {})
 
     def stored(self) -> dict[str, object]:
         """The parameters as stored in a gallery file."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def with_parameters(self, **changes: object) -> Self:
+        """Return the same method with other values of some of the parameters that it stores."""
+        return replace(self, **changes)  # type: ignore[type-var]
 
     @property
     def needs_few_samples(self) -> bool:
@@ -163,20 +166,19 @@ class Method(ABC):
         """Everything that `residuals` needs besides the samples, as plain arrays."""
 
     @abstractmethod
-    def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
-        """(m, K): the residual of each class for each unit query; the smallest wins."""
+    def residuals(self, samples: Samples, state: State, queries: Array) -> Values:
+        """(m, K): the residual of each class for each unit query; the smallest wins.
 
-    def compact_residuals(self, samples: Samples, state: State, queries: Array) -> Values:
-        """The same; methods that know them to be alike for all but a few classes return these few."""
-        return self.residuals(samples, state, queries)
+        A method by which all but a few classes have the same residual returns these few.
+        """
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
         """(variants, batch, K): the residuals of all variants in one pass, batch by batch."""
         state = self.fit(split.samples)
         for batch in split.batches:
-            yield self.residuals(split.samples, state, split.queries[batch])[np.newaxis]
+            yield dense(self.residuals(split.samples, state, split.queries[batch]))[np.newaxis]
 
-    def variants(self, iterations: Sequence[int]) -> list[Method]:
+    def variants(self, iterations: Sequence[int]) -> list[Self]:
         """The methods that one pass of `residuals_after` covers: only this one, unless it iterates."""
         return [self]
 
@@ -191,10 +193,6 @@ class Method(ABC):
     def fit_bytes(self, samples: Samples) -> int:
         """About how much memory `fit` needs at its peak: a few arrays in float64 as large as the samples."""
         return 3 * 8 * samples.vectors.size
-
-    @classmethod
-    def parameter_names(cls) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
 
     def unavailable(self) -> str | None:
         """Why the method cannot be fitted on this machine; None if it can."""
@@ -236,7 +234,7 @@ class CodingMethod(Method):
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         """(m, n): the weights of all samples for every query."""
 
-    def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
+    def residuals(self, samples: Samples, state: State, queries: Array) -> Values:
         return self.residuals_of(samples, self.codes(samples, state, queries), queries)
 
     def residuals_of(self, samples: Samples, codes: Array, queries: Array) -> Array:
@@ -246,4 +244,4 @@ class CodingMethod(Method):
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
         """(K, m), from codes (n, m) and queries (d, m); by default, ||y - X_i c_i||."""
-        return solvers.class_residuals(X, edges, c, Y)
+        return class_residuals(X, edges, c, Y)

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Values
+from crnr_cli.arrays import Array, Values, dense
 from crnr_cli.errors import DataError
 from crnr_cli.methods.base import Method, Samples, Split, State
-from crnr_cli.methods.local import LocalCoding
+from crnr_cli.methods.local import Neighbors
 from crnr_cli.progress import Progress, silent
 from crnr_cli.system import memory
 from crnr_cli.wording import counted
@@ -26,7 +26,7 @@ def fitted(method: Method, samples: Samples) -> State:
     memory.require(
         fit_bytes(method, samples),
         f"fitting {method.name} to {counted(n, 'sample')} of dimension {d}",
-        f"use {'--neighbors, ' if 'neighbors' in method.parameter_names() else ''}--pca or fewer samples",
+        f"use {'--neighbors, ' if method.supports_neighbors else ''}--pca or fewer samples",
     )
     try:
         with np.errstate(all="ignore"):  # what overflows gives no finite residuals, which is found later
@@ -38,7 +38,7 @@ def fitted(method: Method, samples: Samples) -> State:
                 for key, array in method.fit(samples.part(number)).items()
             }
     except np.linalg.LinAlgError as e:
-        given = ", ".join(f"{name} {getattr(method, name)}" for name in method.parameter_names())
+        given = ", ".join(f"{name} {value}" for name, value in method.parameters.items())
         raise DataError(
             f"{method.name} cannot be fitted to these samples with {given}: "
             "the matrix to invert is singular; choose less extreme parameters"
@@ -47,7 +47,7 @@ def fitted(method: Method, samples: Samples) -> State:
 
 def indexed(method: Method, samples: Samples, progress: Progress = silent) -> State:
     """The index that finds neighbours faster, of every part its own; empty if the method has none."""
-    if not isinstance(method, LocalCoding):
+    if not isinstance(method, Neighbors):
         return {}
     if samples.parts is None:
         return method.make_index(samples, progress)
@@ -74,8 +74,8 @@ def states_of_parts(state: State, n_parts: int) -> list[State]:
     return states
 
 
-def residuals(method: Method, samples: Samples, state: State, queries: Array) -> Array:
-    """(m, K): the residual of each class for each query; the smallest wins."""
+def residuals(method: Method, samples: Samples, state: State, queries: Array) -> Values:
+    """(m, K): the residual of each class for each query; the smallest wins. The mean over parts is dense."""
     if samples.parts is None:
         return method.residuals(samples, state, queries)
     total: Array = sum(part_residuals(method, samples, state, queries))  # type: ignore[assignment]
@@ -83,18 +83,11 @@ def residuals(method: Method, samples: Samples, state: State, queries: Array) ->
     return total
 
 
-def compact_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Values:
-    """The same, in the form of few classes if the method knows it; the mean over parts is dense."""
-    if samples.parts is None:
-        return method.compact_residuals(samples, state, queries)
-    return residuals(method, samples, state, queries)
-
-
 def part_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Iterator[Array]:
     """(m, K), for one part after the other."""
     for number, of_part in enumerate(states_of_parts(state, samples.n_parts)):
         asked = samples.part_of(queries, number)
-        found = method.residuals(samples.part(number), of_part, asked)
+        found = dense(method.residuals(samples.part(number), of_part, asked))
         found[are_blank(asked)] = 0
         yield found
 
@@ -103,7 +96,7 @@ def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator
     """Of all queries of a split, so that memory does not grow with their number."""
     step = method.batch_size(split.samples)
     for start in range(0, len(split.queries), step):
-        yield compact_residuals(method, split.samples, state, split.queries[start : start + step])
+        yield residuals(method, split.samples, state, split.queries[start : start + step])
 
 
 def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Array:

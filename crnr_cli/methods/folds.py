@@ -7,14 +7,18 @@ answer for the sample, which says nothing about new queries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, Values, stacked
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import Samples, Split
+from crnr_cli.methods.base import Method, Samples, Split
+from crnr_cli.methods.fitting import fit_bytes, fitted, residuals_in_batches
+from crnr_cli.system import memory
+from crnr_cli.system.cores import pieces_at_once, side_by_side
 
 _WORDS = 2**21  # that are looked at at once
 
@@ -192,3 +196,44 @@ class Fold(Split):
         kept, asked = ~is_held, is_held & is_asked
         samples = Samples.of(vectors[kept], class_index[kept], everything.parts)
         return cls(samples, vectors[asked], class_index[asked])
+
+
+def held_out_residuals(
+    samples: Samples,
+    method: Method,
+    fold_of: Array,
+    *,
+    is_asked: Array | None = None,
+    is_trusted: Array | None = None,
+    result_bytes: int = 0,
+    jobs: int = 1,
+    progress: Callable[[int, int], None],
+) -> Iterator[tuple[Array, Values]]:
+    """Yield, for one fold after the other, the places of its samples and their residuals by the other folds.
+
+    Samples with a fold below 0 are never held out. Of the others, those that are asked get residuals; those
+    that are not trusted answer for no other. Up to `jobs` folds are answered at the same time, if there is
+    enough memory, `result_bytes` of which the caller needs.
+    """
+    everyone = np.ones(len(fold_of), dtype=bool)
+    is_asked = everyone if is_asked is None else is_asked
+    is_trusted = everyone if is_trusted is None else is_trusted
+
+    def answer(number: int) -> tuple[Array, Values]:
+        is_held = fold_of == number
+        kept, places = ~is_held & is_trusted, np.flatnonzero(is_held & is_asked)
+        rest = Samples.of(samples.vectors[kept], samples.class_index[kept], samples.parts)
+        split = Split(rest, samples.vectors[places])
+        return places, stacked(list(residuals_in_batches(method, split, fitted(method, rest))))
+
+    needed = fit_bytes(method, samples) + 2 * samples.vectors.nbytes
+    memory.require(needed + result_bytes, "holding samples out of the gallery", "use --pca or fewer samples")
+    threads = min(pieces_at_once(jobs), memory.room_for(needed))
+    held = fold_of[(fold_of >= 0) & is_asked]
+    done, total = 0, len(held)
+    progress(0, total)
+    with closing(side_by_side(answer, np.unique(held).tolist(), threads, wait=False)) as answered:
+        for places, residuals in answered:
+            yield places, residuals
+            done += len(places)
+            progress(done, total)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from crnr_cli import solvers
-from crnr_cli.arrays import Array, FewClasses, Values
-from crnr_cli.errors import GalleryError
-from crnr_cli.methods.base import CodingMethod, Samples, State
+from crnr_cli.arrays import Array, FewClasses
+from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.methods.base import CodingMethod, Samples, Split, State
 from crnr_cli.progress import Progress, silent
+from crnr_cli.solvers import indexes
+from crnr_cli.solvers.local import Neighborhoods, local_residuals
+from crnr_cli.solvers.search import nearest, search_bytes
 from crnr_cli.system import memory
 from crnr_cli.system.optional import missing
 from crnr_cli.wording import counted
@@ -27,97 +29,117 @@ _OF_INDEX = "index_"  # how the names of its arrays begin
 _MOST = 2000  # neighbours; the Gram matrix of one query has their square
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalCoding(CodingMethod):
-    """A method that can code a query by all samples, or by its `neighbors` nearest ones alone."""
+class LocalMethod(CodingMethod):
+    """A method that codes a query by all samples or, within `Neighbors`, by a few samples of its own."""
 
-    newest_version: ClassVar[int] = 4
-    without_neighbor: ClassVar[float] = 1.0  # the residual of a class without a neighbour: all of y is left
-    neighbors: int = 0  # 0: all samples
+    supports_neighbors: ClassVar[bool] = True
+
+    @abstractmethod
+    def local_codes(self, near: Neighborhoods) -> Array:
+        """(k, m): the weights of the neighbours of every query."""
+
+    def local_codes_after(
+        self, near: Neighborhoods, iterations: Sequence[int]
+    ) -> Iterator[tuple[int, Array]]:
+        """The number of each of the `variants`, in any order, and its `local_codes`, in one pass."""
+        yield 0, self.local_codes(near)
+
+    def local_decision(self, near: Neighborhoods, codes: Array) -> Array:
+        """(k, m), of the class of every neighbour, from the codes; by default, ||y - X_i c_i||."""
+        return local_residuals(near, codes)
+
+
+def residual_without_neighbor(method: LocalMethod) -> float:
+    """Return the residual of a class without a neighbour; this is the only place that chooses it.
+
+    The class represents nothing, as one whose neighbours have no weight.
+    """
+    weightless = Neighborhoods(np.ones((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
+    return float(method.local_decision(weightless, np.zeros((1, 1)))[0, 0])
+
+
+def check_search(name: str, neighbors: object, index: object) -> None:
+    """Raise UsageError if a method of this name cannot have these parameters of the search."""
+    if not isinstance(neighbors, Integral) or not 0 <= int(neighbors) <= _MOST:
+        raise UsageError(
+            f"{name}: neighbors must be a whole number from 0, for all samples, to {_MOST}, not {neighbors!r}"
+        )
+    if not isinstance(index, str) or index not in indexes.INDEXES:
+        raise UsageError(f"{name}: index must be {' or '.join(indexes.INDEXES)}, not {index!r}")
+    if index != "exact" and not neighbors:
+        raise UsageError(
+            f"{name}: index {index} finds nearest samples, so that it needs their number; "
+            "give it with --neighbors"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbors(CodingMethod):
+    """Another method, by the nearest samples of each query alone."""
+
+    since_version: ClassVar[int] = 4
+    method: LocalMethod
+    neighbors: int
     index: str = "exact"  # how the neighbours are found
 
-    @classmethod
-    def parameter_names(cls) -> tuple[str, ...]:
-        ours = ("neighbors", "index")
-        return (*(name for name in super().parameter_names() if name not in ours), *ours)
+    def __post_init__(self) -> None:
+        check_search(self.name, self.neighbors, self.index)
+        if not self.neighbors:
+            raise ValueError("0 neighbors are all samples: use the method itself")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.method.name
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return self.method.signed
+
+    @property
+    def tunable(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.method.tunable
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return self.method.parameters | {"neighbors": self.neighbors, "index": self.index}
+
+    def stored(self) -> dict[str, object]:
+        index = {} if self.index == "exact" else {"index": self.index}
+        return {"neighbors": self.neighbors, **index, **self.method.stored()}
+
+    def with_parameters(self, **changes: object) -> Self:
+        """Return the same with other values of some of the parameters of the method within."""
+        return replace(self, method=self.method.with_parameters(**changes))
 
     @property
     def needs_few_samples(self) -> bool:
-        return self.neighbors > 0
+        return True
 
     def tried_on(self, samples: Samples) -> Samples:
-        return samples.first(_TRIED) if self.neighbors and self.index == "exact" else samples
+        return samples.first(_TRIED) if self.index == "exact" else samples
 
-    @property
-    def since_version(self) -> int:
-        return self.newest_version if self.neighbors else 1
-
-    def stored(self) -> dict[str, object]:
-        """Without neighbours, the file is one that earlier versions read."""
-        unused = {"neighbors": not self.neighbors, "index": self.index == "exact"}
-        return {key: value for key, value in super().stored().items() if not unused.get(key)}
-
-    def __post_init__(self) -> None:
-        self._require(
-            isinstance(self.neighbors, Integral) and 0 <= self.neighbors <= _MOST,
-            f"neighbors must be a whole number from 0, for all samples, to {_MOST}, not {self.neighbors!r}",
-        )
-        self._require(
-            isinstance(self.index, str) and self.index in solvers.INDEXES,
-            f"index must be {' or '.join(solvers.INDEXES)}, not {self.index!r}",
-        )
-        self._require(
-            self.index == "exact" or self.neighbors > 0,
-            f"index {self.index} finds nearest samples, so that it needs their number; "
-            "give it with --neighbors",
-        )
-
-    @abstractmethod
-    def fit_all(self, samples: Samples) -> State:
-        """What is needed to code queries by all samples."""
-
-    @abstractmethod
-    def fit_all_bytes(self, samples: Samples) -> int:
-        """About how much memory `fit_all` needs at its peak."""
-
-    @abstractmethod
-    def codes_by_all(self, samples: Samples, state: State, queries: Array) -> Array:
-        """(m, n)."""
-
-    @abstractmethod
-    def local_codes(self, near: solvers.Neighborhoods) -> Array:
-        """(k, m): the weights of the neighbours of every query."""
-
-    def local_decision(self, near: solvers.Neighborhoods, codes: Array) -> Array:
-        """(k, m), of the class of every neighbour, from the codes; by default, ||y - X_i c_i||."""
-        return solvers.local_residuals(near, codes)
+    def unavailable(self) -> str | None:
+        return None if self.index == "exact" else missing("faiss", f"--index {self.index}", "faiss")
 
     def fit(self, samples: Samples) -> State:
-        return {} if self.neighbors else self.fit_all(samples)
+        return {}
 
     def fit_bytes(self, samples: Samples) -> int:
-        return 0 if self.neighbors else self.fit_all_bytes(samples)
+        return 0
 
     def batch_size(self, samples: Samples) -> int:
         """More than with codes by all samples: a query needs little memory, unless it has dense residuals."""
-        if not self.neighbors:
-            return super().batch_size(samples)
         return max(32, min(_BATCH, _RESIDUALS // self._residuals_each(samples) // 32 * 32))
 
     def batch_bytes(self, samples: Samples, size: int) -> int:
-        if not self.neighbors:
-            return super().batch_bytes(samples, size)
         most = min(self.neighbors, len(samples.vectors))
         gathered = max(_GATHERED, most * max(most, int(samples.vectors.shape[1])))
         residuals = 3 * 8 * size * self._residuals_each(samples)
-        return solvers.search_bytes(len(samples.vectors), size) + 6 * 8 * gathered + residuals
+        return search_bytes(len(samples.vectors), size) + 6 * 8 * gathered + residuals
 
     def _residuals_each(self, samples: Samples) -> int:
         """Per query: those of few classes, but of all if they are the mean over parts."""
         return min(self.neighbors, samples.n_classes) if samples.parts is None else samples.n_classes
-
-    def unavailable(self) -> str | None:
-        return None if self.index == "exact" else missing("faiss", f"--index {self.index}", "faiss")
 
     def make_index(self, samples: Samples, progress: Progress = silent) -> State:
         """What finds neighbours faster, as arrays beside what `fit` makes; none for exact search.
@@ -129,7 +151,7 @@ class LocalCoding(CodingMethod):
             return {}
         n, d = samples.vectors.shape
         memory.require(
-            solvers.index_bytes(self.index, n, d),
+            indexes.index_bytes(self.index, n, d),
             f"making the index {self.index} of {counted(n, 'sample')} of dimension {d}",
             "use --index exact, --pca or fewer samples",
         )
@@ -137,87 +159,88 @@ class LocalCoding(CodingMethod):
         def labelled(asked: Array, places: Array) -> Array:
             return self._labels(samples, samples.vectors[asked], places)
 
-        made = solvers.made_index(self.index, samples.vectors.T, self.neighbors, labelled, progress)
+        made = indexes.made_index(self.index, samples.vectors.T, self.neighbors, labelled, progress)
         return {_OF_INDEX + key: array for key, array in made.items()}
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
-        if not self.neighbors:
-            return self.codes_by_all(samples, state, queries)
         codes = np.zeros((len(queries), len(samples.vectors)), queries.dtype)
-        for batch, places, near in self.neighborhoods(samples, queries, state):
-            np.put_along_axis(codes[batch], places, self.local_codes(near).T.astype(queries.dtype), axis=1)
+        places = self._nearest(samples, state, queries)
+        for batch, near in _neighborhoods(samples, queries, places):
+            local = self.method.local_codes(near).T.astype(queries.dtype)
+            np.put_along_axis(codes[batch], places[batch], local, axis=1)
         return codes
 
-    def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
-        if not self.neighbors:
-            return super().residuals(samples, state, queries)
-        return self.local_residuals(samples, state, queries).dense()
+    def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
+        return self.method.decision(X, edges, c, Y)
 
-    def compact_residuals(self, samples: Samples, state: State, queries: Array) -> Values:
-        if not self.neighbors:
-            return super().compact_residuals(samples, state, queries)
-        return self.local_residuals(samples, state, queries)
-
-    def local_residuals(self, samples: Samples, state: State, queries: Array) -> FewClasses:
+    def residuals(self, samples: Samples, state: State, queries: Array) -> FewClasses:
         """Those of the classes that have a neighbour, which are few however many classes there are."""
-        shape = (len(queries), min(self.neighbors, len(samples.vectors)))
-        found, classes = np.empty(shape, queries.dtype), np.empty(shape, np.int64)
-        for batch, _, near in self.neighborhoods(samples, queries, state):
-            found[batch] = self.local_decision(near, self.local_codes(near)).T
+        places = self._nearest(samples, state, queries)
+        found, classes = np.empty(places.shape, queries.dtype), np.empty(places.shape, np.int64)
+        for batch, near in _neighborhoods(samples, queries, places):
+            found[batch] = self.method.local_decision(near, self.method.local_codes(near)).T
             classes[batch] = near.classes
-        return FewClasses.of(classes, found, self.without_neighbor, samples.n_classes)
+        return FewClasses.of(classes, found, residual_without_neighbor(self.method), samples.n_classes)
+
+    def variants(self, iterations: Sequence[int]) -> list[Self]:
+        return [replace(self, method=variant) for variant in self.method.variants(iterations)]
+
+    def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
+        """The residuals of all variants; the neighbours are searched once, and factorized once."""
+        samples, others = split.samples, residual_without_neighbor(self.method)
+        n_variants = len(self.method.variants(iterations))
+        for batch in split.batches:
+            queries, places = split.queries[batch], split.nearest(self.neighbors)[batch]
+            found = np.empty((n_variants, len(queries), samples.n_classes), queries.dtype)
+            for part, near in _neighborhoods(samples, queries, places):
+                for variant, codes in self.method.local_codes_after(near, iterations):
+                    values = self.method.local_decision(near, codes).T.astype(queries.dtype)
+                    few = FewClasses.of(near.classes, values, others, samples.n_classes)
+                    found[variant, part] = few.dense()
+            yield found
 
     def _labels(self, samples: Samples, queries: Array, places: Array) -> Array:
         """(m,): the class with the smallest residual, by these neighbours."""
         labels = np.empty(len(queries), np.int64)
-        for batch, _, near in self.neighborhoods(samples, queries, places=places):
-            best = self.local_decision(near, self.local_codes(near)).argmin(axis=0)
+        for batch, near in _neighborhoods(samples, queries, places):
+            best = self.method.local_decision(near, self.method.local_codes(near)).argmin(axis=0)
             labels[batch] = np.take_along_axis(near.classes, best[:, np.newaxis], axis=1)[:, 0]
         return labels
 
-    def neighborhoods(
-        self,
-        samples: Samples,
-        queries: Array,
-        state: State | None = None,
-        places: Array | None = None,
-    ) -> Iterator[tuple[slice, Array, solvers.Neighborhoods]]:
-        """The neighbours of a few queries after the other, and their places among the samples.
-
-        They are looked for, unless their places are known.
-        """
-        X, Y = samples.vectors.T, queries.T
-        if places is None:
-            places = self._nearest(samples, queries, state or {})
-        step = max(1, _GATHERED // (places.shape[1] * max(places.shape[1], queries.shape[1])))
-        classes = samples.class_index
-        for start in range(0, len(queries), step):
-            batch = slice(start, start + step)
-            near = solvers.Neighborhoods.of(X, Y[:, batch], places[batch], classes)
-            if not np.isfinite(near.gram).all():
-                raise GalleryError("the gallery has vectors that are not finite; build it again")
-            yield batch, places[batch], near
-
-    def _nearest(self, samples: Samples, queries: Array, state: State) -> Array:
+    def _nearest(self, samples: Samples, state: State, queries: Array) -> Array:
+        """(m, k): the places of the neighbours among the samples."""
         X, Y = samples.vectors.T, queries.T
         arrays = _of_index(state)
         if self.index == "exact" or not arrays:
-            return solvers.nearest(X, Y, self.neighbors)
-        index = samples.prepared.once(arrays["effort"], lambda: solvers.Index(self.index, X, arrays))
+            return nearest(X, Y, self.neighbors)
+        index = samples.prepared.once(arrays["effort"], lambda: indexes.Index(self.index, X, arrays))
         return index.nearest(Y, self.neighbors)
+
+
+def _neighborhoods(samples: Samples, queries: Array, places: Array) -> Iterator[tuple[slice, Neighborhoods]]:
+    """Yield the neighbours of a few queries after the other, by their places, and which queries these are."""
+    X, Y = samples.vectors.T, queries.T
+    step = max(1, _GATHERED // (places.shape[1] * max(places.shape[1], queries.shape[1])))
+    classes = samples.class_index
+    for start in range(0, len(queries), step):
+        batch = slice(start, start + step)
+        near = Neighborhoods.of(X, Y[:, batch], places[batch], classes)
+        if not np.isfinite(near.gram).all():
+            raise GalleryError("the gallery has vectors that are not finite; build it again")
+        yield batch, near
 
 
 def _of_index(state: State) -> State:
     return {key.removeprefix(_OF_INDEX): array for key, array in state.items() if key.startswith(_OF_INDEX)}
 
 
-def measured_by(state: State) -> solvers.Measured | None:
+def measured_by(state: State) -> indexes.Measured | None:
     """What the index finds, of several parts the least; None if the search is exact."""
     found = [
-        solvers.measured_by({"measured": array})
+        indexes.measured_by({"measured": array})
         for key, array in state.items()
         if key.partition(".")[0] == f"{_OF_INDEX}measured"
     ]
     if not found:
         return None
-    return solvers.Measured(min(one.recall for one in found), min(one.agreement for one in found))
+    return indexes.Measured(min(one.recall for one in found), min(one.agreement for one in found))

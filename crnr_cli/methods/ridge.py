@@ -7,16 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from crnr_cli import solvers
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import CodingMethod, Method, Samples, State
-from crnr_cli.methods.local import LocalCoding
+from crnr_cli.methods.local import LocalMethod
+from crnr_cli.solvers.factors import factor_bytes, projection, projection_form
+from crnr_cli.solvers.local import Neighborhoods, factorize_local, local_norms, local_residuals
+from crnr_cli.solvers.residuals import class_bases, class_residuals, subspace_residuals
 
 
 def projection_bytes(samples: Samples) -> int:
-    """The memory for `solvers.projection`: a factor in float64, and a few arrays as large as the samples."""
+    """The memory for `projection`: a factor in float64, and a few arrays as large as the samples."""
     edges, d = samples.edges, samples.vectors.shape[1]
-    return solvers.factor_bytes(solvers.projection_form(edges, d), edges, d, 8) + 2 * 8 * samples.vectors.size
+    return factor_bytes(projection_form(edges, d), edges, d, 8) + 2 * 8 * samples.vectors.size
 
 
 def projected(state: State, queries: Array) -> Array:
@@ -26,35 +28,33 @@ def projected(state: State, queries: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crc(LocalCoding):
+class Crc(LocalMethod):
     """Collaborative representation: ridge regression on the samples; the smallest r_i / ||c_i|| wins."""
 
     name: ClassVar[str] = "crc"
-    without_neighbor: ClassVar[float] = 1 / float(np.finfo(np.float64).eps)  # as of `_per_weight`
     lam: float = 1e-3
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._require_above_0("lam")
 
-    def fit_all(self, samples: Samples) -> State:
-        return {"projection": solvers.projection(samples.vectors.T, samples.edges, 0.0, self.lam)}
+    def fit(self, samples: Samples) -> State:
+        return {"projection": projection(samples.vectors.T, samples.edges, 0.0, self.lam)}
 
-    def fit_all_bytes(self, samples: Samples) -> int:
+    def fit_bytes(self, samples: Samples) -> int:
         return projection_bytes(samples)
 
-    def codes_by_all(self, samples: Samples, state: State, queries: Array) -> Array:
+    def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         return projected(state, queries)
 
-    def local_codes(self, near: solvers.Neighborhoods) -> Array:
-        return solvers.factorize_local(near, 0.0, 2 * self.lam).first_code(near.cross)
+    def local_codes(self, near: Neighborhoods) -> Array:
+        return factorize_local(near, 0.0, 2 * self.lam).first_code(near.cross)
 
-    def local_decision(self, near: solvers.Neighborhoods, codes: Array) -> Array:
-        return _per_weight(solvers.local_residuals(near, codes), solvers.local_norms(near, codes))
+    def local_decision(self, near: Neighborhoods, codes: Array) -> Array:
+        return _per_weight(local_residuals(near, codes), local_norms(near, codes))
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
         norms = np.sqrt(np.add.reduceat(c * c, edges[:-1], axis=0))
-        return _per_weight(solvers.class_residuals(X, edges, c, Y), norms)
+        return _per_weight(class_residuals(X, edges, c, Y), norms)
 
 
 def _per_weight(residuals: Array, norms: Array) -> Array:
@@ -84,7 +84,7 @@ class Procrc(CodingMethod):
     def fit(self, samples: Samples) -> State:
         gamma = self.gamma if samples.n_classes > 1 else 0.0  # with one class the sum is empty
         scale = 1 + gamma * (samples.n_classes - 2)
-        T = solvers.projection(samples.vectors.T, samples.edges, gamma / scale, self.lam / scale)
+        T = projection(samples.vectors.T, samples.edges, gamma / scale, self.lam / scale)
         return {"projection": T / scale}
 
     def fit_bytes(self, samples: Samples) -> int:
@@ -94,7 +94,7 @@ class Procrc(CodingMethod):
         return projected(state, queries)
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
-        return solvers.class_residuals(X, edges, c, X @ c)
+        return class_residuals(X, edges, c, X @ c)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +104,12 @@ class Nsc(Method):
     name: ClassVar[str] = "nsc"
 
     def fit(self, samples: Samples) -> State:
-        bases, edges = solvers.class_bases(samples.vectors.T, samples.edges)
+        bases, edges = class_bases(samples.vectors.T, samples.edges)
         return {"bases": bases.T, "basis_edges": edges}
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         Y = np.ascontiguousarray(queries.T)
-        return solvers.subspace_residuals(state["bases"].T, state["basis_edges"], Y).T
+        return subspace_residuals(state["bases"].T, state["basis_edges"], Y).T
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +132,6 @@ class Croc(Method):
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         Y = np.ascontiguousarray(queries.T)
-        shared = solvers.class_residuals(samples.vectors.T, samples.edges, state["projection"] @ Y, Y)
+        shared = class_residuals(samples.vectors.T, samples.edges, state["projection"] @ Y, Y)
         alone: Array = Nsc().residuals(samples, state, queries)
         return alone + self.weight * shared.T

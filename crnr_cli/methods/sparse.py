@@ -8,17 +8,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from crnr_cli import solvers
 from crnr_cli.arrays import Array
 from crnr_cli.errors import NotConverged
 from crnr_cli.methods.base import Samples, State
-from crnr_cli.methods.local import LocalCoding
+from crnr_cli.methods.local import LocalMethod
 from crnr_cli.solvers import lasso
+from crnr_cli.solvers.factors import factor_bytes, factor_of
+from crnr_cli.solvers.local import Neighborhoods
 from crnr_cli.wording import counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Src(LocalCoding):
+class Src(LocalMethod):
     """Sparse representation: the minimiser of ||y - X c||^2 + lam ||c||_1.
 
     Iterations end when the duality gap, and so the distance from the minimum, is at most tol (or the smallest
@@ -31,25 +32,24 @@ class Src(LocalCoding):
     iterations: int = 2000
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._require_above_0("lam", "tol")
         self._require_iterations(self.iterations)
 
-    def fit_all(self, samples: Samples) -> State:
+    def fit(self, samples: Samples) -> State:
         return dict(vars(lasso.factorize(samples.vectors.T, samples.edges, self.lam)))
 
-    def fit_all_bytes(self, samples: Samples) -> int:
+    def fit_bytes(self, samples: Samples) -> int:
         d, itemsize = samples.vectors.shape[1], samples.vectors.itemsize
-        return solvers.factor_bytes(lasso.factor_form(samples.edges, d), samples.edges, d, itemsize)
+        return factor_bytes(lasso.factor_form(samples.edges, d), samples.edges, d, itemsize)
 
-    def codes_by_all(self, samples: Samples, state: State, queries: Array) -> Array:
+    def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         Y = np.ascontiguousarray(queries.T)
-        factor = solvers.factor_of(state)
+        factor = factor_of(state)
         code = lasso.code(factor, samples.vectors.T, Y, self.lam, self.iterations, self.tol)
         self._warn_unconverged(code)
         return code.c.T
 
-    def local_codes(self, near: solvers.Neighborhoods) -> Array:
+    def local_codes(self, near: Neighborhoods) -> Array:
         code = lasso.local_code(near, self.lam, self.iterations, self.tol)
         self._warn_unconverged(code)
         return code.c

@@ -202,7 +202,7 @@ def test_explain_between_two_batches_leaves_their_threads(
     gallery = Gallery.load("features.h5")
     libraries = ThreadpoolController().select(internal_api="openblas")
     found: list[int] = []
-    compute = StoredGallery.compact_residuals
+    compute = StoredGallery.residuals
 
     def compute_slowly(gallery: StoredGallery, vectors: Any) -> Any:
         time.sleep(0.05)
@@ -210,7 +210,7 @@ def test_explain_between_two_batches_leaves_their_threads(
         found.extend(one["num_threads"] for one in libraries.info() if "faiss" not in one["filepath"])
         return compute(gallery, vectors)
 
-    monkeypatch.setattr(StoredGallery, "compact_residuals", compute_slowly)
+    monkeypatch.setattr(StoredGallery, "residuals", compute_slowly)
     monkeypatch.setattr("crnr_cli.gallery.answer.queries_per_batch", lambda gallery, options: 1)
     monkeypatch.setattr("crnr_cli.api.gallery.available_cores", lambda: 3)
     answers = gallery.iter_classify("more.npz")

@@ -12,7 +12,7 @@ import typer
 
 from crnr_cli.cli import COMMANDS
 from crnr_cli.cli.values import Choice, Number, Numbers
-from crnr_cli.methods import METHODS
+from crnr_cli.methods import METHODS, default_parameters
 from helpers.each import check_each
 from helpers.runner import Runner, declared_commands
 from helpers.samples import make_features
@@ -164,7 +164,8 @@ ODD_SETTINGS = (
     "fit=1",
     "name=x",
     "__class__=1",
-    "parameter_names=1",
+    "parameters=1",
+    "method=nrc",
     "=1",
     ".=1",
     "é=1",
@@ -178,7 +179,7 @@ def test_only_parameters_can_be_set(ready: Runner, method: str) -> None:
     for setting in ODD_SETTINGS:
         message = refused(ready, "compare", "gallery.npz", "--set", f"{method}.{setting}")
         assert message.startswith(f"{method} has no parameter ")
-    for parameter in METHODS[method].parameter_names():
+    for parameter in default_parameters(method):
         for value in ("nan", "inf", "-inf", "1e400", "-1", "", "x", "0x10"):
             refused(ready, "compare", "gallery.npz", "--set", f"{method}.{parameter}={value}")
 

@@ -6,7 +6,6 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
@@ -201,12 +200,12 @@ def check_extreme_parameters(name: str) -> None:
     """Residuals, finite or not, or an error with a remedy; here samples are more than their dimensions."""
     samples, queries, _ = problem(sizes=(9, 8), d=5)
     double = Samples(np.repeat(samples.vectors, 2, axis=0), 2 * samples.edges)
-    for field in fields(METHODS[name]):
-        if type(field.default) is float:
+    for parameter, default in make_method(name, {}).parameters.items():
+        if type(default) is float:
             for value in (5e-324, 1e-300, 1e-20, 1e-16, 1e20, 1e300, 1.7e308):
                 with suppress(UsageError, DataError), np.errstate(all="ignore"), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    method = make_method(name, {field.name: value})
+                    method = make_method(name, {parameter: value})
                     found = method.residuals(double, fitted(method, double), queries)
                     assert found.shape == (12, 2)
 
@@ -260,18 +259,21 @@ def check_unknown_parameter_is_refused(name: str) -> None:
 
 
 def check_senseless_parameters_are_refused(name: str) -> None:
-    for field in fields(METHODS[name]):
-        senseless = {float: (-1.0, np.nan, np.inf), int: (0, -3), str: ("", "nonsense")}[type(field.default)]
-        if field.name == "neighbors":  # 0 means all samples
+    for parameter, default in make_method(name, {}).parameters.items():
+        senseless = {float: (-1.0, np.nan, np.inf), int: (0, -3), str: ("", "nonsense")}[type(default)]
+        if parameter == "neighbors":  # 0 means all samples
             senseless = (-1, 1.5)
         for value in senseless:
-            with pytest.raises(UsageError, match=f"{name}: {field.name} must be "):
-                make_method(name, {field.name: value})
+            with pytest.raises(UsageError, match=f"{name}: {parameter} must be "):
+                make_method(name, {parameter: value})
 
 
 def check_parameters_round_trip(name: str) -> None:
     method = method_called(name)
-    assert make_method(name, asdict(method)) == method
+    assert make_method(name, method.parameters) == method
+    if method.supports_neighbors:
+        local = make_method(name, STRICT.get(name, {}) | {"neighbors": 3})
+        assert make_method(name, local.parameters) == local
 
 
 def check_commands(name: str) -> None:

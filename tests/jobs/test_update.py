@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crnr_cli.arrays import Array, Batch
+from crnr_cli.arrays import Array, Batch, dense
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
@@ -57,7 +57,7 @@ def residuals(gallery: Gallery) -> np.ndarray:
     """Of queries that no gallery here has seen."""
     values = np.random.default_rng(5).random((20, gallery.recipe.n_inputs))
     vectors, _ = gallery.recipe.unit_vectors(values, gallery.dtype)
-    return gallery.residuals(vectors)
+    return dense(gallery.residuals(vectors))
 
 
 def assert_equal(one: str, other: str) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from crnr_cli import solvers
 from crnr_cli.errors import DataError, NotConverged, UsageError
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fitted, make_method, parse_parameter
 from crnr_cli.methods.fitting import residuals_in_batches, winners_after
+from crnr_cli.solvers.factors import factor_bytes
 from crnr_cli.system import memory
 from helpers.method_checks import SIZES, problem
 
@@ -35,7 +35,7 @@ DEFAULTS = {
 
 
 def test_methods_and_defaults_are_those_of_the_help() -> None:
-    everywhere = {name: asdict(method()) for name, method in METHODS.items()}
+    everywhere = {name: method().parameters for name, method in METHODS.items()}
     local = [name for name, given in everywhere.items() if given.pop("neighbors", None) == 0]
     assert [name for name, given in everywhere.items() if given.pop("index", None) == "exact"] == local
     assert local == ["crnr", "nrc", "crc", "src"]
@@ -106,7 +106,7 @@ def test_a_factor_is_chosen_by_name_or_cost(factor: str) -> None:
         (first, *_) = method.fit(samples)
         assert first == {"auto": cheaper, "dense": "H", "low-rank": "E"}[factor]
         form = "dense" if first == "H" else "low-rank"
-        assert method.fit_bytes(samples) == solvers.factor_bytes(form, samples.edges, d, 8)
+        assert method.fit_bytes(samples) == factor_bytes(form, samples.edges, d, 8)
 
 
 def test_words_for_what_does_not_exist() -> None:
@@ -281,7 +281,7 @@ def test_src_reports_how_many_queries_did_not_converge() -> None:
     (warning,) = (each.message for each in warned)
     advice = "src stopped after 1 iteration; build with a higher --iterations or --tol"
     assert (warning.count, warning.advice) == (len(queries), advice)
-    assert Path(warned[0].filename).name == "local.py"
+    assert Path(warned[0].filename).name == "base.py"
 
 
 @pytest.mark.usefixtures("no_scikit_learn")

@@ -19,7 +19,7 @@ from crnr_cli.methods.fitting import (
     states_of_parts,
     winners_after,
 )
-from crnr_cli.solvers import cheaper_form
+from crnr_cli.solvers.factors import cheaper_form
 from crnr_cli.system import memory
 from helpers.method_checks import assert_close, method_called, problem
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli import solvers
+from crnr_cli.arrays import dense
 from crnr_cli.errors import UsageError
+from crnr_cli.methods import make_method
 from crnr_cli.methods.base import Samples
 from crnr_cli.methods.fitting import winners_after
 from crnr_cli.methods.folds import (
@@ -19,10 +20,13 @@ from crnr_cli.methods.folds import (
     copies_of,
     few_held_out,
     held_out,
+    held_out_residuals,
     one_per_copies,
     stratified_folds,
 )
 from crnr_cli.methods.nonnegative import Crnr, Nrc
+from crnr_cli.solvers.factors import cheaper_form
+from crnr_cli.solvers.residuals import class_residuals_by_gram
 
 
 def unit_rows(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -94,9 +98,7 @@ def test_residuals_by_gram_are_the_residuals() -> None:
         [np.linalg.norm(Y[:, j] - X[:, a:b] @ c[a:b, j]) for j in range(5)]
         for a, b in ((0, 4), (4, 13), (13, 20))
     ]
-    np.testing.assert_allclose(
-        solvers.class_residuals_by_gram(X.T @ X, edges, c, X.T @ Y), expected, rtol=1e-10
-    )
+    np.testing.assert_allclose(class_residuals_by_gram(X.T @ X, edges, c, X.T @ Y), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("n_features", "form"), [(40, "dense"), (4, "low-rank")])
@@ -107,7 +109,7 @@ def test_one_pass_answers_for_every_count_of_iterations(
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
     fold = Fold.of(Samples.of(vectors, class_index), stratified_folds(class_index, 4) == 1, np.full(60, True))
     counts = (2, 5, 9)
-    assert solvers.cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
+    assert cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
     winners = winners_after(method, fold, counts)
     assert method.variants(counts) == [replace(method, iterations=count) for count in counts]
     for row, count in zip(winners, counts, strict=True):
@@ -232,3 +234,35 @@ def test_a_few_of_many_samples_are_held_out_by_the_sizes_of_classes(
     of_class = np.bincount(class_index[different], minlength=class_index.max() + 1)
     expected = count * np.bincount(class_index) / n
     assert (np.abs(of_class - expected) <= 1).all()
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_residuals_of_held_out_samples_are_by_trusted_samples_of_other_folds(jobs: int) -> None:
+    """Compared with the distance to the nearest sample, which is what nn computes, one pair at a time."""
+    vectors, class_index = unit_rows(30, 5), np.repeat([0, 1, 2], 10)
+    fold_of = np.arange(30) % 4 - 1  # those of -1 are never held out
+    is_asked, is_trusted = np.arange(30) % 5 != 0, np.arange(30) % 7 != 0
+    told: list[tuple[int, int]] = []
+    parts = list(
+        held_out_residuals(
+            Samples.of(vectors, class_index),
+            make_method("nn", {}),
+            fold_of,
+            is_asked=is_asked,
+            is_trusted=is_trusted,
+            jobs=jobs,
+            progress=lambda *counts: told.append(counts),
+        )
+    )
+    expected = [np.flatnonzero((fold_of == number) & is_asked).tolist() for number in range(3)]
+    assert [places.tolist() for places, _ in parts] == expected
+    sizes = np.cumsum([0, *map(len, expected)]).tolist()
+    assert told == [(done, sizes[-1]) for done in sizes]
+    for places, residuals in parts:
+        for i, row in zip(places.tolist(), dense(residuals), strict=True):
+            answering = (fold_of != fold_of[i]) & is_trusted
+            nearest = [
+                min(((vectors[i] - x) ** 2).sum() / 2 for x in vectors[answering & (class_index == k)])
+                for k in range(3)
+            ]
+            np.testing.assert_allclose(row, nearest, atol=1e-12)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crnr_cli.arrays import FewClasses
+from crnr_cli.arrays import FewClasses, dense
 from crnr_cli.errors import UsageError
 from crnr_cli.methods import CodingMethod, Samples, make_method
 from crnr_cli.methods.base import Split
+from crnr_cli.methods.local import LocalMethod, Neighbors, residual_without_neighbor
 
 LOCAL = ["crnr", "nrc", "crc", "src"]
 each_method = pytest.mark.parametrize("name", LOCAL)
@@ -26,7 +27,7 @@ def problem(seed: int = 0, dtype: str = "float64") -> tuple[Samples, np.ndarray]
 
 def residuals(name: str, samples: Samples, queries: np.ndarray, **parameters: object) -> np.ndarray:
     method = make_method(name, parameters)
-    return method.residuals(samples, method.fit(samples), queries)
+    return dense(method.residuals(samples, method.fit(samples), queries))
 
 
 @each_method
@@ -73,7 +74,9 @@ def test_codes_are_zero_except_for_the_neighbours(name: str) -> None:
         near = np.argsort(-(samples.vectors @ query))[:8]
         assert set(np.flatnonzero(row)) <= set(near.tolist())
     np.testing.assert_allclose(
-        method.residuals_of(samples, codes, queries), method.residuals(samples, {}, queries), rtol=1e-7
+        method.residuals_of(samples, codes, queries),
+        residuals(name, samples, queries, neighbors=8),
+        rtol=1e-7,
     )
 
 
@@ -89,22 +92,58 @@ def test_a_query_has_the_same_residuals_alone_and_in_any_batch(name: str) -> Non
 def test_only_classes_with_a_neighbour_are_returned(name: str) -> None:
     samples, queries = problem(dtype="float32")
     method = make_method(name, {"neighbors": 4})
-    few = method.compact_residuals(samples, {}, queries)
+    few = method.residuals(samples, {}, queries)
     assert isinstance(few, FewClasses)
     assert few.values.shape == (len(queries), 4)
-    np.testing.assert_array_equal(few.dense(), method.residuals(samples, {}, queries))
+    for row, query in zip(few.classes, queries, strict=True):
+        near = np.argsort(-(samples.vectors @ query), kind="stable")[:4]
+        assert set(samples.class_index[near]) <= set(row.tolist())
     whole = make_method(name, {})
-    assert isinstance(whole.compact_residuals(samples, whole.fit(samples), queries), np.ndarray)
+    assert isinstance(whole.residuals(samples, whole.fit(samples), queries), np.ndarray)
 
 
-@pytest.mark.parametrize("name", ["crnr", "nrc"])
+@each_method
+def test_a_class_without_a_neighbour_leaves_all_of_the_query(name: str) -> None:
+    method = make_method(name, {})
+    assert isinstance(method, LocalMethod)
+    assert residual_without_neighbor(method) == (2.0**52 if name == "crc" else 1)
+
+
+@each_method
+def test_it_is_another_method_in_all_but_the_search(name: str) -> None:
+    whole, local = make_method(name, {}), make_method(name, {"neighbors": 8, "index": "ivf"})
+    assert isinstance(whole, LocalMethod)
+    assert local == Neighbors(method=whole, neighbors=8, index="ivf")
+    assert (local.name, local.signed, local.tunable) == (name, whole.signed, whole.tunable)
+    assert list(local.parameters) == list(whole.parameters)
+    assert local.parameters == whole.parameters | {"neighbors": 8, "index": "ivf"}
+    assert whole.parameters == whole.stored() | {"neighbors": 0, "index": "exact"}
+    assert list(local.stored()) == ["neighbors", "index", *whole.stored()]
+    assert list(make_method(name, {"neighbors": 8}).stored()) == ["neighbors", *whole.stored()]
+    assert (whole.since_version, local.since_version) == (1, 4)
+    other = local.with_parameters(**dict.fromkeys({"lam", "mu"} & whole.stored().keys(), 0.5))
+    changed = {key: 0.5 for key in local.parameters if key in ("lam", "mu")}
+    assert other == make_method(name, local.parameters | changed)
+
+
+def test_none_are_all_samples() -> None:
+    method = make_method("crnr", {"neighbors": 0, "index": "exact"})
+    assert method == make_method("crnr", {})
+    assert isinstance(method, LocalMethod)
+    with pytest.raises(ValueError, match="0 neighbors are all samples"):
+        Neighbors(method=method, neighbors=0)
+    with pytest.raises(UsageError, match="crnr: index hnsw finds nearest samples"):
+        make_method("crnr", {"index": "hnsw"})
+
+
+@each_method
 @pytest.mark.parametrize("neighbors", [0, 9])
 def test_all_numbers_of_iterations_in_one_pass(name: str, neighbors: int) -> None:
     samples, queries = problem()
     method = make_method(name, {"neighbors": neighbors})
     (found,) = method.residuals_after(Split(samples, queries), [1, 3, 8])
     for variant, of_variant in zip(method.variants([1, 3, 8]), found, strict=True):
-        expected = variant.residuals(samples, variant.fit(samples), queries)
+        expected = dense(variant.residuals(samples, variant.fit(samples), queries))
         np.testing.assert_allclose(of_variant, expected, rtol=1e-7)
 
 
@@ -147,7 +186,7 @@ def test_a_large_gallery_is_tried_with_a_few_samples_of_it(monkeypatch: pytest.M
     method = make_method("crnr", {"neighbors": 30})
     few = method.tried_on(samples)
     assert few.vectors.shape == (20, 12)
-    found = method.residuals(few, {}, queries)
+    found = dense(method.residuals(few, {}, queries))
     assert found.shape == (9, 7)
     np.testing.assert_array_equal(found[:, 3:], 1)  # classes that have none of them
     assert (found[:, 0] != 1).all()

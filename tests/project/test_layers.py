@@ -21,7 +21,7 @@ from helpers.modules import MODULES, PACKAGE, Module, importers, refuse, refuse_
 from helpers.runner import declared_commands
 
 ROOT_MODULES = {"__init__", "__main__", "errors", "arrays", "progress", "wording", "estimators"}
-REGISTRIES = {"methods", "solvers", "cli"}  # rooms whose door is more than a docstring
+REGISTRIES = {"methods", "cli"}  # rooms whose door is more than a docstring
 # Where each library may be imported: a room, or a module of the root.
 HOMES = {
     "PIL": {"pictures"},

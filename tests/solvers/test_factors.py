@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli import solvers
 from crnr_cli.arrays import Array
 from crnr_cli.solvers import factors, lasso
 
-FORMS = {"dense": solvers.factorize_dense, "low-rank": solvers.factorize_low_rank}
+FORMS = {"dense": factors.factorize_dense, "low-rank": factors.factorize_low_rank}
 
 
 def edges_of(sizes: list[int]) -> Array:
@@ -45,14 +44,14 @@ def samples(sizes: list[int], d: int, dtype: str = "float64") -> Array:
 def test_classes_are_joined_into_blocks(
     sizes: list[int], d: int, expected: list[int], tall: list[bool]
 ) -> None:
-    block_edges, is_tall = solvers.join_classes(edges_of(sizes), d)
+    block_edges, is_tall = factors.join_classes(edges_of(sizes), d)
     assert (block_edges.tolist(), is_tall.tolist()) == (expected, tall)
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=12), st.integers(1, 40))
 def test_every_class_is_in_one_block_and_tall_ones_are_alone(sizes: list[int], d: int) -> None:
     edges = edges_of(sizes)
-    block_edges, is_tall = solvers.join_classes(edges, d)
+    block_edges, is_tall = factors.join_classes(edges, d)
     assert set(block_edges.tolist()) <= set(edges.tolist())
     assert (block_edges[0], block_edges[-1]) == (0, edges[-1])
     assert len(is_tall) == len(block_edges) - 1
@@ -85,16 +84,16 @@ def test_multiplications_are_those_by_the_numbers_of_the_factor(sizes: list[int]
             "low-rank": first + (iterations - 1) * step,
         }
         for form, count in expected.items():
-            assert solvers.multiplications(form, edges, d, lam, iterations) == count
-        assert solvers.cheaper_form(edges, d, lam, iterations) == min(expected, key=expected.__getitem__)
+            assert factors.multiplications(form, edges, d, lam, iterations) == count
+        assert factors.cheaper_form(edges, d, lam, iterations) == min(expected, key=expected.__getitem__)
 
 
 def test_counts_of_large_galleries_do_not_overflow() -> None:
     """Squares of 3 * 10^9 samples are more than fit into 64 bits when they are added up."""
     k, d, edges = 3 * 10**9, 2 * 10**9, edges_of([3 * 10**9] * 2)
     low_rank = 2 * k * d + d * d + 2 * 2 * k * d + 2 * k * k
-    assert solvers.multiplications("low-rank", edges, d, 0.1, 2) == pytest.approx(low_rank)
-    assert solvers.multiplications("dense", edges, d, 0.1, 2) == pytest.approx(2 * k * d + 4 * k * k)
+    assert factors.multiplications("low-rank", edges, d, 0.1, 2) == pytest.approx(low_rank)
+    assert factors.multiplications("dense", edges, d, 0.1, 2) == pytest.approx(2 * k * d + 4 * k * k)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -112,7 +111,7 @@ def test_counts_of_large_galleries_do_not_overflow() -> None:
     ],
 )
 def test_factorizing_takes_about_the_memory_it_is_said_to(
-    form: solvers.FactorForm, sizes: list[int], d: int, dtype: str
+    form: factors.FactorForm, sizes: list[int], d: int, dtype: str
 ) -> None:
     X, edges = samples(sizes, d, dtype), edges_of(sizes)
     FORMS[form](X[:, :3], np.array([0, 3]), 0.1, 0.1)  # what is imported now is not counted
@@ -124,7 +123,7 @@ def test_factorizing_takes_about_the_memory_it_is_said_to(
         tracemalloc.stop()
     # From Python 3.13 on, a temporary array may live a little longer.
     most = 1.15 if sys.version_info < (3, 13) else 1.2
-    assert 0.5 < peak / solvers.factor_bytes(form, edges, d, X.itemsize) < most
+    assert 0.5 < peak / factors.factor_bytes(form, edges, d, X.itemsize) < most
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -135,9 +134,9 @@ def test_a_factor_is_stored_in_the_type_of_the_samples(sizes: list[int], d: int,
         factor = factorize(X, edges, 0.1, 0.1)
         assert {array.dtype.kind for array in vars(factor).values()} <= set("fiu")  # as a gallery stores them
         assert {array.dtype for array in vars(factor).values() if array.dtype.kind == "f"} == {X.dtype}
-        assert type(solvers.factor_of(vars(factor))) is type(factor)
+        assert type(factors.factor_of(vars(factor))) is type(factor)
     gram = X.astype(float).T @ X.astype(float)
-    by_gram = solvers.factorize_gram(gram, edges, 0.1, 0.1, dtype)
+    by_gram = factors.factorize_gram(gram, edges, 0.1, 0.1, dtype)
     assert (by_gram.H.dtype, by_gram.M.dtype) == (X.dtype, X.dtype)
     np.testing.assert_array_equal(gram, X.astype(float).T @ X.astype(float))  # for other settings
 
@@ -164,7 +163,7 @@ def test_a_factor_is_the_inverse_of_the_documented_matrix(sizes: list[int], d: i
     P = np.linalg.inv(Q)
     A = np.random.default_rng(1).normal(size=(sum(sizes), 3))
     Y = np.random.default_rng(2).normal(size=(d, 3))
-    by_gram = solvers.factorize_gram(X.T @ X, edges, lam, mu, "float64")
+    by_gram = factors.factorize_gram(X.T @ X, edges, lam, mu, "float64")
     np.testing.assert_allclose(by_gram.first_code(X.T @ Y), (1 + lam) * P @ X.T @ Y, atol=1e-9)
     for factorize in FORMS.values():
         factor, HA = factorize(X, edges, lam, mu), np.empty_like(A)
@@ -176,7 +175,7 @@ def test_a_factor_is_the_inverse_of_the_documented_matrix(sizes: list[int], d: i
 def test_blocks_that_do_not_match_are_an_error() -> None:
     """As they may be in a gallery that somebody made by hand."""
     sizes = [200, 30]
-    factor = solvers.factorize_low_rank(samples(sizes, 10), edges_of(sizes), 0.1, 0.1)
+    factor = factors.factorize_low_rank(samples(sizes, 10), edges_of(sizes), 0.1, 0.1)
     assert len(factor.block_is_tall) == 2
     wrong = replace(factor, block_is_tall=factor.block_is_tall[:1])
     with pytest.raises(ValueError, match="shorter"):
@@ -188,7 +187,7 @@ def test_blocks_that_do_not_match_are_an_error() -> None:
 def test_the_inverse_is_exactly_symmetric(n: int, seed: int) -> None:
     A = np.random.default_rng(seed).normal(size=(n, n + 3))
     Q = A @ A.T + 0.1 * np.eye(n)
-    P = solvers.inverse(Q.copy())
+    P = factors.inverse(Q.copy())
     np.testing.assert_allclose(P, np.linalg.inv(Q), rtol=1e-7, atol=1e-9)
     np.testing.assert_array_equal(P, P.T)
 
@@ -202,7 +201,7 @@ def test_a_projection_is_its_formula(lam: float, dtype: str) -> None:
         Q = X64.T @ X64 + ridge * np.eye(sum(sizes))
         for a, b in pairwise(edges):
             Q[a:b, a:b] += lam * X64[:, a:b].T @ X64[:, a:b]
-        found = solvers.projection(X, edges, lam, ridge)
+        found = factors.projection(X, edges, lam, ridge)
         assert found.dtype == X.dtype
         tolerance = {"rtol": 1e-8, "atol": 1e-9} if dtype == "float64" else {"rtol": 1e-5, "atol": 1e-6}
         np.testing.assert_allclose(found, np.linalg.solve(Q, X64.T), err_msg=str(sizes), **tolerance)
@@ -211,7 +210,7 @@ def test_a_projection_is_its_formula(lam: float, dtype: str) -> None:
 def test_a_projection_in_float32_is_computed_in_float64() -> None:
     for sizes, d in SHAPES:
         X, edges = samples(sizes, d, "float32"), edges_of(sizes)
-        single, double = (solvers.projection(X.astype(dtype), edges, 0.1, 1e-5) for dtype in ("f4", "f8"))
+        single, double = (factors.projection(X.astype(dtype), edges, 0.1, 1e-5) for dtype in ("f4", "f8"))
         np.testing.assert_allclose(single, double, rtol=0, atol=1e-7 * np.abs(double).max())
 
 
@@ -220,14 +219,14 @@ def test_a_projection_never_needs_a_matrix_of_all_samples_by_all(
     n: int, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edges = np.array([0, 2, n])
-    assert solvers.projection_form(edges, 8) == form
+    assert factors.projection_form(edges, 8) == form
     (other,) = set(FORMS) - {form}
     monkeypatch.setattr(factors, FORMS[other].__name__, None)
-    assert solvers.projection(samples([2, n - 2], 8), edges, 0.1, 0.1).shape == (n, 8)
+    assert factors.projection(samples([2, n - 2], 8), edges, 0.1, 0.1).shape == (n, 8)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "d", "form"), [([5, 3, 7], 24, solvers.DenseFactor), ([20, 30, 25], 16, solvers.LowRankFactor)]
+    ("sizes", "d", "form"), [([5, 3, 7], 24, factors.DenseFactor), ([20, 30, 25], 16, factors.LowRankFactor)]
 )
 def test_the_l1_solver_has_the_factor_whose_steps_are_cheaper(sizes: list[int], d: int, form: type) -> None:
     assert type(lasso.factorize(samples(sizes, d), edges_of(sizes), 0.1)) is form

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crnr_cli.errors import CrnrError
-from crnr_cli.solvers import Index, indexes, measured_by
-from crnr_cli.solvers import made_index as made_with
+from crnr_cli.solvers import indexes
 from crnr_cli.solvers.graph import graph_without, hideable
+from crnr_cli.solvers.indexes import Index, measured_by
+from crnr_cli.solvers.indexes import made_index as made_with
 from crnr_cli.system import cores, optional
 
 KINDS = ["hnsw", "ivf"]

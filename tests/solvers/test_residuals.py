@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from crnr_cli import solvers
 from crnr_cli.arrays import Array
 from crnr_cli.solvers import residuals
 
@@ -21,8 +20,8 @@ def unit_columns(d: int, n: int, seed: int) -> Array:
 
 def test_no_queries_have_no_residuals() -> None:
     X = unit_columns(6, 12, 0)
-    assert solvers.class_residuals(X, EDGES, np.empty((12, 0)), np.empty((6, 0))).shape == (3, 0)
-    assert solvers.subspace_residuals(*solvers.class_bases(X, EDGES), np.empty((6, 0))).shape == (3, 0)
+    assert residuals.class_residuals(X, EDGES, np.empty((12, 0)), np.empty((6, 0))).shape == (3, 0)
+    assert residuals.subspace_residuals(*residuals.class_bases(X, EDGES), np.empty((6, 0))).shape == (3, 0)
 
 
 def test_space_for_classes_that_are_processed_together_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +37,7 @@ def test_space_for_classes_that_are_processed_together_is_limited(monkeypatch: p
 
     monkeypatch.setattr(residuals, "RESIDUAL_BYTES", 3 * Y.nbytes + 1)
     monkeypatch.setattr(residuals.np, "matmul", noted)
-    solvers.class_residuals(np.ones((5, 14)), edges, np.ones((14, 3)), Y)
+    residuals.class_residuals(np.ones((5, 14)), edges, np.ones((14, 3)), Y)
     assert seen == [(3, 5, 3), (3, 5, 3), (1, 5, 3)]
 
 
@@ -50,8 +49,8 @@ def test_residuals_keep_the_type_of_the_queries(dtype: str) -> None:
     expected = [np.linalg.norm(Y - X[:, a:b] @ c[a:b], axis=0) for a, b in pairwise(EDGES)]
     tolerance = 1e-12 if dtype == "float64" else 1e-5
     for found in (
-        solvers.class_residuals(X, EDGES, c, Y),
-        solvers.class_residuals_by_gram(G, EDGES, c, X.T @ Y),
+        residuals.class_residuals(X, EDGES, c, Y),
+        residuals.class_residuals_by_gram(G, EDGES, c, X.T @ Y),
     ):
         assert found.dtype == Y.dtype
         np.testing.assert_allclose(found, expected, atol=tolerance)
@@ -61,7 +60,7 @@ def test_residuals_by_gram_of_samples_are_numbers_whatever_the_rounding() -> Non
     """The squares of residuals that are 0 come out a little above or below 0."""
     X = unit_columns(40, 60, 3)
     edges = np.arange(61)
-    found = solvers.class_residuals_by_gram(X.T @ X, edges, np.eye(60), X.T @ X)
+    found = residuals.class_residuals_by_gram(X.T @ X, edges, np.eye(60), X.T @ X)
     assert np.isfinite(found).all()
     assert found.diagonal().max() < 1e-7
 
@@ -69,7 +68,7 @@ def test_residuals_by_gram_of_samples_are_numbers_whatever_the_rounding() -> Non
 def test_bases_are_orthonormal_and_span_their_classes() -> None:
     X = unit_columns(6, 12, 4)
     X[:, 2] = X[:, 0] + X[:, 1]  # one direction less
-    bases, edges = solvers.class_bases(X, EDGES)
+    bases, edges = residuals.class_bases(X, EDGES)
     assert edges.tolist() == [0, 3, 4, 10]
     for (a, b), (start, stop) in zip(pairwise(edges), pairwise(EDGES), strict=True):
         U, Xi = bases[:, a:b], X[:, start:stop]
@@ -87,7 +86,7 @@ def test_directions_count_as_in_matrix_rank(d: int, n: int, dtype: str, factor: 
     second = factor * max(d, n) * float(np.finfo(dtype).eps)
     X = (U[:, :1] @ V[:1] + second * U[:, 1:2] @ V[1:2]).astype(dtype)
     before = np.ones((d, 200), dtype)  # another class, of one direction
-    _, edges = solvers.class_bases(np.hstack([before, X]), np.array([0, 200, 200 + n]))
+    _, edges = residuals.class_bases(np.hstack([before, X]), np.array([0, 200, 200 + n]))
     if dtype == "float64":  # in float32, rounding X to its type adds directions of about this length
         assert edges.tolist() == [0, 1, 1 + kept]
     assert edges[2] - 1 == np.linalg.matrix_rank(X.astype(float), tol=max(d, n) * np.finfo(dtype).eps)
@@ -96,7 +95,7 @@ def test_directions_count_as_in_matrix_rank(d: int, n: int, dtype: str, factor: 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_subspace_residuals_are_those_of_least_squares(dtype: str) -> None:
     X, Y = unit_columns(6, 12, 7).astype(dtype), unit_columns(6, 4, 8).astype(dtype)
-    found = solvers.subspace_residuals(*solvers.class_bases(X, EDGES), Y)
+    found = residuals.subspace_residuals(*residuals.class_bases(X, EDGES), Y)
     expected = [
         np.linalg.norm(Y - X[:, a:b] @ np.linalg.lstsq(X[:, a:b], Y, rcond=None)[0], axis=0)
         for a, b in pairwise(EDGES)

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from crnr_cli import solvers
 from crnr_cli.solvers import residuals
+from crnr_cli.solvers.admm import admm
+from crnr_cli.solvers.factors import cheaper_form, factorize_dense, factorize_low_rank, inverse
+from crnr_cli.solvers.residuals import class_residuals
 from helpers.paths import DATA
 
-FORMS = {"dense": solvers.factorize_dense, "low-rank": solvers.factorize_low_rank}
+FORMS = {"dense": factorize_dense, "low-rank": factorize_low_rank}
 REFERENCE = np.load(DATA / "small_reference.npz")
 
 
@@ -35,8 +37,8 @@ def test_codes_and_residuals_are_those_of_the_authors_program(form: str, setting
     Y = unit_columns(REFERENCE["queries"])
     edges = edges_of(np.bincount(REFERENCE["labels"])[1:].tolist())
     lam, mu = REFERENCE["lam"][setting], REFERENCE["mu"][setting]
-    code = solvers.admm(FORMS[form](X, edges, lam, mu), Y, int(REFERENCE["iterations"]))
-    r = solvers.class_residuals(X, edges, code.c, Y)
+    code = admm(FORMS[form](X, edges, lam, mu), Y, int(REFERENCE["iterations"]))
+    r = class_residuals(X, edges, code.c, Y)
     np.testing.assert_allclose(code.c.T, REFERENCE["c"][setting][:, by_class], rtol=0, atol=1e-10)
     np.testing.assert_allclose(code.z.T, REFERENCE["z"][setting][:, by_class], rtol=0, atol=1e-10)
     np.testing.assert_allclose(r.T, REFERENCE["residuals"][setting], rtol=0, atol=1e-10)
@@ -51,8 +53,8 @@ def test_residuals_of_classes_worked_on_together(at_once: int, monkeypatch: pyte
     X, Y, c = rng.random((4, edges[-1])), rng.random((4, 6)), rng.random((edges[-1], 6))
     monkeypatch.setattr(residuals, "RESIDUAL_BYTES", at_once * Y.nbytes)
     alone = [np.linalg.norm(Y - X[:, a:b] @ c[a:b], axis=0) for a, b in pairwise(edges)]
-    np.testing.assert_allclose(solvers.class_residuals(X, edges, c, Y), alone, rtol=1e-13)
-    np.testing.assert_allclose(solvers.class_residuals(np.asfortranarray(X), edges, c, Y), alone, rtol=1e-13)
+    np.testing.assert_allclose(class_residuals(X, edges, c, Y), alone, rtol=1e-13)
+    np.testing.assert_allclose(class_residuals(np.asfortranarray(X), edges, c, Y), alone, rtol=1e-13)
 
 
 problems = st.tuples(
@@ -102,7 +104,7 @@ curved_problems = st.one_of(
 @settings(max_examples=40)
 def test_many_iterations_reach_the_minimum_that_nnls_finds(problem: tuple) -> None:
     X, edges, Y, lam = problem
-    z = solvers.admm(solvers.factorize_dense(X, edges, lam, 0.5), Y, 5_000, tol=1e-12).z
+    z = admm(factorize_dense(X, edges, lam, 0.5), Y, 5_000, tol=1e-12).z
     for column, y in enumerate(Y.T):
         A, b = stacked(X, edges, y, lam)
         np.testing.assert_allclose(z[:, column], nnls(A, b)[0], rtol=0, atol=1e-7)
@@ -112,7 +114,7 @@ def test_many_iterations_reach_the_minimum_that_nnls_finds(problem: tuple) -> No
 @settings(max_examples=40)
 def test_many_iterations_meet_the_optimality_conditions(problem: tuple) -> None:
     X, edges, Y, lam = problem
-    z = solvers.admm(solvers.factorize_low_rank(X, edges, lam, 0.5), Y, 5_000, tol=1e-12).z
+    z = admm(factorize_low_rank(X, edges, lam, 0.5), Y, 5_000, tol=1e-12).z
     for column, y in enumerate(Y.T):
         A, b = stacked(X, edges, y, lam)
         gradient = A.T @ (A @ z[:, column] - b)
@@ -126,7 +128,7 @@ def test_many_iterations_meet_the_optimality_conditions(problem: tuple) -> None:
 def test_dense_and_low_rank_are_one(problem: tuple, mu: float) -> None:
     seed, sizes, d, lam = problem
     X, edges, Y = random_problem(seed, sizes, d)
-    dense, low_rank = (solvers.admm(factorize(X, edges, lam, mu), Y, 5) for factorize in FORMS.values())
+    dense, low_rank = (admm(factorize(X, edges, lam, mu), Y, 5) for factorize in FORMS.values())
     np.testing.assert_allclose(dense.c, low_rank.c, rtol=0, atol=1e-9)
 
 
@@ -142,7 +144,7 @@ def test_dense_and_low_rank_are_one(problem: tuple, mu: float) -> None:
 @pytest.mark.parametrize("lam", [0.0, 1e-3, 1.0])
 def test_dense_and_low_rank_are_one_whatever_the_blocks(sizes: list[int], d: int, lam: float) -> None:
     X, edges, Y = random_problem(1, sizes, d)
-    dense, low_rank = (solvers.admm(factorize(X, edges, lam, 0.1), Y, 5) for factorize in FORMS.values())
+    dense, low_rank = (admm(factorize(X, edges, lam, 0.1), Y, 5) for factorize in FORMS.values())
     np.testing.assert_allclose(dense.c, low_rank.c, rtol=0, atol=1e-9)
 
 
@@ -152,7 +154,7 @@ def test_dimensions_that_no_sample_uses_are_left_out_of_the_factor_and_change_no
     X[10:30] = 0  # and the queries are not zero there
     dense, low_rank = (factorize(X, edges, lam, 0.1) for factorize in FORMS.values())
     assert low_rank.E.shape == (393, 40)
-    np.testing.assert_allclose(solvers.admm(low_rank, Y, 5).c, solvers.admm(dense, Y, 5).c, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(admm(low_rank, Y, 5).c, admm(dense, Y, 5).c, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -163,7 +165,7 @@ def test_order_and_batch_size_do_not_matter(form: str, dtype: str, atol: float) 
     factor = FORMS[form](X, edges, 0.1, 0.1)
 
     def residuals(columns: np.ndarray) -> np.ndarray:
-        return solvers.class_residuals(X, edges, solvers.admm(factor, columns, 5).c, columns)
+        return class_residuals(X, edges, admm(factor, columns, 5).c, columns)
 
     whole = residuals(Y)
     one_by_one = np.hstack([residuals(np.ascontiguousarray(Y[:, [i]])) for i in range(50)])
@@ -177,9 +179,9 @@ def test_order_and_batch_size_do_not_matter(form: str, dtype: str, atol: float) 
 
 def test_float32_codes_agree_with_float64() -> None:
     X, edges, Y = random_problem(3, [50, 50, 50], 20)
-    exact = solvers.admm(solvers.factorize_low_rank(X, edges, 0.1, 0.1), Y, 5).c
-    single = solvers.factorize_low_rank(X.astype("float32"), edges, 0.1, 0.1)
-    np.testing.assert_allclose(solvers.admm(single, Y.astype("float32"), 5).c, exact, rtol=0, atol=1e-5)
+    exact = admm(factorize_low_rank(X, edges, 0.1, 0.1), Y, 5).c
+    single = factorize_low_rank(X.astype("float32"), edges, 0.1, 0.1)
+    np.testing.assert_allclose(admm(single, Y.astype("float32"), 5).c, exact, rtol=0, atol=1e-5)
 
 
 def plain_admm(
@@ -205,7 +207,7 @@ def test_tol_stops_each_query_where_it_would_stop_alone(
 ) -> None:
     X, edges, Y = random_problem(4, [3, 4, 2], 8, m=40)
     most = 400
-    code = solvers.admm(solvers.factorize_dense(X, edges, 0.1, mu), Y, most, tol)
+    code = admm(factorize_dense(X, edges, 0.1, mu), Y, most, tol)
     assert code.converged.dtype == bool
     last = set()
     for column, y in enumerate(Y.T):
@@ -229,10 +231,10 @@ def test_tol_stops_each_query_where_it_would_stop_alone(
 
 def test_a_query_that_does_not_reach_tol_says_so() -> None:
     X, edges, Y = random_problem(5, [3, 3], 8)
-    code = solvers.admm(solvers.factorize_dense(X, edges, 0.1, 0.1), Y, 2, tol=1e-12)
+    code = admm(factorize_dense(X, edges, 0.1, 0.1), Y, 2, tol=1e-12)
     assert not code.converged.any()
     assert (code.steps == 2).all()
-    unlimited = solvers.admm(solvers.factorize_dense(X, edges, 0.1, 0.1), Y, 2)
+    unlimited = admm(factorize_dense(X, edges, 0.1, 0.1), Y, 2)
     np.testing.assert_array_equal(unlimited.c, code.c)
     assert (unlimited.converged.tolist(), unlimited.steps.tolist()) == ([False] * 4, [2] * 4)
     assert unlimited.converged.dtype == bool
@@ -247,9 +249,9 @@ def test_a_query_that_does_not_reach_tol_says_so() -> None:
     ],
 )
 def test_the_cheaper_form_is_chosen(sizes: list[int], d: int, form: str) -> None:
-    assert solvers.cheaper_form(edges_of(sizes), d, 0.1, 5) == form
+    assert cheaper_form(edges_of(sizes), d, 0.1, 5) == form
 
 
 def test_inverse_refuses_what_has_none() -> None:
     with pytest.raises(np.linalg.LinAlgError, match=r"^matrix is not positive definite \(LAPACK info 2\)$"):
-        solvers.inverse(np.array([[1.0, 2.0], [2.0, 1.0]]))
+        inverse(np.array([[1.0, 2.0], [2.0, 1.0]]))
