@@ -11,7 +11,6 @@ the skip is said.
 from __future__ import annotations
 
 import compileall
-import io
 import json as json_module
 import multiprocessing
 import os
@@ -44,7 +43,7 @@ from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import Answers
-from crnr_cli.results.table import CsvWriter
+from crnr_cli.results.table import CsvFormatter
 from crnr_cli.system.cores import available_cores, side_by_side, use_cores
 
 CRNR = [sys.executable, "-m", "crnr_cli"]
@@ -337,7 +336,7 @@ def csv(data: Path) -> list[Figure]:
     answers = Answers(batch, residuals, [None] * n_queries)
 
     def write(top: int | None) -> None:
-        CsvWriter(io.BytesIO(), names, "float32", top).write(answers)
+        CsvFormatter(names, "float32", top).format(answers)
 
     figures = []
     for top, most in ((None, 1.0), (5, 0.1)):

@@ -13,8 +13,9 @@ from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery.columns import Texts
 from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
 from crnr_cli.gallery.raw_values import open_recipe
-from crnr_cli.gallery.reader import Reader, ReadHere
+from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Step
 from crnr_cli.recipe.extractor_options import ExtractorOptions
@@ -37,7 +38,6 @@ class Reading(InputOptions):
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
     label: str | None = None  # the class of all samples, whatever their folders or labels say
-    reader: Reader = field(default_factory=ReadHere)
     # Called with the notes that are known before the samples are read, which may take long.
     on_notes: Callable[[Sequence[Note]], None] | None = None
 
@@ -108,23 +108,27 @@ def _first(candidates: tuple[str, ...]) -> str:
     return candidates[0]
 
 
-def read_samples(source: Source, reading: Reading, progress: Progress = silent) -> LabelledVectors:
+def read_samples(
+    source: Source, reading: Reading, progress: Progress = silent, workers: Workers | None = None
+) -> LabelledVectors:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
-    seen = Seen(source, reading, progress, reading.reader)
+    workers = workers or Here(DecoderPool(reading.jobs))
+    seen = Seen(source, reading, progress, workers)
     found = begun(source, reading, seen)
     _require_memory([found.recipe], len(source), reading)
     if found.recipe.is_fitted:
-        (vectors,) = _read([found], source, reading, progress)
+        (vectors,) = _read([found], source, reading, progress, workers)
         check_new(found, source)
         return LabelledVectors(vectors=vectors, **vars(found))
-    raw = _read_raw([found], source, reading, progress)[0]
+    raw = _read_raw([found], source, reading, progress, workers)[0]
     return raw.labelled_by(found.recipe.fitted(raw.values), reading.dtype)
 
 
 def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> RawSamples:
     """Read all usable samples of a source as raw values, for recipes that are fitted to parts of them."""
-    found = begun(source, reading, Seen(source, reading, progress, reading.reader))
-    return _read_raw([found], source, reading, progress)[0]
+    here = Here(DecoderPool(reading.jobs))
+    found = begun(source, reading, Seen(source, reading, progress, here))
+    return _read_raw([found], source, reading, progress, here)[0]
 
 
 def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silent) -> list[RawSamples]:
@@ -132,7 +136,8 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
 
     Pictures are decoded once for all extractors that need the same pixels.
     """
-    seen = Seen(source, reading, progress, reading.reader)
+    here = Here(DecoderPool(reading.jobs))
+    seen = Seen(source, reading, progress, here)
     first = begun(source, reading, seen)
     others = alternatives(first.recipe, reading.extractor, seen) if source.n_features is None else ()
     recipes = [Recipe.for_pictures(other) for other in others]
@@ -140,7 +145,7 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
     by_request: dict[PixelRequest | None, list[Labelled]] = {}
     for found in everything:
         by_request.setdefault(found.recipe.request(reading.max_pixels), []).append(found)
-    read = [raw for alike in by_request.values() for raw in _read_raw(alike, source, reading, progress)]
+    read = [raw for alike in by_request.values() for raw in _read_raw(alike, source, reading, progress, here)]
     read.sort(key=lambda raw: [found.recipe for found in everything].index(raw.recipe))
     return _with_the_same_samples(read)
 
@@ -173,13 +178,15 @@ def read_by_recipe(
     progress: Progress = silent,
     label_of: LabelOf = _first,
     total: int | None = None,
+    workers: Workers | None = None,
 ) -> LabelledVectors:
     """Read all usable samples of a source with the fitted recipe of a gallery; there may be none.
 
     The share of failures is of `total`, if only a part of a source is read.
     """
     found = Labelled(recipe=recipe, notes=_source_notes(source, needs_labels=reading.label is None))
-    (vectors,) = _read([found], source, reading, progress, label_of=label_of, total=total)
+    workers = workers or Here(DecoderPool(reading.jobs))
+    (vectors,) = _read([found], source, reading, progress, workers, label_of=label_of, total=total)
     return LabelledVectors(vectors=vectors, **vars(found))
 
 
@@ -226,10 +233,10 @@ def _require_memory(recipes: Sequence[Recipe], n_samples: int, reading: Reading)
 
 
 def _read_raw(
-    found: Sequence[Labelled], source: Source, reading: Reading, progress: Progress
+    found: Sequence[Labelled], source: Source, reading: Reading, progress: Progress, workers: Workers
 ) -> list[RawSamples]:
     _require_memory([one.recipe for one in found], len(source), reading)
-    values = _read(found, source, reading, progress, raw=True)
+    values = _read(found, source, reading, progress, workers, raw=True)
     for one in found:
         check_new(one, source)
     return [RawSamples(values=array, **vars(one)) for one, array in zip(found, values, strict=True)]
@@ -246,6 +253,7 @@ def _read(
     source: Source,
     reading: Reading,
     progress: Progress,
+    workers: Workers,
     *,
     raw: bool = False,
     label_of: LabelOf = _first,
@@ -259,7 +267,7 @@ def _read(
     kept: list[list[Array]] = [[] for _ in recipes]
     skipped: list[list[LeftOut]] = [[] for _ in recipes]
     spans = source.spans(recipes[0].batch_size(reading.batch_size or BATCH))
-    for batches in reading.reader.raw(source, spans, recipes, reading):
+    for batches in workers.read_raw(source, spans, recipes):
         for i, (one, recipe, batch) in enumerate(zip(found, recipes, batches, strict=True)):
             left_out_before = len(one.left_out)
             hashes = content_hashes(batch)

@@ -32,6 +32,7 @@ from crnr_cli.gallery.samples import (
     refuse_too_many,
     require_samples,
 )
+from crnr_cli.gallery.workers import Here
 from crnr_cli.methods import Method
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -59,7 +60,7 @@ def stream_samples(
     source: Features, reading: Reading, place: PlaceVectors, progress: Progress = silent
 ) -> LabelledVectors:
     """As `read_samples`, but the vectors are written to a file, sorted by class, and mapped from it."""
-    found = begun(source, reading, Seen(source, reading, progress, reading.reader))
+    found = begun(source, reading, Seen(source, reading, progress, Here(DecoderPool(reading.jobs))))
     stream = _Stream(source, reading, progress, _labels(source, reading))
     recipe = found.recipe
     if not recipe.is_fitted:

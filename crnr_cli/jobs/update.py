@@ -31,6 +31,7 @@ from crnr_cli.gallery.samples import (
     unusable_classes,
 )
 from crnr_cli.gallery.selection import Unwanted, hint, spelled
+from crnr_cli.gallery.workers import Workers
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.base import Source
@@ -153,6 +154,7 @@ def update(
     reading: Reading,
     progress: Progress = silent,
     model: Path | None = None,
+    workers: Workers | None = None,
 ) -> UpdateReport:
     """Make the gallery match its sources as they are now; only files that may have changed are read.
 
@@ -161,12 +163,13 @@ def update(
     """
 
     def change(gallery: Gallery, old: list[Entry]) -> _New:
-        source = by_class_folders(open_source(names, reading), gallery.classes)
+        lister = workers.lister if workers else None
+        source = by_class_folders(open_source(names, reading, lister=lister), gallery.classes)
         known = by_name(old)
         refuse_mismatch(source, gallery.recipe)
         if known.keys().isdisjoint(source.names()):  # renamed, or a mistake
             _refuse_another_source(path, old, source)
-        read = _read_changed(known, gallery, source, reading, progress)
+        read = _read_changed(known, gallery, source, reading, progress, workers)
         now = known | by_name(read.samples)
         errors = {left.name: left.error for left in read.left_out}
         listed: list[Entry] = []
@@ -291,7 +294,12 @@ def _at_or_below(name: str, known: Mapping[str, Entry]) -> list[Entry]:
 
 
 def _read_changed(
-    known: Mapping[str, Entry], gallery: Gallery, source: Source, reading: Reading, progress: Progress
+    known: Mapping[str, Entry],
+    gallery: Gallery,
+    source: Source,
+    reading: Reading,
+    progress: Progress,
+    workers: Workers | None = None,
 ) -> _New:
     """Read the samples that are new, or whose files may have changed."""
     refuse_mismatch(source, gallery.recipe)
@@ -299,7 +307,7 @@ def _read_changed(
     if not len(suspects):
         return _New([])
     reading = replace(reading, dtype=gallery.dtype)
-    read = read_by_recipe(gallery.recipe, suspects, reading, progress, total=len(source))
+    read = read_by_recipe(gallery.recipe, suspects, reading, progress, total=len(source), workers=workers)
     columns = zip(read.names, read.labels, read.hashes, read.stamps, read.vectors, strict=True)
     return _New([Entry(*column) for column in columns], read.left_out, read.notes)
 
