@@ -11,7 +11,6 @@ the skip is said.
 from __future__ import annotations
 
 import compileall
-import io
 import json as json_module
 import multiprocessing
 import os
@@ -43,7 +42,7 @@ from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import Answers
-from crnr_cli.results.table import CsvWriter
+from crnr_cli.results.table import CsvFormatter
 from crnr_cli.solvers.admm import admm
 from crnr_cli.solvers.factors import factorize_low_rank, multiplications
 from crnr_cli.solvers.residuals import class_residuals
@@ -339,7 +338,7 @@ def csv(data: Path) -> list[Figure]:
     answers = Answers(batch, residuals, [None] * n_queries)
 
     def write(top: int | None) -> None:
-        CsvWriter(io.BytesIO(), names, "float32", top).write(answers)
+        CsvFormatter(names, "float32", top).format(answers)
 
     figures = []
     for top, most in ((None, 1.0), (5, 0.1)):

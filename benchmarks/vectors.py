@@ -30,12 +30,14 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.new_recipe import Seen, alternatives
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_raw
+from crnr_cli.gallery.workers import Here
 from crnr_cli.jobs.tune import TuneOptions, tune_samples
 from crnr_cli.methods import Method, Samples, fitted, make_method
 from crnr_cli.methods.base import Split
 from crnr_cli.methods.fitting import residuals_in_batches
 from crnr_cli.methods.folds import stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import silent
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.extractor_options import ExtractorOptions
@@ -121,7 +123,8 @@ class Folders:
     queries: Path
 
     def seen(self) -> Seen:
-        return Seen(open_source([str(self.gallery)], Reading()), Reading(), silent, Reading().reader)
+        here = Here(DecoderPool())
+        return Seen(open_source([str(self.gallery)], Reading()), Reading(), silent, here)
 
     def values(self, options: ExtractorOptions) -> Values:
         gallery = self._read(self.gallery, options)

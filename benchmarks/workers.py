@@ -22,13 +22,13 @@ from PIL import Image
 from speed import CRNR, best, seconds
 
 from crnr_cli import __version__
-from crnr_cli.cluster.answer import Task, Warned, format_part, formatting, task_for
+from crnr_cli.cluster.answer import OnCluster, SentRun, Warned, format_part
 from crnr_cli.cluster.dask import connected
-from crnr_cli.cluster.list import lister
 from crnr_cli.cluster.parts import MAX_BATCHES
-from crnr_cli.gallery.answer import QueryOptions, queries_per_batch
+from crnr_cli.gallery import answer
+from crnr_cli.gallery.answer import QueryOptions
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.formatted import Formatted
+from crnr_cli.gallery.formatted import RowBatch
 from crnr_cli.jobs.classify import classify
 from crnr_cli.results.journal import resumable
 from crnr_cli.sources.base import InputOptions, Part
@@ -97,9 +97,8 @@ def runs() -> list[Run]:
     ]
     for count in (1, 2):
         with connected(f"local:{count}") as cluster:
-            options = QueryOptions(lister=lister(cluster))
-            job = partial(classify, [str(QUERIES)], GALLERY, OUTPUT, options)
-            working = seconds(partial(job, formatted_by=formatting(cluster, GALLERY)))
+            job = partial(classify, [str(QUERIES)], GALLERY, OUTPUT, QueryOptions())
+            working = seconds(partial(job, workers=OnCluster(cluster, GALLERY)))
         where = f"local:{count}"
         found.append(Run(f"--dask {where}", _command("--dask", where), working))
     return found
@@ -108,19 +107,20 @@ def runs() -> list[Run]:
 def measure() -> Measured:
     gallery = load_gallery(GALLERY)
     received_listing = Received()
-    source = open_source([str(QUERIES)], InputOptions(lister=received_listing.listed))
+    source = open_source([str(QUERIES)], InputOptions(), lister=received_listing.listed)
     assert isinstance(source, Pictures)
     folders_seconds = received_listing.seconds
     received_listing.again = True
-    listing = partial(open_source, [str(QUERIES)], InputOptions(lister=received_listing.listed))
+    listing = partial(open_source, [str(QUERIES)], InputOptions(), lister=received_listing.listed)
     tracemalloc.start()
     source = listing()
     listing_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert isinstance(source, Pictures)
     listing_seconds = best(lambda: fingerprint(listing()))
-    part = source.part((0, MAX_BATCHES * queries_per_batch(gallery, QueryOptions())))
-    task = task_for(GALLERY.resolve(), gallery, QueryOptions())
+    run = answer.Run.prepare(gallery, source, QueryOptions())
+    part = source.part((0, MAX_BATCHES * run.batch_size))
+    task = SentRun.of(run, GALLERY)
     with connected("local:1") as cluster:
         list(cluster.in_order(_timed, task, [source.part((0, 1))]))  # so that it loads its gallery
         ((_, task_seconds),) = cluster.in_order(_timed, task, [part])
@@ -232,7 +232,7 @@ class Received:
             yield found
 
 
-def _timed(task: Task, part: Part) -> float:
+def _timed(task: SentRun, part: Part) -> float:
     """Runs on a worker."""
     return seconds(lambda: format_part(task, part))
 
@@ -250,7 +250,7 @@ def _writing(received: bytes) -> tuple[float, int]:
         def write() -> None:
             with resumable(output, {}, resume=False) as file:
                 for _ in range(TASKS_WRITTEN):
-                    batches: Warned[Formatted] = loads(received)
+                    batches: Warned[RowBatch] = loads(received)
                     for batch in batches[0]:
                         file.write(batch.data)
                         file.end_batch(batch.statuses, batch.missing)

@@ -24,13 +24,15 @@ import numpy as np
 from crnr_cli.api.values import STRONGEST, Answer, Explanation, answers_of, explanations
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery import answer
-from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.gallery.answer import QueryOptions, Run, check_queries, load_for, with_calibration
 from crnr_cli.gallery.gallery import Gallery as StoredGallery
 from crnr_cli.gallery.gallery import describe
+from crnr_cli.gallery.raw_values import open_recipe
 from crnr_cli.jobs.explain import Query, explained, opened_query
 from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.provider_names import AUTO, PROVIDERS
+from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.sources.base import Keys, Source
 from crnr_cli.sources.listing import open_source
 from crnr_cli.sources.readers import is_table
@@ -54,6 +56,7 @@ class Gallery:
     def __init__(self, stored: StoredGallery, path: str, options: QueryOptions) -> None:
         self._stored, self._path, self._options = stored, path, options
         self._calibrated: StoredGallery | None = None  # computed when it is first needed
+        self._recipe: tuple[tuple[bool, int], OpenRecipe] | None = None  # and what it was opened for
 
     @classmethod
     def load(
@@ -75,7 +78,7 @@ class Gallery:
         _require_counts(max_pixels=max_pixels)
         model = None if extractor is None else Path(extractor)
         options = QueryOptions(model=model, provider=provider, max_pixels=max_pixels)
-        return cls(answer.load_for(options, Path(path)), os.fspath(path), options)
+        return cls(load_for(options, Path(path)), os.fspath(path), options)
 
     def __repr__(self) -> str:
         stored = self._stored
@@ -164,8 +167,9 @@ class Gallery:
         if source is None:
             return iter(())
         with product_threads(1):
-            ready = answer.ready_for(options, self._stored, lambda: self._with_calibration(options.n_jobs))
-        return self._answers(ready, answer.accepted(source, ready, options), options)
+            ready = with_calibration(self._stored, options, lambda: self._calibrate(options.n_jobs))
+        source = check_queries(source, ready)
+        return self._answers(Run.prepare(ready, source, options, self._open_recipe(source, options)))
 
     def explain(
         self,
@@ -185,23 +189,34 @@ class Gallery:
         if isinstance(query, str | os.PathLike):
             one = opened_query(_file_name(query), self._stored, options)
         else:
-            source = answer.accepted(rows_as_source(_as_rows(np.asarray(query))), self._stored, options)
+            source = check_queries(rows_as_source(_as_rows(np.asarray(query))), self._stored)
             if len(source) != 1:
                 raise UsageError(f"explain takes one row of features, not {len(source)}")
             one = Query("row 0", source, 0)
         with product_threads(available_cores()):
-            report = explained(one, self._stored, options, against)
+            recipe = self._open_recipe(one.source, options)
+            report = explained(one, self._stored, options, against, recipe)
         found, *others = explanations(report, strongest)
         return replace(found, against=others[0]) if others else found
 
     @staticmethod
-    def _answers(ready: StoredGallery, source: Source, options: QueryOptions) -> Iterator[Answer]:
-        best = answer.best_written(ready, options)
-        with product_threads(1), closing(answer.answer(ready, source, options)) as batches:
+    def _answers(run: Run) -> Iterator[Answer]:
+        with product_threads(1), closing(run.answer(DecoderPool(run.options.jobs))) as batches:
             for batch in batches:
-                yield from answers_of(batch, ready.classes, best)
+                yield from answers_of(batch, run.gallery.classes, run.top)
 
-    def _with_calibration(self, jobs: int) -> StoredGallery:
+    def _open_recipe(self, source: Source, options: QueryOptions) -> OpenRecipe:
+        """Return the recipe for these queries. The last one is kept, as loading a network takes long."""
+        key = (source.n_features is not None, options.n_jobs)
+        if self._recipe is None or self._recipe[0] != key:
+            self._recipe = key, open_recipe(self._stored.recipe, source, options)
+        return self._recipe[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process, which opens the recipe itself."""
+        return vars(self) | {"_recipe": None}
+
+    def _calibrate(self, jobs: int) -> StoredGallery:
         if self._calibrated is None:
             self._calibrated = self._stored.calibrated(jobs)
         return self._calibrated

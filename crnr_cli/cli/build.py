@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.cluster import read_by
+from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, command, names_of
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
 from crnr_cli.cli.gallery_report import Replaced, show_report
@@ -76,13 +76,14 @@ def build(
     from crnr_cli.system.names import existing
 
     replaced = Replaced(path, output.quiet)
-    with read_by(dask, output.quiet, sources, reading) as reading, shown_progress(output.quiet) as progress:
+    refuse_features(dask, sources)
+    with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
         if update and existing(path):  # the first time, there is nothing to update
             model = vectors.moved_model(context, _FIXED, "the gallery")
-            report: BuildReport = run_update(sources, path, reading, progress, model)
+            report: BuildReport = run_update(sources, path, reading, progress, model, who)
         else:
             build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate, cache)
-            report = run_build(sources, path, build_options, replaced.announced(progress))
+            report = run_build(sources, path, build_options, replaced.announced(progress), who)
     show_report(path, report, output, early)
     replaced.say_lost(report.gallery)
     if not output.quiet and (used := os.environ.get("CRNR_GALLERY")) and Path(used) != path:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
-from crnr_cli.cli.cluster import joined
+from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import say, shown_progress
 from crnr_cli.cli.format_options import Format
@@ -20,12 +19,11 @@ from crnr_cli.cli.options import Doubt, Input, Quiet, Sources, Strictness
 from crnr_cli.cli.values import Whole
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.readers import is_table
+from crnr_cli.system.files import is_stdout
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
-    from crnr_cli.cluster.dask import Cluster
     from crnr_cli.jobs.classify import ClassifyReport
-    from crnr_cli.sources.walk import Lister
 
 
 @command(side_by_side=True)
@@ -67,12 +65,14 @@ def classify(
 ) -> None:
     """Label every input by the gallery, and write one row for each, with the residuals of the classes."""
     format = written.chosen(path)
+    to_stdout = path == "-" or is_stdout(Path(path))
+    can_resume = not to_stdout and format != "parquet"
+    remedy = "; the same command with --resume continues from there" if can_resume else ""
     with DecoderPool(input.jobs) as decoders:
         if dask is None and not all(map(is_table, sources)):
             decoders.start_early()
         from crnr_cli.gallery.answer import QueryOptions
         from crnr_cli.jobs.classify import classify as run
-        from crnr_cli.system.files import is_stdout
 
         query_options = QueryOptions(
             **input.values(),
@@ -83,14 +83,8 @@ def classify(
             **model.values(),
             batch_size=batch_size,
         )
-        to_stdout = path == "-" or is_stdout(Path(path))
-        remedy = (
-            ""
-            if to_stdout or format == "parquet"
-            else "; the same command with --resume continues from there"
-        )
         with (
-            joined(dask, output.quiet) as cluster,
+            workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
             shown_progress(output.quiet, prints=to_stdout) as shown,
             finishing_batches(shown, remedy) as progress,
         ):
@@ -98,51 +92,20 @@ def classify(
                 sources,
                 gallery,
                 sys.stdout.buffer if to_stdout else Path(path),
-                replace(query_options, lister=_lister(cluster)),
+                query_options,
                 progress,
                 resume=resume,
-                **_by(cluster, gallery, decoders),
+                workers=who,
             )
     if not output.quiet:
-        _show(report, None if to_stdout else path, resume)
+        _show(report, None if to_stdout else path)
     strictness.finish(report.skipped)
 
 
-def _by(cluster: Cluster | None, gallery: Path, decoders: DecoderPool) -> dict[str, Any]:
-    """Who classifies the queries and makes rows of the answers: the workers of a cluster, or this process."""
-    if cluster is None:
-        from crnr_cli.gallery.answer import answering as answering_here
-
-        return {"answered_by": answering_here(decoders)}
-    from crnr_cli.cluster.answer import answering, formatting
-
-    return {"answered_by": answering(cluster, gallery), "formatted_by": formatting(cluster, gallery)}
-
-
-def _lister(cluster: Cluster | None) -> Lister | None:
-    if cluster is None:
-        return None
-    from crnr_cli.cluster.list import lister
-
-    return lister(cluster)
-
-
-def _show(report: ClassifyReport, path: str | None, resume: bool) -> None:
-    from crnr_cli.sources.folders import ignored_note
-
-    total = counted(report.n_queries, "input")
-    if resume:
-        say(f"note: {report.resumed_after} of {total} were done by the earlier run")
-    if report.accelerator:
-        say(f"note: the network ran on {report.accelerator}; --provider cpu uses the processor instead")
+def _show(report: ClassifyReport, path: str | None) -> None:
     for note in report.notes:
-        say(f"note: {note}")
-    if report.ignored:
-        say(f"note: {ignored_note(report.ignored)}")
-    if report.top_note:
-        say(f"note: {report.top_note}")
-    if report.sets_note:
-        say(f"note: {report.sets_note}", style="yellow")
+        say(f"note: {note.text}", style="yellow" if note.kind == "sets" else None)
+    total = counted(report.n_queries, "input")
     if report.rejection:
         rejected = report.statuses["rejected"]
         say(f"{rejected} of {total} labelled 'unknown': {report.rejection}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import completion, options
-from crnr_cli.cli.cluster import spreading
+from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import (
     EarlyNotes,
@@ -141,8 +141,8 @@ def compare(
     compare_options = CompareOptions(
         reading=reading, methods=names, settings=_parse_settings(settings or []), **tested
     )
-    with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
-        report = run(sources, compare_options, progress, spread)
+    with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
+        report = run(sources, compare_options, progress, who)
     if csv:
         _write(csv, report)
     if output.json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli.boundary import finishing_batches
-from crnr_cli.cli.cluster import read_by
+from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, command, names_of
 from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import Replaced
@@ -63,13 +63,14 @@ def extract(
     model = None
     if update and is_there(path):  # the first time, there is nothing to update
         model = vectors.moved_model(context, names_of(ExtractedVectors, Network), "the file")
+    refuse_features(dask, sources)
     with (
-        read_by(dask, output.quiet, sources, reading) as reading,
+        workers(dask, output.quiet, reading.jobs) as who,
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,
     ):
         announced = progress if update else Replaced(path, output.quiet, is_gallery=False).announced(progress)
-        report = run(sources, path, ExtractOptions(reading, update, model), announced)
+        report = run(sources, path, ExtractOptions(reading, update, model), announced, who)
     _show(path, report, output, early, update=update)
     strictness.finish(report.skipped)
 

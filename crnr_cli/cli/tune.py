@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.cluster import spreading
+from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, command, given, names_of
 from crnr_cli.cli.console import (
     EarlyNotes,
@@ -137,8 +137,8 @@ def tune(
 
         check_plot(plot)
     replaced = Replaced(path, output.quiet)
-    with spreading(dask, output.quiet, reading.n_jobs) as spread, shown_progress(output.quiet) as progress:
-        report = run(sources, tune_options, path, replaced.announced(progress), spread)
+    with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
+        report = run(sources, tune_options, path, replaced.announced(progress), who)
     if plot:
         _draw(report, plot)
     _print(report, path, output, early, _same_reading(context, sources))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crnr_cli.cluster.dask import Cluster
 from crnr_cli.cluster.parts import refuse_missing
-from crnr_cli.sources.walk import Folder, Lister, Sublisting, sublisting
+from crnr_cli.sources.walk import Folder, Sublisting, sublisting
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,10 @@ class Group:
     folders: Sequence[Folder]
 
 
-def lister(cluster: Cluster) -> Lister:
-    def run(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[Sublisting]:
-        for _, found in cluster.in_order(list_folders, Root(root, str(Path.cwd())), map(Group, groups)):
-            yield found
-
-    return run
+def list_on(cluster: Cluster, root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[Sublisting]:
+    """List groups of the folders of a folder that the user named, in their order."""
+    for _, found in cluster.in_order(list_folders, Root(root, str(Path.cwd())), map(Group, groups)):
+        yield found
 
 
 def list_folders(root: Root, group: Group) -> Sublisting:

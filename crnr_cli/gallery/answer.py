@@ -6,26 +6,36 @@ import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
+from crnr_cli import __version__
 from crnr_cli.arrays import Batch
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.formatted import RowFormatter
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.raw_values import open_recipe, refuse_mismatch
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import Answers
+from crnr_cli.results.journal import Identity
+from crnr_cli.results.json_lines import JsonLinesFormatter
 from crnr_cli.results.probability import Sureness
-from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.results.table import CsvFormatter
+from crnr_cli.sources.base import InputOptions, Source, Span
 from crnr_cli.sources.class_folders import by_class_folders
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.folders import ignored_note
+from crnr_cli.sources.listing import fingerprint, open_source
+from crnr_cli.sources.tables import Features
+from crnr_cli.sources.walk import Lister
 from crnr_cli.system.cores import pieces_at_once, side_by_side
 from crnr_cli.system.memory import room_for
 from crnr_cli.system.names import Spellings
 from crnr_cli.system.outputs import refuse_mentioned
+from crnr_cli.wording import Note, counted
 
 _MANY_CLASSES = 1000  # with more, only the best are written, unless all are asked for
 _BEST = 5
@@ -43,28 +53,198 @@ class QueryOptions(InputOptions):
     find_copies: bool = False  # look for queries that are in the gallery too
 
 
-# Classifies all queries of a source, in order, starting with the batch of the given number.
-Answering = Callable[[Gallery, Source, QueryOptions, Progress, int], Iterator[Answers]]
+TruthOf = Callable[[Batch], list[str | None]]  # the true class of each sample of a batch, if it is known
+
+
+@dataclass(frozen=True)
+class Run:
+    """A classification, as it is decided before the first query is read."""
+
+    gallery: Gallery
+    source: Source
+    recipe: OpenRecipe
+    options: QueryOptions
+    batch_size: int  # queries that are classified at once
+    top: int | None  # how many of the best classes are written for each query; None: the residuals of all
+    min_separation: float  # a query whose best class stands out less is rejected
+    sureness: Sureness | None  # None if the gallery does not know how probable its answers are
+    first: int = 0  # the batch to start with: an earlier run finished those before it
+
+    @classmethod
+    def prepare(
+        cls, gallery: Gallery, source: Source, options: QueryOptions, recipe: OpenRecipe | None = None
+    ) -> Run:
+        """Decide everything; a model that is missing or has changed is reported now, before any work.
+
+        The `recipe` of the gallery is opened here, unless the caller has opened it before.
+        """
+        if recipe is None:
+            recipe = open_recipe(gallery.recipe, source, options)
+        return cls(
+            gallery=gallery,
+            source=source,
+            recipe=recipe,
+            options=options,
+            batch_size=queries_per_batch(gallery, recipe, options),
+            top=_classes_written(gallery, options),
+            min_separation=_min_separation(gallery, options),
+            sureness=_sureness(gallery, options),
+        )
+
+    def with_source(self, source: Source) -> Run:
+        """Return the same run for other queries; the model is kept, unless they are of another kind."""
+        if (source.n_features is None) == (self.source.n_features is None):
+            return replace(self, source=source)
+        return Run.prepare(self.gallery, source, self.options)
+
+    @property
+    def spans(self) -> list[Span]:
+        """The batches that are still to be classified."""
+        return self.source.spans(self.batch_size)[self.first :]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of MORE_COLUMNS that the answers have."""
+        return self.sureness.columns if self.sureness else ()
+
+    def identity(self) -> Identity:
+        """Return everything that the bytes of the output depend on, by the names that users know."""
+        options = self.options
+        return {
+            "crnr": __version__,
+            "gallery": self.gallery.sha256,
+            "--max-pixels": options.max_pixels,
+            "--features-key": options.keys.features,
+            "--labels-key": options.keys.labels,
+            "--samples": options.keys.samples,
+            "--reject": options.reject,
+            "--min-probability": options.min_probability,
+            "--sets": options.sets,
+            "--top": self.top,
+            "--provider": options.provider if self.gallery.recipe.has_network else None,
+            "--format": options.format,
+            "number of inputs": len(self.source),
+            "list of inputs": fingerprint(self.source),
+            "batch": self.batch_size,
+        }
+
+    def notes(self) -> list[Note]:
+        """Return what the user should know about the run, whatever the answers are."""
+        notes = []
+        if name := self.recipe.accelerator:
+            text = f"the network ran on {name}; --provider cpu uses the processor instead"
+            notes.append(Note("provider", text))
+        if isinstance(self.source, Features):
+            notes += [Note("source", text) for text in self.source.notes()]
+        if self.source.ignored:
+            notes.append(Note("ignored", ignored_note(self.source.ignored)))
+        if self.options.top is None and self.top is not None:
+            text = (
+                f"of {counted(len(self.gallery.classes), 'class')}, the {self.top} best of each input are "
+                "written; --top sets how many, and --top 0 writes the residuals of all"
+            )
+            notes.append(Note("top", text))
+        level, sure = self.options.sets, self.sureness
+        if level is not None and sure is not None and not sure.certainty.can_exclude(level):
+            held_out = counted(len(sure.certainty.of_truth), "sample")
+            text = (
+                f"--sets {level:g} excludes no label: too few samples could be held out of the gallery "
+                f"({held_out}) for so high a level; choose a lower one, or add samples"
+            )
+            notes.append(Note("sets", text))
+        return notes
+
+    def rejection_rule(self) -> str | None:
+        """Return when a query is labelled as unknown, in words; None if none is."""
+        options, calibration = self.options, self.gallery.calibration
+        if calibration is None:
+            return None
+        rules = []
+        if options.reject is not None:
+            rules.append(calibration.rule(options.reject, self.gallery.dtype))
+        if options.min_probability is not None:
+            least = f"{options.min_probability:g}"
+            rules.append(f"probability below {least} (calibrated on {calibration.origin})")
+        return "; or ".join(rules) or None
+
+    @cached_property
+    def row_formatter(self) -> RowFormatter:
+        classes, top, columns = self.gallery.classes, self.top, self.columns
+        if self.options.format == "jsonl":
+            return RowFormatter(JsonLinesFormatter(classes, top, columns))
+        return RowFormatter(CsvFormatter(classes, self.gallery.dtype, top, columns))
+
+    def answer(self, decoders: DecoderPool, progress: Progress = silent) -> Generator[Answers]:
+        """Classify all queries in this process, in fixed batches of the listing."""
+        total = len(self.source)
+        progress("classifying", 0, total)
+        truth_of = truths_by(self.gallery, self.source)
+        answer_batch = partial(self._answer_batch, truth_of, self._known_samples())
+        with (
+            closing(self.source.batches(self.spans, self.recipe.request, decoders)) as batches,
+            closing(
+                side_by_side(answer_batch, self._read(batches, progress), self._batches_at_once())
+            ) as done,
+        ):
+            for answers in done:
+                yield answers
+                progress("classifying", answers.batch.end, total)
+
+    def _read(self, batches: Iterable[Batch], progress: Progress) -> Iterator[Batch]:
+        """Run a network here and not in the threads that answer, as it uses all cores itself."""
+        for batch in batches:
+            if not self.recipe.is_network:
+                yield batch
+                continue
+            raw = self.recipe.raw(batch)
+            progress("reading", batch.end, len(self.source))  # answers come several batches later
+            yield raw
+
+    def _answer_batch(self, truth_of: TruthOf, known: KnownSamples | None, batch: Batch) -> Answers:
+        """Compare a batch with all classes; a network has run on it before."""
+        raw = batch if self.recipe.is_network else self.recipe.raw(batch)
+        vectors = self.recipe.vectors(raw, self.gallery.dtype)
+        return Answers(
+            batch=vectors.without_values(),
+            residuals=self.gallery.residuals(vectors.values),
+            truths=truth_of(raw),
+            min_separation=self.min_separation,
+            signed=self.gallery.method.signed,
+            copies=known.in_batch(raw, vectors) if known else [],
+            sureness=self.sureness,
+        )
+
+    def _known_samples(self) -> KnownSamples | None:
+        """Return the samples of the gallery, if queries that are copies of them are looked for."""
+        if not self.options.find_copies:
+            return None
+        gallery = self.gallery
+        return KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.samples.vectors)
+
+    def _batches_at_once(self) -> int:
+        """One batch per core, but fewer if they would fill half of the free memory."""
+        needed = self.gallery.method.batch_bytes(self.gallery.samples, self.batch_size)
+        return min(room_for(needed), pieces_at_once(self.options.n_jobs))
 
 
 def load_for(options: QueryOptions, gallery_path: Path, progress: Progress = silent) -> Gallery:
-    """Load the gallery, and calibrate it if that is needed and its file does not have what is needed."""
+    """Load the gallery, and calibrate it if the options need it and its file has no calibration."""
     gallery = load_gallery(gallery_path)
     refuse_mentioned(gallery.names)
     if options.model is not None:
         gallery = with_model_at(options.model, gallery, gallery_path)
-    return ready_for(options, gallery, lambda: gallery.calibrated(options.n_jobs, progress))
+    return with_calibration(gallery, options, lambda: gallery.calibrated(options.n_jobs, progress))
 
 
-def ready_for(options: QueryOptions, gallery: Gallery, calibrated: Callable[[], Gallery]) -> Gallery:
-    """The gallery with what the options need; `calibrated` computes it if the gallery's file has it not."""
+def with_calibration(gallery: Gallery, options: QueryOptions, compute: Callable[[], Gallery]) -> Gallery:
+    """Return the gallery with the calibration that the options need, which its file may not have."""
     stored = gallery.calibration
     if options.min_probability is not None or options.sets is not None:
         is_ready = stored is not None and stored.certainty is not None
-        return gallery if is_ready else calibrated()
+        return gallery if is_ready else compute()
     if options.reject is None or stored:
         return gallery
-    gallery = calibrated()
+    gallery = compute()
     assert gallery.calibration is not None
     # The column `probability` is written if the gallery's file has probabilities, or if it is asked for.
     return replace(gallery, calibration=replace(gallery.calibration, certainty=None))
@@ -77,89 +257,25 @@ def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
     return replace(gallery, recipe=replace(gallery.recipe, extractor=extractor))
 
 
-def open_queries(names: Sequence[str], gallery: Gallery, options: QueryOptions) -> Source:
+def open_queries(
+    names: Sequence[str], gallery: Gallery, options: QueryOptions, lister: Lister | None = None
+) -> Source:
     """List the queries, and refuse those that the gallery cannot classify, before any work."""
-    return accepted(open_source(names, options, allow_missing=True), gallery, options)
+    return check_queries(open_source(names, options, allow_missing=True, lister=lister), gallery)
 
 
-def accepted(source: Source, gallery: Gallery, options: QueryOptions) -> Source:
-    """The queries as the gallery sees them; those that it cannot classify are refused."""
+def check_queries(source: Source, gallery: Gallery) -> Source:
+    """Return the queries as the gallery sees them; those that it cannot classify are refused."""
     if len(gallery.classes) < 2:
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
     source = by_class_folders(source, gallery.classes)
     refuse_mismatch(source, gallery.recipe)
-    open_recipe(gallery.recipe, source, options)  # fail now if the model is missing or has changed
     return source
 
 
-def answering(decoders: DecoderPool) -> Answering:
-    """Classify in this process, with these decoders."""
-
-    def run(
-        gallery: Gallery, source: Source, options: QueryOptions, progress: Progress, first: int
-    ) -> Iterator[Answers]:
-        return answer(gallery, source, options, progress, first, decoders)
-
-    return run
-
-
-def answer(
-    gallery: Gallery,
-    source: Source,
-    options: QueryOptions,
-    progress: Progress = silent,
-    first: int = 0,
-    decoders: DecoderPool | None = None,
-) -> Generator[Answers]:
-    """The answers to all queries, in fixed batches of the listing, starting with the `first` batch."""
-    truth_of = truths_by(gallery, source)
-    standout, sure = min_standout(gallery, options), sureness(gallery, options)
-    n_queries = len(source)
-    known = (
-        KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.samples.vectors)
-        if options.find_copies
-        else None
-    )
-
-    def answered(batch: Batch) -> Answers:
-        raw = batch if recipe.is_network else recipe.raw(batch)
-        vectors = recipe.vectors(raw, gallery.dtype)
-        residuals = gallery.residuals(vectors.values)
-        copies = known.in_batch(raw, vectors) if known else []
-        return Answers(
-            vectors.without_values(),
-            residuals,
-            truth_of(raw),
-            standout,
-            gallery.method.signed,
-            copies,
-            sure,
-        )
-
-    def read(batch: Batch) -> Batch:
-        """A network runs here and not in the threads that answer, as it uses all cores itself."""
-        if not recipe.is_network:
-            return batch
-        raw = recipe.raw(batch)
-        progress("reading", batch.end, n_queries)  # answers come several batches later
-        return raw
-
-    progress("classifying", 0, n_queries)
-    recipe = open_recipe(gallery.recipe, source, options)
-    size = batch_size(gallery, recipe, options)
-    batches = source.batches(
-        source.spans(size)[first:], recipe.request, decoders or DecoderPool(options.jobs)
-    )
-    threads = _batches_at_once(gallery, size, options.n_jobs)
-    with closing(batches), closing(side_by_side(answered, map(read, batches), threads)) as done:
-        for answers in done:
-            yield answers
-            progress("classifying", answers.batch.end, n_queries)
-
-
-def truths_by(gallery: Gallery, source: Source) -> Callable[[Batch], list[str | None]]:
+def truths_by(gallery: Gallery, source: Source) -> TruthOf:
     """A function that returns the true class of each sample of a batch, or None if it is not known."""
     truth = truth_in(gallery.classes, is_labelled=source.is_labelled)
     return lambda batch: list(map(truth, batch.candidates))
@@ -184,36 +300,26 @@ def truth_in(classes: Iterable[str], *, is_labelled: bool) -> Callable[[tuple[st
     return truth
 
 
-def best_written(gallery: Gallery, options: QueryOptions) -> int | None:
-    """How many of the best classes are written for each query; None if the residuals of all are."""
+def queries_per_batch(gallery: Gallery, recipe: OpenRecipe, options: QueryOptions) -> int:
+    return recipe.batch_size(options.batch_size or gallery.method.batch_size(gallery.samples))
+
+
+def _classes_written(gallery: Gallery, options: QueryOptions) -> int | None:
+    """Return how many of the best classes are written for each query; None: the residuals of all."""
     if options.top is None:
         return _BEST if len(gallery.classes) > _MANY_CLASSES else None
     return options.top or None
 
 
-def min_standout(gallery: Gallery, options: QueryOptions) -> float:
+def _min_separation(gallery: Gallery, options: QueryOptions) -> float:
     if options.reject is None or gallery.calibration is None:
         return 0.0
     return gallery.calibration.min_standout(options.reject)
 
 
-def sureness(gallery: Gallery, options: QueryOptions) -> Sureness | None:
+def _sureness(gallery: Gallery, options: QueryOptions) -> Sureness | None:
     certainty = gallery.calibration.certainty if gallery.calibration else None
     if certainty is None:
         return None
     least = None if options.sets is None else certainty.least_probability(options.sets)
     return Sureness(certainty, options.min_probability or 0.0, least)
-
-
-def batch_size(gallery: Gallery, recipe: OpenRecipe, options: QueryOptions) -> int:
-    """How many queries are classified at once."""
-    return recipe.batch_size(options.batch_size or gallery.method.batch_size(gallery.samples))
-
-
-def queries_per_batch(gallery: Gallery, options: QueryOptions) -> int:
-    return batch_size(gallery, OpenRecipe(gallery.recipe, options.provider), options)
-
-
-def _batches_at_once(gallery: Gallery, size: int, jobs: int) -> int:
-    """One batch per core, but fewer if they would fill half of the free memory."""
-    return min(pieces_at_once(jobs), room_for(gallery.method.batch_bytes(gallery.samples, size)))

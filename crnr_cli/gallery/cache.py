@@ -11,6 +11,7 @@ from crnr_cli.gallery.features_file import is_there, open_extracted, require_end
 from crnr_cli.gallery.new_recipe import Seen, new_recipe
 from crnr_cli.gallery.raw_values import in_words, is_same, restored_recipe
 from crnr_cli.gallery.samples import Reading
+from crnr_cli.gallery.workers import Workers
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.extractor_options import ExtractorOptions
@@ -22,13 +23,13 @@ from crnr_cli.wording import Note
 
 
 def cached(
-    source: Source, reading: Reading, path: Path, progress: Progress
+    source: Source, reading: Reading, path: Path, progress: Progress, workers: Workers
 ) -> tuple[Source, Reading, list[Note]]:
     """The same pictures with values from the cache, how to read them, and what the user should know."""
     require_ending(path)
     if not isinstance(source, Pictures):
         raise UsageError("--cache is for pictures, but these are features; leave it out")
-    seen = Seen(source, reading, progress, reading.reader)
+    seen = Seen(source, reading, progress, workers)
     recipe, notes = new_recipe(source, reading.extractor, (), seen)
     if reading.on_notes and notes:
         reading.on_notes(notes)
@@ -37,7 +38,7 @@ def cached(
         if is_there(path):
             old = open_extracted(path)
             _refuse_another(old, recipe.extractor)
-        report = extract_to(claim, Extraction(path, source, recipe, reading, old), progress)
+        report = extract_to(claim, Extraction(path, source, recipe, reading, workers, old), progress)
         file = open_extracted(path)
     errors = {left.name: left.error for left in report.left_out}
     assert file.origins is not None

@@ -33,6 +33,7 @@ from crnr_cli.gallery.samples import (
     require_samples,
 )
 from crnr_cli.gallery.selection import sample_names
+from crnr_cli.gallery.workers import Workers
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.journal import Identity, Journal, differences
@@ -49,12 +50,13 @@ from crnr_cli.wording import Note, counted
 
 @dataclass(frozen=True)
 class Extraction:
-    """What is extracted, and where to."""
+    """What is extracted, where to, and by whom."""
 
     path: Path
     source: Source
     recipe: Recipe  # without steps
     reading: Reading
+    workers: Workers
     old: FeatureFile | None = None  # the file as it was, if it is brought up to date
 
     @property
@@ -220,7 +222,7 @@ def _collect(
     refuse_too_many(skipped, total, reading.max_failure_rate, "sample")
     progress("extracting", found.done, len(source))
     spans = source.spans(size)[found.batches :]
-    with closing(reading.reader.raw(source, spans, [ready], reading)) as batches:
+    with closing(work.workers.read_raw(source, spans, [ready])) as batches:
         for (raw,) in batches:
             hashes = content_hashes(raw)
             batch = recipe.screened(replace(raw, scales=[]))

@@ -10,7 +10,7 @@ import numpy as np
 
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.raw_values import recipe_of
-from crnr_cli.gallery.reader import Reader
+from crnr_cli.gallery.workers import Workers
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
@@ -29,9 +29,9 @@ _SMALL = (32, 32)
 class Seen:
     """The pictures of a source, of which headers and a few examples are read on request."""
 
-    def __init__(self, source: Source, options: InputOptions, progress: Progress, reader: Reader) -> None:
+    def __init__(self, source: Source, options: InputOptions, progress: Progress, workers: Workers) -> None:
         self.jobs, self.provider = options.n_jobs, options.provider
-        self.sizes = cache(lambda: reader.sizes(source, options, progress))
+        self.sizes = cache(lambda: workers.picture_sizes(source, options.max_pixels, progress))
         self.are_colored = cache(lambda: _are_colored(source, options))
 
 

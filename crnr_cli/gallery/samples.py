@@ -12,8 +12,9 @@ from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
 from crnr_cli.gallery.raw_values import open_recipe
-from crnr_cli.gallery.reader import Reader, ReadHere
+from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Step
 from crnr_cli.recipe.extractor_options import ExtractorOptions
@@ -36,7 +37,6 @@ class Reading(InputOptions):
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
     label: str | None = None  # the class of all samples, whatever their folders or labels say
-    reader: Reader = field(default_factory=ReadHere)
     # Called with the notes that are known before the samples are read, which may take long.
     on_notes: Callable[[Sequence[Note]], None] | None = None
 
@@ -108,20 +108,24 @@ def _first(candidates: tuple[str, ...]) -> str:
     return candidates[0]
 
 
-def read_samples(source: Source, reading: Reading, progress: Progress = silent) -> ReadSamples:
+def read_samples(
+    source: Source, reading: Reading, progress: Progress = silent, workers: Workers | None = None
+) -> ReadSamples:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
-    recipe, notes = start_reading(source, reading, Seen(source, reading, progress, reading.reader))
+    workers = workers or Here(DecoderPool(reading.jobs))
+    recipe, notes = start_reading(source, reading, Seen(source, reading, progress, workers))
     _require_memory([recipe], len(source), reading)
-    read = _read(_Collector(recipe, source, reading, raw=not recipe.is_fitted), progress, notes)
-    read = check_new(read, source)
+    collector = _Collector(recipe, source, reading, raw=not recipe.is_fitted)
+    read = check_new(_read(collector, workers, progress, notes), source)
     return read if recipe.is_fitted else read.apply(recipe.fitted(read.values), reading.dtype)
 
 
 def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> ReadSamples:
     """Read all usable samples of a source as raw values, for recipes that are fitted to parts of them."""
-    recipe, notes = start_reading(source, reading, Seen(source, reading, progress, reading.reader))
+    here = Here(DecoderPool(reading.jobs))
+    recipe, notes = start_reading(source, reading, Seen(source, reading, progress, here))
     _require_memory([recipe], len(source), reading)
-    read = _read(_Collector(recipe, source, reading, raw=True), progress, notes)
+    read = _read(_Collector(recipe, source, reading, raw=True), here, progress, notes)
     return check_new(read, source)
 
 
@@ -131,7 +135,8 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
     The chosen or default extractor is the first. Pictures are decoded once for all extractors that need the
     same pixels.
     """
-    seen = Seen(source, reading, progress, reading.reader)
+    here = Here(DecoderPool(reading.jobs))
+    seen = Seen(source, reading, progress, here)
     first, notes = start_reading(source, reading, seen)
     others = alternatives(first, reading.extractor, seen) if source.n_features is None else ()
     recipes = [first, *map(Recipe.for_pictures, others)]
@@ -140,19 +145,19 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
         by_request.setdefault(recipe.request(reading.max_pixels), []).append(number)
     read: dict[int, ReadSamples] = {}
     for numbers in by_request.values():
-        alike = _read_raw_alike([recipes[number] for number in numbers], source, reading, progress)
+        alike = _read_raw_alike([recipes[number] for number in numbers], source, reading, here, progress)
         read |= zip(numbers, alike, strict=True)
     read[0] = replace(read[0], notes=notes + read[0].notes)
     return _with_the_same_samples([read[number] for number in range(len(recipes))])
 
 
 def _read_raw_alike(
-    recipes: Sequence[Recipe], source: Source, reading: Reading, progress: Progress
+    recipes: Sequence[Recipe], source: Source, reading: Reading, workers: Workers, progress: Progress
 ) -> list[ReadSamples]:
     """Read samples as raw values of several recipes at once, which need the same pixels."""
     _require_memory(recipes, len(source), reading)
     collectors = [_Collector(recipe, source, reading, raw=True) for recipe in recipes]
-    for batches in _batches(recipes, source, reading):
+    for batches in _batches(recipes, source, reading, workers):
         for collector, batch in zip(collectors, batches, strict=True):
             collector.add(batch)
         progress("reading", batches[0].end, len(source))
@@ -179,13 +184,16 @@ def read_by_recipe(
     progress: Progress = silent,
     label_of: LabelOf = _first,
     total: int | None = None,
+    workers: Workers | None = None,
 ) -> ReadSamples:
     """Read all usable samples of a source with the fitted recipe of a gallery; there may be none.
 
     The share of failures is of `total`, if only a part of a source is read.
     """
+    workers = workers or Here(DecoderPool(reading.jobs))
     notes = _source_notes(source, needs_labels=reading.label is None)
-    return _read(_Collector(recipe, source, reading, label_of=label_of, total=total), progress, notes)
+    collector = _Collector(recipe, source, reading, label_of=label_of, total=total)
+    return _read(collector, workers, progress, notes)
 
 
 def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
@@ -236,17 +244,19 @@ def check_new(read: ReadSamples, source: Source) -> ReadSamples:
     return replace(read, notes=read.notes + unusable_classes(source, read.table.labels))
 
 
-def _batches(recipes: Sequence[Recipe], source: Source, reading: Reading) -> Iterator[list[Batch]]:
+def _batches(
+    recipes: Sequence[Recipe], source: Source, reading: Reading, workers: Workers
+) -> Iterator[list[Batch]]:
     """Read the source; each batch is given as raw values of every recipe. These need the same pixels."""
     opened = [open_recipe(recipe, source, reading, with_hash=True) for recipe in recipes]
     spans = source.spans(opened[0].batch_size(reading.batch_size or BATCH))
-    return reading.reader.raw(source, spans, opened, reading)
+    return workers.read_raw(source, spans, opened)
 
 
-def _read(collector: _Collector, progress: Progress, notes: list[Note]) -> ReadSamples:
+def _read(collector: _Collector, workers: Workers, progress: Progress, notes: list[Note]) -> ReadSamples:
     """Read all usable samples by one recipe."""
     source = collector.source
-    for (batch,) in _batches([collector.recipe], source, collector.reading):
+    for (batch,) in _batches([collector.recipe], source, collector.reading, workers):
         collector.add(batch)
         progress("reading", batch.end, len(source))
     return collector.finish(notes)

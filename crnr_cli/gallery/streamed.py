@@ -31,6 +31,7 @@ from crnr_cli.gallery.samples import (
     require_samples,
     start_reading,
 )
+from crnr_cli.gallery.workers import Here
 from crnr_cli.methods import Method
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -54,7 +55,8 @@ def stream_samples(
     source: Features, reading: Reading, new: NewGallery, progress: Progress = silent
 ) -> ReadSamples:
     """As `read_samples`, but the vectors are written to a new file, sorted by class, and mapped from it."""
-    unfitted, notes = start_reading(source, reading, Seen(source, reading, progress, reading.reader))
+    seen = Seen(source, reading, progress, Here(DecoderPool(reading.jobs)))
+    unfitted, notes = start_reading(source, reading, seen)
     stream = _Stream(source, reading, progress, _labels(source, reading))
     recipe = unfitted
     if not recipe.is_fitted:

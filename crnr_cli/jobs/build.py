@@ -15,7 +15,9 @@ from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_samples
 from crnr_cli.gallery.streamed import can_stream, stream_samples
+from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.methods import Method, make_method
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.listing import open_source
 from crnr_cli.sources.tables import Features
@@ -33,26 +35,31 @@ class BuildOptions:
 
 
 def build(
-    names: Sequence[str], output: Path, options: BuildOptions, progress: Progress = silent
+    names: Sequence[str],
+    output: Path,
+    options: BuildOptions,
+    progress: Progress = silent,
+    workers: Workers | None = None,
 ) -> BuildReport:
     """Read the source, fit the method, and write the gallery."""
     started = time.perf_counter()
     method = make_method(options.method, options.parameters)
     if reason := method.unavailable():
         raise UsageError(reason)
-    source = open_source(names, options.reading)
+    workers = workers or Here(DecoderPool(options.reading.jobs))
+    source = open_source(names, options.reading, lister=workers.lister)
     with replacing(output) as file:
         reading = options.reading
         of_cache: list[Note] = []
         if options.cache:
-            source, reading, of_cache = cached(source, reading, options.cache, progress)
+            source, reading, of_cache = cached(source, reading, options.cache, progress, workers)
         if isinstance(source, Features) and is_replaceable(output) and can_stream(source, reading, method):
             with new_gallery(file) as new:
                 read = stream_samples(source, reading, new, progress)
                 gallery, of_gallery = _fit(read, method, options, progress)
                 new.finish(gallery)
         else:
-            read = read_samples(source, reading, progress)
+            read = read_samples(source, reading, progress, workers)
             gallery, of_gallery = _fit(read, method, options, progress)
             save_gallery(gallery, file)
         file_bytes = os.fstat(file.fileno()).st_size

@@ -23,15 +23,16 @@ from crnr_cli.gallery.samples import (
     read_raw,
     read_samples,
 )
+from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.methods import METHODS, Method, Samples, Split, State, fitted, make_method
 from crnr_cli.methods.fitting import residuals_in_batches
 from crnr_cli.methods.folds import copies_of, held_out, one_per_copies
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar, score, wilson
 from crnr_cli.sources.base import Keys
 from crnr_cli.sources.listing import open_source
-from crnr_cli.system.spread import Spread, here
 from crnr_cli.wording import Note
 
 
@@ -133,7 +134,10 @@ class _Tally:
 
 
 def compare(
-    names: Sequence[str], options: CompareOptions, progress: Progress = silent, spread: Spread = here
+    names: Sequence[str],
+    options: CompareOptions,
+    progress: Progress = silent,
+    workers: Workers | None = None,
 ) -> CompareReport:
     """Fit and score every method, on a test source or on parts of the gallery that are held out."""
     methods, notes = _chosen_methods(options)
@@ -158,7 +162,8 @@ def compare(
     tallies = {method.name: _Tally() for method in methods}
     total = len(tested) * len(methods)
     progress("comparing", 0, total)
-    for turn, outcome in spread(_run, splits, _turns(methods, len(tested), tallies)):
+    workers = workers or Here(DecoderPool(options.reading.jobs))
+    for turn, outcome in workers.spread(_run, splits, _turns(methods, len(tested), tallies)):
         if isinstance(outcome, DataError):  # drop this method and go on with the others
             # Report it only once: other draws of this method may already be running.
             if tallies.pop(turn.method.name, None):

@@ -12,10 +12,11 @@ from itertools import chain
 from pathlib import Path, PurePath
 
 from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
-from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
+from crnr_cli.gallery.answer import QueryOptions, Run, load_for, open_queries
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.outsiders import marked, opened_outsiders, require_read, without_outsiders
 from crnr_cli.gallery.samples import LeftOut, Report
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.results.corrections import Corrections, read_corrections
@@ -26,7 +27,6 @@ from crnr_cli.results.open_set import OpenSet, is_outsider, open_set
 from crnr_cli.results.parquet_rows import has_parquet_predictions
 from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
 from crnr_cli.results.scores import Scores, score
-from crnr_cli.sources.base import Source
 from crnr_cli.sources.csv_features import has_features
 from crnr_cli.sources.folders import is_unrelated
 from crnr_cli.sources.label_table import Labels
@@ -149,11 +149,12 @@ def evaluate(
     strangers = opened_outsiders(outsiders, gallery, options) if outsiders else None
     if strangers:
         source = without_outsiders(source, strangers, names)
-    rows, copies, left_out = _answered(gallery, source, options, progress)
+    run = Run.prepare(gallery, source, replace(options, find_copies=True))
+    rows, copies, left_out = _answer(run, progress)
     if strangers:
         # A step of its own, so that its progress does not begin again in that of the queries.
         counted_apart = partial(_of_outsiders, progress)
-        more, more_copies, more_left_out = _answered(gallery, strangers, options, counted_apart)
+        more, more_copies, more_left_out = _answer(run.with_source(strangers), counted_apart)
         require_read(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
@@ -164,20 +165,19 @@ def evaluate(
     return replace(report, gallery=gallery, copies=copies, left_out=left_out, notes=notes)
 
 
-def _answered(
-    gallery: Gallery, source: Source, options: QueryOptions, progress: Progress
-) -> tuple[list[Prediction], list[str], list[LeftOut]]:
+def _answer(run: Run, progress: Progress) -> tuple[list[Prediction], list[str], list[LeftOut]]:
     """Return the rows of all queries, the names of those that the gallery has, and those left out."""
     rows: list[Prediction] = []
     left_out: list[LeftOut] = []
     copies: list[str] = []
-    for answers in answer(gallery, source, replace(options, find_copies=True), progress):
+    for answers in run.answer(DecoderPool(run.options.jobs), progress):
         copies += answers.copies
-        batch = predictions(answers, gallery.classes)
+        batch = predictions(answers, run.gallery.classes)
         rows += batch
         without = [LeftOut(row.path, SampleError(row.status)) for row in batch if row.label is None]
         left_out += [left for left in without if left.is_skipped]
-        refuse_too_many(left_out, len(source), options.max_failure_rate, "input", fate="no answer")
+        allowed = run.options.max_failure_rate
+        refuse_too_many(left_out, len(run.source), allowed, "input", fate="no answer")
     return rows, copies, left_out
 
 

@@ -28,6 +28,7 @@ from crnr_cli.methods.neighbour import Nn
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.parts import Parts
+from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import margins
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.readers import is_table
@@ -178,10 +179,16 @@ def explain(
 
 
 def explained(
-    query: Query, gallery: Gallery, options: QueryOptions, against: str | None = None
+    query: Query,
+    gallery: Gallery,
+    options: QueryOptions,
+    against: str | None = None,
+    recipe: OpenRecipe | None = None,
 ) -> ExplainReport:
+    """Explain a query. The `recipe` of the gallery is opened here, unless the caller has opened it before."""
     other = None if against is None else _other_method(against, gallery.method)
-    vector, truth = _read_query(query, gallery, options)
+    recipe = recipe or open_recipe(gallery.recipe, query.source, options)
+    vector, truth = _read_query(query, gallery, recipe)
     explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
     if other:
         explanations.append(_explanation(gallery, other, vector, fitted(other, gallery.samples)))
@@ -216,9 +223,8 @@ def opened_query(name: str, gallery: Gallery, options: QueryOptions) -> Query:
     return Query(name, source, row or 0)
 
 
-def _read_query(query: Query, gallery: Gallery, options: QueryOptions) -> tuple[Array, str | None]:
+def _read_query(query: Query, gallery: Gallery, recipe: OpenRecipe) -> tuple[Array, str | None]:
     """The unit vector, (1, d), and the true class if it is known."""
-    recipe = open_recipe(gallery.recipe, query.source, options)
     (read,) = query.source.batches([(query.row, query.row + 1)], recipe.request, DecoderPool(1))
     batch = recipe.vectors(recipe.raw(read), gallery.dtype)
     if error := batch.errors[0]:

@@ -13,6 +13,8 @@ from crnr_cli.gallery.file import Glance
 from crnr_cli.gallery.new_recipe import Seen, new_recipe
 from crnr_cli.gallery.raw_values import in_words, is_same, recipe_of, restored_recipe
 from crnr_cli.gallery.samples import Reading
+from crnr_cli.gallery.workers import Here, Workers
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import Source
@@ -29,35 +31,40 @@ class ExtractOptions:
 
 
 def extract(
-    names: Sequence[str], path: Path, options: ExtractOptions, progress: Progress = silent
+    names: Sequence[str],
+    path: Path,
+    options: ExtractOptions,
+    progress: Progress = silent,
+    workers: Workers | None = None,
 ) -> ExtractReport:
     """Read the source, and write its raw values; an unfinished run with the same settings is continued."""
     require_ending(path)
     reading = options.reading
-    source = open_source(names, reading)
+    workers = workers or Here(DecoderPool(reading.jobs))
+    source = open_source(names, reading, lister=workers.lister)
     notes = [Note("source", text) for text in source.notes()]
     with claimed_features(path) as claim:
         old = None
         if not is_there(path):
-            recipe, of_recipe = _new(source, reading, progress)
+            recipe, of_recipe = _new(source, reading, progress, workers)
         elif options.update:
             old = open_extracted(path)
             recipe, of_recipe = _of_file(old, source, options.model), []
         else:
             _refuse_gallery(path)
-            recipe, of_recipe = _new(source, reading, progress)
+            recipe, of_recipe = _new(source, reading, progress, workers)
         notes += of_recipe
         if reading.on_notes and notes:
             reading.on_notes(notes)
-        report = extract_to(claim, Extraction(path, source, recipe, reading, old), progress)
+        report = extract_to(claim, Extraction(path, source, recipe, reading, workers, old), progress)
     if report.gone:
         text = f"no longer in the source, but kept in {path}: {counted(report.gone, 'sample')}"
         notes.append(Note("gone", text))
     return replace(report, notes=notes + report.notes)
 
 
-def _new(source: Source, reading: Reading, progress: Progress) -> tuple[Recipe, list[Note]]:
-    return new_recipe(source, reading.extractor, (), Seen(source, reading, progress, reading.reader))
+def _new(source: Source, reading: Reading, progress: Progress, workers: Workers) -> tuple[Recipe, list[Note]]:
+    return new_recipe(source, reading.extractor, (), Seen(source, reading, progress, workers))
 
 
 def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:

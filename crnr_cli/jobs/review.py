@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import CrnrError, DataError, GalleryError
-from crnr_cli.gallery.answer import QueryOptions, batch_size, with_model_at
+from crnr_cli.gallery.answer import QueryOptions, queries_per_batch, with_model_at
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.raw_values import open_recipe
@@ -139,7 +139,7 @@ def supporters(
     place = {name: k for k, name in enumerate(gallery.classes)}
     spellings = Spellings(gallery.classes)
     found = nothing
-    spans = source.spans(batch_size(gallery, recipe, options))
+    spans = source.spans(queries_per_batch(gallery, recipe, options))
     with closing(source.batches(spans, recipe.request, DecoderPool(options.jobs))) as batches:
         for (start, _), read in zip(spans, batches, strict=True):
             batch = recipe.vectors(recipe.raw(read), gallery.dtype)

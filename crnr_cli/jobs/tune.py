@@ -19,17 +19,18 @@ from crnr_cli.gallery.copies import copy_notes
 from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
 from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
 from crnr_cli.gallery.trials import Setting, StepSettings, Trial, Vectors, choose
+from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.methods.fitting import winners_after
 from crnr_cli.methods.folds import Fold, copies_of, few_held_out, one_per_copies, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.registry import STEPS
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
-from crnr_cli.system.spread import Spread, here
 from crnr_cli.wording import Note, counted
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
@@ -129,19 +130,22 @@ def tune(
     options: TuneOptions,
     output: Path | None = None,
     progress: Progress = silent,
-    spread: Spread = here,
+    workers: Workers | None = None,
 ) -> TuneReport:
     """Try all settings on the source alone; if an output is given, build a gallery with the chosen one."""
     started = time.perf_counter()
     _methods(options.methods, options.neighbors or (0,))  # refuse invalid ones before anything is read
     source = open_source(names, options.reading)
     read = read_raw_by_all(source, options.reading, progress)
-    report = tune_samples(read, options, progress, spread)
+    report = tune_samples(read, options, progress, workers)
     return replace(report, built=_build(read, report, options, output, started) if output else None)
 
 
 def tune_samples(
-    read: Sequence[ReadSamples], options: TuneOptions, progress: Progress = silent, spread: Spread = here
+    read: Sequence[ReadSamples],
+    options: TuneOptions,
+    progress: Progress = silent,
+    workers: Workers | None = None,
 ) -> TuneReport:
     """Try all settings on samples that have been read already, by each extractor to try."""
     started = time.perf_counter()
@@ -168,7 +172,8 @@ def tune_samples(
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
     passes = _passes(recipes, methods, samples.count, options.budget)
-    for done, found in spread(_right, samples, passes):
+    workers = workers or Here(DecoderPool(options.reading.jobs))
+    for done, found in workers.spread(_right, samples, passes):
         right.append(found)
         if len(right) == samples.count:
             trials += _trials(done, right)

@@ -38,6 +38,7 @@ from crnr_cli.gallery.samples import (
     unusable_classes,
 )
 from crnr_cli.gallery.selection import Unwanted, hint, sample_names
+from crnr_cli.gallery.workers import Workers
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.base import Source
@@ -158,6 +159,7 @@ def update(
     reading: Reading,
     progress: Progress = silent,
     model: Path | None = None,
+    workers: Workers | None = None,
 ) -> UpdateReport:
     """Make the gallery match its sources as they are now; only files that may have changed are read.
 
@@ -166,12 +168,13 @@ def update(
     """
 
     def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
-        source = by_class_folders(open_source(names, reading), gallery.classes)
+        lister = workers.lister if workers else None
+        source = by_class_folders(open_source(names, reading, lister=lister), gallery.classes)
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe)
         if known.keys().isdisjoint(map(spellings.spell, source.names())):  # renamed, or a mistake
             _refuse_another_source(path, old.table, source)
-        read = _read_changed(known, old, spellings, gallery, source, reading, progress)
+        read = _read_changed(known, old, spellings, gallery, source, reading, progress, workers)
         fresh = rows_by_name(read.table)
         now = known | {name: len(old.table) + row for name, row in fresh.items()}
         errors = {spellings.spell(left.name): left.error for left in read.left_out}
@@ -310,6 +313,7 @@ def _read_changed(
     source: Source,
     reading: Reading,
     progress: Progress,
+    workers: Workers | None = None,
 ) -> ReadSamples:
     """Read the samples that are new, or whose files may have changed.
 
@@ -328,6 +332,7 @@ def _read_changed(
         progress,
         label_of=lambda candidates: classes.spell(candidates[0]),
         total=len(source),
+        workers=workers,
     )
     return replace(read, table=replace(read.table, names=list(map(spellings.learn, read.table.names))))
 

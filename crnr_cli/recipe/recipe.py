@@ -90,8 +90,15 @@ class Recipe:
         """
         if has_values or self.extractor is None:
             return OpenRecipe(self, provider)
-        request = self.extractor.request(max_pixels, with_hash=with_hash)
-        return OpenRecipe(self, provider, request, self.extractor.open(jobs, provider))
+        extractor = self.extractor.open(jobs, provider)
+        return OpenRecipe(
+            recipe=self,
+            provider=provider,
+            request=self.extractor.request(max_pixels, with_hash=with_hash),
+            extractor=extractor,
+            is_network=self.extractor.is_slow,
+            accelerator=extractor.provider if provider == AUTO and extractor.provider != CPU else None,
+        )
 
     def fitted(self, raw: Array) -> Recipe:
         """The recipe with its steps fitted, one after the other, to the gallery's raw values."""
@@ -208,17 +215,8 @@ class OpenRecipe:
     provider: str  # what a network should run on
     request: PixelRequest | None = None  # which pixels the decoders should return; None: nothing is decoded
     extractor: OpenExtractor | None = None  # None: what is read are raw values already
-
-    @property
-    def is_network(self) -> bool:
-        """Whether a network has to run, which takes longer than classifying and uses all cores itself."""
-        return self.extractor is not None and self.recipe.has_network
-
-    @property
-    def accelerator(self) -> str | None:
-        """What the network runs on, if that was chosen automatically and is not the processor."""
-        chosen = self.extractor.provider if self.extractor and self.provider == AUTO else None
-        return None if chosen == CPU else chosen
+    is_network: bool = False  # whether a network has to run, which takes longer than classifying
+    accelerator: str | None = None  # what it runs on, if that was chosen automatically: not the processor
 
     @property
     def max_batch(self) -> int | None:

@@ -24,7 +24,7 @@ class Answers:
     batch: Batch  # without values: the names of the queries, and why some have no answer
     residuals: Values  # (m, K), for the queries without an error
     truths: list[str | None]  # the true class of each query, if it is known
-    min_standout: float = 0.0  # a query whose best class stands out less is rejected
+    min_separation: float = 0.0  # a query whose best class stands out less is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
     copies: list[str] = field(default_factory=list)  # queries that are in the gallery too, if looked for
     sureness: Sureness | None = None  # None if the gallery does not know how probable its answers are
@@ -66,7 +66,7 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
         best.tolist(),
         margins(best, second, answers.signed).tolist(),
         separations.tolist(),
-        (unsure | _too_close(separations, answers.min_standout)).tolist(),
+        (unsure | _too_close(separations, answers.min_separation)).tolist(),
         sureness,
         strict=True,
     )

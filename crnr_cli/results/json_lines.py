@@ -11,26 +11,28 @@ from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Answers, Prediction, best_classes, predictions
 from crnr_cli.results.probability import rounded
 from crnr_cli.results.records import prediction_of
-from crnr_cli.results.table import COLUMNS, Writable
+from crnr_cli.results.table import COLUMNS
 
 
-class JsonLinesWriter:
-    """Writes the columns of the CSV by name, and `residuals` as an object; what is empty there is null."""
+class JsonLinesFormatter:
+    """Makes lines of the columns of the CSV by name, and `residuals` as an object; what is empty is null."""
 
-    def __init__(
-        self, file: Writable, classes: Sequence[str], top: int | None = None, more: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, classes: Sequence[str], top: int | None = None, more: Sequence[str] = ()) -> None:
         """With `top`, `residuals` has only the best classes of each query, the best first.
 
         `more` names the columns of MORE_COLUMNS that the answers have; then there are `probabilities` too.
         """
-        self._file, self._classes = file, classes
+        self._classes = classes
         self._columns = (*COLUMNS, *more)
         self._objects = ("residuals", "probabilities") if more else ("residuals",)
         self._top = None if top is None else min(top, len(classes))
 
-    def write(self, answers: Answers) -> list[Prediction]:
-        """Append a batch, and return its rows."""
+    def header(self) -> bytes:
+        """Return nothing: every line has the names of its values."""
+        return b""
+
+    def format(self, answers: Answers) -> tuple[list[Prediction], bytes]:
+        """Return the rows of a batch, as values and as lines."""
         rows = predictions(answers, self._classes)
         empty = dict.fromkeys(self._objects)
         records: list[dict[str, Any]] = [
@@ -42,8 +44,7 @@ class JsonLinesWriter:
             for query, of_query in zip(answers.batch.rows.tolist(), found, strict=True):
                 records[query][name] = of_query
         # ASCII, so that names which are not UTF-8 can be written too, as lone surrogates.
-        self._file.write("".join(f"{json.dumps(record)}\n" for record in records).encode("ascii"))
-        return rows
+        return rows, "".join(f"{json.dumps(record)}\n" for record in records).encode("ascii")
 
 
 def by_class(

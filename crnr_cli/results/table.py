@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from crnr_cli.arrays import at, dense
 from crnr_cli.errors import DataError
@@ -25,46 +25,38 @@ _LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash make
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
 
 
-class Writable(Protocol):
-    def write(self, data: bytes, /) -> object: ...
-
-
-class CsvWriter:
-    """Writes RFC 4180 CSV with LF line ends; numbers have enough digits to be read back exactly."""
+class CsvFormatter:
+    """Makes rows of RFC 4180 CSV with LF line ends; numbers have enough digits to be read back exactly."""
 
     def __init__(
-        self,
-        file: Writable,
-        classes: Sequence[str],
-        dtype: str,
-        top: int | None = None,
-        *,
-        header: bool = True,
-        more: Sequence[str] = (),
+        self, classes: Sequence[str], dtype: str, top: int | None = None, more: Sequence[str] = ()
     ) -> None:
-        """With `top`, write only the best classes of each query instead of the residuals of all.
+        """With `top`, rows have only the best classes of each query instead of the residuals of all.
 
         `more` names the columns of MORE_COLUMNS that the answers have.
         """
-        self._file, self._classes = file, classes
+        self._classes, self._more = classes, more
         self._top = None if top is None else min(top, len(classes))
         number = number_format(dtype)
         if self._top is None:
-            self._extra = [f"residual:{name}" for name in classes]
             extras = f",{number}" * len(classes)
         else:
-            of_best = ("label", "residual", "probability") if more else ("label", "residual")
-            self._extra = [f"{what}_{i + 1}" for i in range(self._top) for what in of_best]
             extras = (f",%s,{number}" + (f",{_PROBABILITY}" if more else "")) * self._top
-        self._more = more
         always = f"%s,%s,%s,{number},%s,{number},%s,{number}"
         self._answered = always + "".join(f",{_MORE_FORMATS[name]}" for name in more) + extras
-        self._unanswered = "%s,%s,,,,,%s," + "," * (len(more) + len(self._extra))
-        if header:
-            self._write([",".join([*COLUMNS, *more, *map(_field, self._extra)])])
+        self._unanswered = "%s,%s,,,,,%s," + "," * (len(more) + extras.count(","))
 
-    def write(self, answers: Answers) -> list[Prediction]:
-        """Append a batch, and return its rows."""
+    def header(self) -> bytes:
+        """Return the first line."""
+        if self._top is None:
+            extra = [f"residual:{name}" for name in self._classes]
+        else:
+            of_best = ("label", "residual", "probability") if self._more else ("label", "residual")
+            extra = [f"{what}_{i + 1}" for i in range(self._top) for what in of_best]
+        return _encode([",".join([*COLUMNS, *self._more, *map(_field, extra)])])
+
+    def format(self, answers: Answers) -> tuple[list[Prediction], bytes]:
+        """Return the rows of a batch, as values and as lines."""
         rows = predictions(answers, self._classes)
         lines = [""] * len(rows)
         extras = self._extra_values(answers)
@@ -78,8 +70,7 @@ class CsvWriter:
         for query, error in answers.batch.failed():
             row = rows[query]
             lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status)
-        self._write(lines)
-        return rows
+        return rows, _encode(lines)
 
     def _name(self, name: str | None) -> str:
         return _quoted(name) if name else ""
@@ -99,10 +90,10 @@ class CsvWriter:
             for of_query in zip(*columns, strict=True)
         ]
 
-    def _write(self, lines: list[str]) -> None:
-        if lines:
-            # Names that are not UTF-8 are written as the bytes that were read.
-            self._file.write(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))
+
+def _encode(lines: list[str]) -> bytes:
+    """Return the bytes of lines; names that are not UTF-8 are the bytes that were read."""
+    return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape") if lines else b""
 
 
 def joined(labels: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from crnr_cli.arrays import Batch, Stamp
 from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
@@ -15,9 +15,6 @@ from crnr_cli.progress import Progress
 from crnr_cli.sources.label_table import LabelOptions
 from crnr_cli.sources.picture_files import as_texts
 from crnr_cli.system.cores import available_cores
-
-if TYPE_CHECKING:
-    from crnr_cli.sources.walk import Lister
 
 Kind = Literal["pictures", "features"]
 Span = tuple[int, int]  # samples of a listing: start and stop, as in a slice
@@ -44,7 +41,6 @@ class InputOptions:
     labels: LabelOptions | None = None  # a table with the labels of pictures; None: their folders
     max_failure_rate: float = 1.0  # stop when more than this share of the inputs has to be skipped
     batch_size: int | None = None  # None: chosen automatically
-    lister: Lister | None = None  # who lists the folders below those that are named; None: this process
 
     @property
     def n_jobs(self) -> int:

@@ -13,17 +13,19 @@ from crnr_cli.sources.base import InputOptions, Keys, Source
 from crnr_cli.sources.labelled_pictures import labelled
 from crnr_cli.sources.readers import is_table
 from crnr_cli.sources.tables import open_tables
-from crnr_cli.sources.walk import list_pictures
+from crnr_cli.sources.walk import Lister, list_pictures
 from crnr_cli.system.names import as_listed, existing
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
 from crnr_cli.system.portable import ON_WINDOWS
 
 
-def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: bool = False) -> Source:
+def open_source(
+    names: Sequence[str], options: InputOptions, *, allow_missing: bool = False, lister: Lister | None = None
+) -> Source:
     """List all samples in these files and folders; `-` is a list of files on stdin.
 
     With `allow_missing`, a picture that does not exist is listed too, as it is if stdin names it, unless
-    nothing else was named.
+    nothing else was named. The `lister` lists the folders below those that are named; None: this process.
     """
     if "" in names:  # as a path, it would be the current folder
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
@@ -45,9 +47,7 @@ def open_source(names: Sequence[str], options: InputOptions, *, allow_missing: b
             refuse_inside(path)
     refuse_inputs(tables)  # before they are opened
     source: Source = (
-        open_tables(tables, options.keys)
-        if tables
-        else list_pictures(names, options.nul_separated, options.lister)
+        open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated, lister)
     )
     if options.labels is not None:
         source = labelled(source, options.labels)

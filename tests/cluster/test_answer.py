@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import numpy as np
 import pytest
 
 from crnr_cli.cluster import dask as cluster_module
-from crnr_cli.cluster.answer import answering, formatting
+from crnr_cli.cluster.answer import OnCluster
 from crnr_cli.cluster.dask import Cluster, connected
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.answer import QueryOptions, answer
+from crnr_cli.gallery.answer import QueryOptions, Run
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.jobs.classify import classify
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import silent
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.folders import Pictures
@@ -60,7 +62,7 @@ def test_the_same_rows_though_a_worker_is_killed(address: str, many: list[str]) 
             Path("many.csv"),
             QueryOptions(),
             kill_one,
-            formatted_by=formatting(cluster, GALLERY),
+            workers=OnCluster(cluster, GALLERY),
         )
     assert killed
     assert report.statuses == {"ok": 3600}
@@ -77,12 +79,10 @@ def test_a_stopped_run_goes_on(address: str, many: list[str], alone_then: bool) 
 
     with connected(address) as cluster:
         with pytest.raises(KeyboardInterrupt):
-            classify(
-                many, GALLERY, Path("x.csv"), QueryOptions(), stop, formatted_by=formatting(cluster, GALLERY)
-            )
+            classify(many, GALLERY, Path("x.csv"), QueryOptions(), stop, workers=OnCluster(cluster, GALLERY))
         assert not Path("x.csv").exists()
-        by = {} if alone_then else {"formatted_by": formatting(cluster, GALLERY)}
-        report = classify(many, GALLERY, Path("x.csv"), QueryOptions(), resume=True, **by)
+        workers = None if alone_then else OnCluster(cluster, GALLERY)
+        report = classify(many, GALLERY, Path("x.csv"), QueryOptions(), resume=True, workers=workers)
     assert 1000 < report.resumed_after < 3600
     assert Path("x.csv").read_bytes() == Path("one.csv").read_bytes()
 
@@ -94,10 +94,12 @@ def test_features_are_sent_by_their_row_numbers(address: str, crnr: Runner, tmp_
         np.savez(f"{name}.npz", features=random.normal(size=(count, 5)), labels=np.arange(count) % 4)
     assert crnr("build", "g.npz").exit == 0
     gallery, source = load_gallery(GALLERY), open_source(["a.npz", "b.npz"], InputOptions())
+    whole = Run.prepare(gallery, source, QueryOptions())
     with connected(address) as cluster:
         for first in (0, 2, 4):
-            expected = list(answer(gallery, source, QueryOptions(), first=first))
-            found = list(answering(cluster, GALLERY)(gallery, source, QueryOptions(), silent, first))
+            run = replace(whole, first=first)
+            expected = list(run.answer(DecoderPool()))
+            found = list(OnCluster(cluster, GALLERY).answer(run, silent))
             assert [a.batch.names for a in found] == [a.batch.names for a in expected]
             assert [a.truths for a in found] == [a.truths for a in expected]
             for mine, theirs in zip(found, expected, strict=True):
@@ -175,7 +177,7 @@ def test_workers_search_with_the_index_of_the_gallery(address: str, crnr: Runner
 
 def _error_of(cluster: Cluster, gallery: Gallery, source: Any, path: Path = GALLERY) -> str:
     with pytest.raises(DataError) as caught:
-        list(answering(cluster, path)(gallery, source, QueryOptions(), silent, 0))
+        list(OnCluster(cluster, path).answer(Run.prepare(gallery, source, QueryOptions()), silent))
     return str(caught.value)
 
 
@@ -192,7 +194,8 @@ def test_a_worker_without_the_file_system_is_reported(address: str, many: list[s
         message = _error_of(cluster, gallery, Pictures([PictureFile(str(elsewhere / "a.png"), ())]))
         assert re.fullmatch(rf"worker tcp://127.0.0.1:\d+: cannot find {elsewhere}; {remedy}", message)
         gone = Pictures([PictureFile(str(tmp_path / "gone.png"), ())])
-        (answers,) = answering(cluster, GALLERY)(gallery, gone, QueryOptions(), silent, 0)
+        run = Run.prepare(gallery, gone, QueryOptions())
+        (answers,) = OnCluster(cluster, GALLERY).answer(run, silent)
         assert [error.status for error in answers.batch.errors if error] == ["vanished"]
 
 

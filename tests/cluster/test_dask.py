@@ -21,6 +21,7 @@ import pytest
 from distributed.client import FutureCancelledError
 
 from crnr_cli.cluster import dask as cluster_module
+from crnr_cli.cluster.answer import OnCluster
 from crnr_cli.cluster.dask import connected
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.samples import Reading
@@ -54,7 +55,7 @@ def test_tune_finds_the_same_though_a_worker_is_killed(address: str, features: s
     alone = tune([features], options)
     with connected(address) as cluster:
         killed, kill_one = killer(cluster, "tuning")
-        spread = tune([features], options, progress=kill_one, spread=cluster.spread)
+        spread = tune([features], options, progress=kill_one, workers=OnCluster(cluster))
     assert killed
     assert trials(spread) == trials(alone)
     assert spread.chosen.setting == alone.chosen.setting
@@ -72,7 +73,7 @@ def test_a_cluster_that_is_lost_is_reported(features: str, monkeypatch: pytest.M
                     os.kill(worker, signal.SIGKILL)
 
         with pytest.raises(DataError, match=r"cluster was lost \(.*\); start the cluster and crnr again"):
-            tune([features], TuneOptions(), progress=kill, spread=cluster.spread)
+            tune([features], TuneOptions(), progress=kill, workers=OnCluster(cluster))
 
 
 def results(report: CompareReport) -> list[tuple[Any, ...]]:
@@ -91,7 +92,7 @@ def test_compare_finds_the_same_though_a_worker_is_killed(
     alone = compare([features], options)
     with connected(address) as cluster:
         killed, kill_one = killer(cluster, "comparing")
-        spread = compare([features], options, kill_one, cluster.spread)
+        spread = compare([features], options, kill_one, OnCluster(cluster))
     assert killed
     assert {result.method.name for result in spread.results} == set(METHODS)
     assert results(spread) == results(alone)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crnr_cli.cluster.answer import formatting
+from crnr_cli.cluster.answer import OnCluster
 from crnr_cli.cluster.dask import connected
-from crnr_cli.cluster.list import lister
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.answer import QueryOptions
 from crnr_cli.jobs.classify import classify
@@ -45,7 +44,7 @@ def test_the_same_listing(address: str, folders: Path) -> None:
     names = ["queries", "many", "gallery/cat"]
     alone = open_source(names, InputOptions())
     with connected(address) as cluster:
-        spread = open_source(names, InputOptions(lister=lister(cluster)))
+        spread = open_source(names, InputOptions(), lister=OnCluster(cluster).lister)
     assert isinstance(alone, Pictures)
     assert isinstance(spread, Pictures)
     assert isinstance(spread.files, PackedFiles)
@@ -60,22 +59,19 @@ def test_a_stopped_run_goes_on_with_and_without_a_cluster(
     address: str, crnr: Runner, folders: Path, alone_first: bool
 ) -> None:
     assert crnr("build", "gallery", "-q").exit == 0
-    plain = QueryOptions(batch_size=3)
-    classify(["queries"], GALLERY, Path("whole.csv"), plain)
+    options = QueryOptions(batch_size=3)
+    classify(["queries"], GALLERY, Path("whole.csv"), options)
 
     def stop(step: str, done: int, total: int) -> None:
         if done > 4:
             raise KeyboardInterrupt
 
     with connected(address) as cluster:
-        runs = [
-            (plain, None),
-            (QueryOptions(batch_size=3, lister=lister(cluster)), formatting(cluster, GALLERY)),
-        ]
-        (options, by), (then, then_by) = runs if alone_first else reversed(runs)
+        both = [None, OnCluster(cluster, GALLERY)]
+        first, then = both if alone_first else reversed(both)
         with pytest.raises(KeyboardInterrupt):
-            classify(["queries"], GALLERY, Path("out.csv"), options, stop, formatted_by=by)
-        report = classify(["queries"], GALLERY, Path("out.csv"), then, resume=True, formatted_by=then_by)
+            classify(["queries"], GALLERY, Path("out.csv"), options, stop, workers=first)
+        report = classify(["queries"], GALLERY, Path("out.csv"), options, resume=True, workers=then)
     assert report.resumed_after == 6
     assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
 
@@ -93,7 +89,7 @@ def test_the_commands(address: str, crnr: Runner, folders: Path) -> None:
 def test_a_worker_without_the_folder_is_reported(address: str, tmp_path: Path) -> None:
     missing = tmp_path / "elsewhere"
     with connected(address) as cluster, pytest.raises(DataError) as caught:
-        list(lister(cluster)(str(missing), [[(str(missing / "a"), "a")]]))
+        list(OnCluster(cluster).lister(str(missing), [[(str(missing / "a"), "a")]]))
     assert re.fullmatch(
         rf"worker tcp://127.0.0.1:\d+: cannot find {missing}; the gallery and the pictures must have "
         "the same paths on all workers",

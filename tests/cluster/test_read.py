@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from crnr_cli.cluster.answer import OnCluster
 from crnr_cli.cluster.dask import connected
-from crnr_cli.cluster.read import ReadOnCluster
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.jobs.extract import ExtractOptions, extract
+from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.progress import silent
 from crnr_cli.recipe.raw_pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.picture_files import PictureFile
 from helpers.cluster import CLUSTER, killer
@@ -87,8 +87,7 @@ def test_the_same_gallery_though_a_worker_is_killed(address: str, pictures: Path
     build(names, Path("alone.h5"), options)
     with connected(address) as cluster:
         killed, kill_one = killer(cluster, "reading")
-        spread = BuildOptions(Reading(batch_size=16, reader=ReadOnCluster(cluster)))
-        build(names, Path("spread.h5"), spread, kill_one)
+        build(names, Path("spread.h5"), options, kill_one, OnCluster(cluster))
     assert killed
     assert same("spread.h5", "alone.h5")
 
@@ -143,32 +142,30 @@ def test_an_update(address: str, mixed: Runner) -> None:
 def test_a_stopped_extraction_goes_on_with_and_without_a_cluster(
     address: str, mixed: Runner, first: str
 ) -> None:
-    extract(["gallery"], Path("whole.h5"), ExtractOptions(Reading(batch_size=3)))
+    options = ExtractOptions(Reading(batch_size=3))
+    extract(["gallery"], Path("whole.h5"), options)
 
     def stop(step: str, done: int, total: int) -> None:
         if step == "extracting" and done > 4:
             raise KeyboardInterrupt
 
     with connected(address) as cluster:
-        readings = {
-            "alone": Reading(batch_size=3),
-            "spread": Reading(batch_size=3, reader=ReadOnCluster(cluster)),
-        }
+        workers = {"alone": None, "spread": OnCluster(cluster)}
         with pytest.raises(KeyboardInterrupt):
-            extract(["gallery"], Path("f.h5"), ExtractOptions(readings.pop(first)), stop)
-        (other,) = readings.values()
-        report = extract(["gallery"], Path("f.h5"), ExtractOptions(other))
+            extract(["gallery"], Path("f.h5"), options, stop, workers.pop(first))
+        (other,) = workers.values()
+        report = extract(["gallery"], Path("f.h5"), options, workers=other)
     assert any("continuing after 6 of 17 inputs" in note.text for note in report.notes)
     assert same("f.h5", "whole.h5")
 
 
 def test_extract_though_a_worker_is_killed(address: str, mixed: Runner) -> None:
     names = ["gallery", "queries"] * 20
-    extract(names, Path("alone.h5"), ExtractOptions(Reading(batch_size=9)))
+    options = ExtractOptions(Reading(batch_size=9))
+    extract(names, Path("alone.h5"), options)
     with connected(address) as cluster:
         killed, kill_one = killer(cluster, "extracting")
-        options = ExtractOptions(Reading(batch_size=9, reader=ReadOnCluster(cluster)))
-        extract(names, Path("spread.h5"), options, kill_one)
+        extract(names, Path("spread.h5"), options, kill_one, OnCluster(cluster))
     assert killed
     assert same("spread.h5", "alone.h5")
 
@@ -187,9 +184,9 @@ def test_a_worker_without_the_file_system_is_reported(address: str, tmp_path: Pa
     source = Pictures([PictureFile(str(tmp_path / "elsewhere" / "a.png"), ("cat",))])
     recipe = Recipe.for_pictures(RawPixels((8, 8), False))
     with connected(address) as cluster:
-        reader = ReadOnCluster(cluster)
+        workers = OnCluster(cluster)
         with pytest.raises(
             DataError, match=rf"worker tcp://127.0.0.1:\d+: cannot find {tmp_path}/elsewhere; the gallery and"
         ):
-            list(reader.raw(source, [(0, 1)], [recipe], InputOptions()))
-        assert reader.sizes(source, InputOptions(), silent) == set()
+            list(workers.read_raw(source, [(0, 1)], [recipe.open(with_hash=True)]))
+        assert workers.picture_sizes(source, MAX_PIXELS, silent) == set()

@@ -22,7 +22,7 @@ Patch = Callable[[object, str, object], None]
 
 def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
     """Let classify report on stderr that it has begun a batch, and wait there."""
-    run = answer.answer
+    run = answer.Run.answer
 
     def pausing(*arguments: Any, **options: Any) -> Iterator[Any]:
         for batch, answers in enumerate(run(*arguments, **options)):
@@ -32,7 +32,7 @@ def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
                 time.sleep(seconds)
             yield answers
 
-    patch(answer, "answer", pausing)
+    patch(answer.Run, "answer", pausing)
 
 
 def count_batches_at_once(patch: Patch) -> list[int]:

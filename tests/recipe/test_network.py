@@ -12,9 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from crnr_cli.gallery.answer import QueryOptions, answer, load_for, open_queries
+from crnr_cli.gallery.answer import QueryOptions, Run, load_for, open_queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.samples import Reading, read_raw
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.network import Network
@@ -450,7 +451,8 @@ def test_the_network_reports_every_batch_that_it_has_read(crnr: Runner, photos: 
     gallery = load_for(options, Path("gallery.h5"))
     source = open_queries(["photos"], gallery, options)
     reported: list[tuple[str, int, int]] = []
-    list(answer(gallery, source, options, lambda *step: reported.append(step)))
+    run = Run.prepare(gallery, source, options)
+    list(run.answer(DecoderPool(), lambda *step: reported.append(step)))
     n = len(source)
     assert [report for report in reported if report[0] == "reading"] == [
         ("reading", i, n) for i in range(1, n + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from crnr_cli import Gallery
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.recipe import providers
 from crnr_cli.recipe.network_model import make_network
@@ -246,7 +248,7 @@ def test_every_command_with_a_network(
         (ready.here / "new.h5").unlink(missing_ok=True)
         (ready.here / "g.h5").write_bytes(before[ready.here / "g.h5"])
         assert ready(*COMMANDS[command], "--provider", provider).exit == 0
-        assert set(accelerator.asked) == {asked}
+        assert accelerator.asked == [asked]  # it is loaded once
 
 
 def test_auto_says_what_it_takes(
@@ -261,6 +263,24 @@ def test_auto_says_what_it_takes(
     note = "note: the network ran on openvino; --provider cpu uses the processor instead\n"
     assert ready(*COMMANDS["classify"]).err.startswith(note)
     assert "ran on" not in ready(*COMMANDS["classify"], "--provider", "openvino").err
+
+
+def test_outsiders_are_classified_by_the_model_of_the_queries(
+    ready: Runner, accelerator: type[Accelerator]
+) -> None:
+    command = (*COMMANDS["evaluate"], "--outsiders", "photos", "--reject", "0.1", "--provider", "cpu")
+    assert ready(*command).exit == 0
+    assert accelerator.asked == ["CPUExecutionProvider"]
+
+
+def test_a_gallery_in_python_keeps_its_model(ready: Runner, accelerator: type[Accelerator]) -> None:
+    """It is loaded once for all calls, and by each process that the gallery is sent to."""
+    gallery = Gallery.load("g.h5", provider="cpu")
+    first = gallery.classify("queries", jobs=1)
+    assert gallery.classify("queries", jobs=1) == first
+    assert accelerator.asked == ["CPUExecutionProvider"]
+    assert pickle.loads(pickle.dumps(gallery)).classify("queries", jobs=1) == first
+    assert accelerator.asked == ["CPUExecutionProvider"] * 2
 
 
 def test_a_provider_needs_a_network(crnr: Runner) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +14,9 @@ from crnr_cli.api.values import answers_of
 from crnr_cli.arrays import Batch, FewClasses
 from crnr_cli.errors import SampleError
 from crnr_cli.results.decision import Answers, standout
-from crnr_cli.results.json_lines import JsonLinesWriter
+from crnr_cli.results.json_lines import JsonLinesFormatter
 from crnr_cli.results.probability import Certainty, Sureness, fitted_certainty
-from crnr_cli.results.table import CsvWriter
+from crnr_cli.results.table import CsvFormatter
 
 OTHERS = {False: 1.0, True: 0.0}  # the residual of a class without a neighbour; scores may be negative
 
@@ -55,18 +55,19 @@ def test_the_csv_is_the_same_to_the_byte(
 ) -> None:
     classes = [f"c{i:02}" for i in range(n_classes)]
     for level in (None, 0.5, 0.99, 1.0):
-        files = []
+        files: list[Any] = []
         for answers in both_forms(seed, n_classes, neighbors, signed):
-            sure = replace(answers, sureness=sureness(level, signed), min_standout=0.1)
-            plain = replace(answers, min_standout=0.1)
+            sure = replace(answers, sureness=sureness(level, signed), min_separation=0.1)
+            plain = replace(answers, min_separation=0.1)
             for asked in (sure, plain):
-                file = io.BytesIO()
                 more = asked.sureness.columns if asked.sureness else ()
-                CsvWriter(file, classes, "float32", top, more=more).write(asked)
-                JsonLinesWriter(file, classes, top, more).write(asked)
-                file.write(repr(answers_of(asked, classes, top)).encode())
-                files.append(file.getvalue())
-        assert files[:2] == files[2:]
+                for lines in (
+                    CsvFormatter(classes, "float32", top, more),
+                    JsonLinesFormatter(classes, top, more),
+                ):
+                    files.append(lines.format(asked))
+                files.append(answers_of(asked, classes, top))
+        assert files[:6] == files[6:]
 
 
 def test_parquet_has_the_same_columns() -> None:

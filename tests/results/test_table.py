@@ -25,7 +25,7 @@ from crnr_cli.results.decision import (
     standout,
 )
 from crnr_cli.results.table import (
-    CsvWriter,
+    CsvFormatter,
     joined,
     number_format,
     parse_predictions,
@@ -49,10 +49,9 @@ def answers(
     return Answers(batch, residuals, truths or [None] * len(paths))
 
 
-def written(batch: Answers, classes: list[str], dtype: str) -> bytes:
-    file = io.BytesIO()
-    CsvWriter(file, classes, dtype).write(batch)
-    return file.getvalue()
+def written(batch: Answers, classes: list[str], dtype: str, top: int | None = None) -> bytes:
+    lines = CsvFormatter(classes, dtype, top)
+    return lines.header() + lines.format(batch)[1]
 
 
 def parsed(data: bytes) -> list[list[str]]:
@@ -102,11 +101,9 @@ def test_a_query_without_answer_has_one_row_with_its_status() -> None:
 
 
 def test_top_writes_only_the_best_classes() -> None:
-    file = io.BytesIO()
     residuals = np.array([[0.5, 0.25, 0.75], [0.5, 0.5, 0.25]])
     batch = answers(["x", "bad", "y"], residuals, errors=[None, SampleError("truncated"), None])
-    CsvWriter(file, ["a", "b,c", "d"], "float64", top=2).write(batch)
-    header, *rows = parsed(file.getvalue())
+    header, *rows = parsed(written(batch, ["a", "b,c", "d"], "float64", top=2))
     assert header[8:] == ["label_1", "residual_1", "label_2", "residual_2"]
     assert [row[8:] for row in rows] == [
         ["b,c", "0.25", "a", "0.5"],
@@ -116,9 +113,8 @@ def test_top_writes_only_the_best_classes() -> None:
 
 
 def test_top_beyond_the_classes_is_all_of_them() -> None:
-    file = io.BytesIO()
-    CsvWriter(file, ["a", "b"], "float32", top=9).write(answers(["x"], np.array([[0.5, 0.25]])))
-    assert parsed(file.getvalue())[1][8:] == ["b", "0.25", "a", "0.5"]
+    data = written(answers(["x"], np.array([[0.5, 0.25]])), ["a", "b"], "float32", top=9)
+    assert parsed(data)[1][8:] == ["b", "0.25", "a", "0.5"]
 
 
 def test_ties_go_to_the_first_name_with_margin_zero() -> None:
@@ -201,19 +197,17 @@ def test_a_csv_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_without_a_header_there_are_only_rows() -> None:
-    file = io.BytesIO()
-    writer = CsvWriter(file, ["a", "b"], "float64", header=False)
-    assert writer.write(answers([], np.empty((0, 2)))) == []
-    assert file.getvalue() == b""
-    rows = writer.write(answers(["x\ry"], np.array([[0.5, 0.25]]), ["no class"]))
-    assert file.getvalue() == b'"x\ry",no class,b,0.25,a,0.5,ok,0.5,0.5,0.25\n'
+    lines = CsvFormatter(["a", "b"], "float64")
+    assert lines.format(answers([], np.empty((0, 2)))) == ([], b"")
+    rows, data = lines.format(answers(["x\ry"], np.array([[0.5, 0.25]]), ["no class"]))
+    assert data == b'"x\ry",no class,b,0.25,a,0.5,ok,0.5,0.5,0.25\n'
     assert rows == [Prediction("x\ry", "no class", "b", 0.25, "a", 0.5, "ok", 0.5)]
 
 
 def test_a_rejected_query_is_unknown_and_its_best_class_comes_second() -> None:
     residuals = np.array([[0.5, 0.25, 0.75], [0.5, 0.45, 0.5]])
     of_three = answers(["x", "bad", "y"], residuals, [None, "a", "b"], [None, SampleError("truncated"), None])
-    first, failed, second = predictions(replace(of_three, min_standout=0.3), ["a", "b", "c"])
+    first, failed, second = predictions(replace(of_three, min_separation=0.3), ["a", "b", "c"])
     assert first[:5] == ("x", None, "b", 0.25, "a")
     assert (first.status, first.margin, first.separation) == ("ok", 0.5, pytest.approx(1 - 0.25 / 0.625))
     assert failed == Prediction("bad", "a", None, None, None, None, "truncated")
@@ -248,7 +242,7 @@ def test_a_query_is_rejected_exactly_if_its_printed_separation_is_below_the_prin
     best = np.sort(residuals[:1].astype(float), axis=1)[0]
     ratio = -np.expm1(best[0] - best[1:].mean()) if signed else 1 - best[0] / best[1:].mean()
     limit = float(ratio) + nudge * 1e-7
-    batch = replace(answers([str(i) for i in range(20)], residuals), min_standout=limit, signed=signed)
+    batch = replace(answers([str(i) for i in range(20)], residuals), min_separation=limit, signed=signed)
     rows = parsed(written(batch, list("abcde")[:n_classes], dtype))
     shown = number_format(dtype) % float(np.dtype(dtype).type(limit))
     for row in rows[1:]:

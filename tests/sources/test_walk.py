@@ -33,7 +33,7 @@ def elsewhere(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[Sublist
 
 
 def both(*names: str) -> tuple[Pictures, Pictures]:
-    alone, spread = (open_source(names, InputOptions(lister=lister)) for lister in (None, elsewhere))
+    alone, spread = (open_source(names, InputOptions(), lister=lister) for lister in (None, elsewhere))
     assert isinstance(alone, Pictures)
     assert isinstance(spread, Pictures)
     return alone, spread
