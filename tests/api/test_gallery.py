@@ -211,7 +211,7 @@ def test_explain_between_two_batches_leaves_their_threads(
         return compute(gallery, vectors)
 
     monkeypatch.setattr(StoredGallery, "residuals", compute_slowly)
-    monkeypatch.setattr("crnr_cli.gallery.answer.queries_per_batch", lambda gallery, options: 1)
+    monkeypatch.setattr("crnr_cli.gallery.answer.queries_per_batch", lambda gallery, recipe, options: 1)
     monkeypatch.setattr("crnr_cli.api.gallery.available_cores", lambda: 3)
     answers = gallery.iter_classify("more.npz")
     first = next(answers)
