@@ -90,8 +90,8 @@ def copy_new(source: Place, target: Place, part: Place, *, sync: bool = False) -
             raise OSError(errno.EINVAL, "it is not a regular file any more", source.name)
         written = _new_part(part)
         try:
-            _copy_bytes(read, written)
-            _copy_status(read, status, written)
+            descriptors.copy_bytes(read, written)
+            descriptors.copy_status(read, status, written)
             if sync:
                 descriptors.sync(written)
         finally:
@@ -161,11 +161,3 @@ def _new_part(part: Place) -> int:
     except FileExistsError:
         part.remove()
         return part.created()
-
-
-def _copy_bytes(read: int, written: int) -> None:
-    descriptors.copy_bytes(read, written)
-
-
-def _copy_status(read: int, status: os.stat_result, written: int) -> None:
-    descriptors.copy_status(read, status, written)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from crnr_cli.system import placing
+from crnr_cli.system import descriptors, placing
 
-PRIMITIVES = ("rename_new", "link_new", "symlink_new", "_new_part", "_copy_bytes", "_copy_status")
+PRIMITIVES = ("rename_new", "link_new", "symlink_new", "_new_part")
+COPYING = ("copy_bytes", "copy_status")
 OPERATIONS = ("unlink", "mkdir", "link", "symlink", "fsync", "rmdir", "makedirs")
 
 
@@ -42,6 +43,8 @@ def fail_at(number: int, error: type[BaseException], patch: pytest.MonkeyPatch) 
 
     for name in PRIMITIVES:
         patch.setattr(placing, name, failing(getattr(placing, name)))
+    for name in COPYING:
+        patch.setattr(descriptors, name, failing(getattr(descriptors, name)))
     for name in OPERATIONS:
         patch.setattr(placing.os, name, failing(getattr(os, name)))
     return calls
