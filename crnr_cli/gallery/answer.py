@@ -19,7 +19,6 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Answers
 from crnr_cli.results.probability import Sureness
 from crnr_cli.sources.base import InputOptions, Source
-from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.cores import pieces_at_once, side_by_side
 from crnr_cli.system.memory import room_for
@@ -87,7 +86,7 @@ def accepted(source: Source, gallery: Gallery, options: QueryOptions) -> Source:
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
-    source = by_class_folders(source, gallery.classes)
+    source = source.with_classes(gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     raw_values(gallery.recipe, source, options)  # fail now if the model is missing or has changed
     return source

@@ -37,7 +37,6 @@ from crnr_cli.progress import Progress
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.journal import Identity, Journal, differences
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.class_folders import possible_classes
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.hdf5 import close_files
 from crnr_cli.sources.listing import fingerprint
@@ -187,7 +186,7 @@ def _renew_classes(rows: Rows, source: Source, spellings: Spellings) -> None:
     if not isinstance(source, Pictures):
         return
     folders = {spellings.spell(file.path): file.folders for file in source.files}
-    named = {spellings.spell(name): folder for name, folder in possible_classes(source).items()}
+    named = {spellings.spell(name): folder for name, folder in source.possible_classes().items()}
     for row, name in enumerate(rows.names):
         if name in folders:
             rows.candidates[row], rows.named[row] = folders[name], named.get(name, "")
@@ -208,7 +207,7 @@ def _collect(
     if reading.on_notes and notes:
         reading.on_notes(notes)
     journal.start(identity)
-    named, total = possible_classes(whole), len(whole)
+    named, total = whole.possible_classes(), len(whole)
     skipped = [left for left in found.left_out if left.is_skipped]
     refuse_too_many(skipped, total, reading.max_failure_rate, "sample")
     progress("extracting", found.done, len(source))
