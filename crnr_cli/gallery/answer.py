@@ -26,7 +26,6 @@ from crnr_cli.results.json_lines import JsonLinesFormatter
 from crnr_cli.results.probability import Sureness
 from crnr_cli.results.table import CsvFormatter
 from crnr_cli.sources.base import InputOptions, Source, Span
-from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.folders import ignored_note
 from crnr_cli.sources.listing import fingerprint, open_source
 from crnr_cli.sources.tables import Features
@@ -270,7 +269,7 @@ def check_queries(source: Source, gallery: Gallery) -> Source:
         raise GalleryError(
             f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
         )
-    source = by_class_folders(source, gallery.classes)
+    source = source.with_classes(gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     return source
 

@@ -38,7 +38,6 @@ from crnr_cli.progress import Progress
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.journal import Identity, Journal, differences
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.class_folders import possible_classes
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.hdf5 import close_files
 from crnr_cli.sources.listing import fingerprint
@@ -193,7 +192,7 @@ def _renew_classes(rows: Rows, source: Source, spellings: Spellings) -> Rows:
     if not isinstance(source, Pictures):
         return rows
     folders = {spellings.spell(file.path): file.folders for file in source.files}
-    named = {spellings.spell(name): folder for name, folder in possible_classes(source).items()}
+    named = {spellings.spell(name): folder for name, folder in source.possible_classes().items()}
     columns = list(zip(rows.names, rows.candidates, rows.named, strict=True))
     return replace(
         rows,
@@ -217,7 +216,7 @@ def _collect(
     if reading.on_notes and notes:
         reading.on_notes(notes)
     journal.start(identity)
-    named, total = possible_classes(whole), len(whole)
+    named, total = whole.possible_classes(), len(whole)
     skipped = [left for left in found.left_out if left.is_skipped]
     refuse_too_many(skipped, total, reading.max_failure_rate, "sample")
     progress("extracting", found.done, len(source))

@@ -42,7 +42,6 @@ from crnr_cli.gallery.workers import Workers
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.corrections import Corrections
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.class_folders import by_class_folders, folder_of_no_class
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.files import replacing
 from crnr_cli.system.names import Spellings, class_key, path_key
@@ -76,8 +75,8 @@ def add(
             reading = replace(given, label=Spellings(gallery.classes).spell(given.label))
         source, notes = reviewed_pictures(corrections) if corrections else (open_source(names, reading), [])
         if reading.label is None and corrections is None:
-            source = by_class_folders(source, gallery.classes, strict=True)
-            if folder := folder_of_no_class(source):
+            source = source.with_classes(gallery.classes, strict=True)
+            if folder := source.folder_of_no_class():
                 raise DataError(
                     f"{folder}: contains files but no class folders, and is not named after a class of "
                     f"{path}; name the class of its pictures with --class NAME"
@@ -169,7 +168,7 @@ def update(
 
     def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
         lister = workers.lister if workers else None
-        source = by_class_folders(open_source(names, reading, lister=lister), gallery.classes)
+        source = open_source(names, reading, lister=lister).with_classes(gallery.classes)
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe)
         if known.keys().isdisjoint(map(spellings.spell, source.names())):  # renamed, or a mistake

@@ -10,7 +10,6 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.raw_values import refuse_mismatch
 from crnr_cli.gallery.selection import sample_names
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.listing import open_source
 from crnr_cli.system.names import class_key
 
@@ -39,7 +38,7 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     report = VerifyReport(len(gallery.names))
     if not against:
         return report
-    source = by_class_folders(open_source(against, options), gallery.classes)
+    source = open_source(against, options).with_classes(gallery.classes)
     refuse_mismatch(source, gallery.recipe)
     found = list(source.contents())
     contents = {(class_key(label), sha256) for _, label, sha256 in found}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -126,6 +126,25 @@ class Source(ABC):
     @abstractmethod
     def require_labels(self) -> None:
         """Refuse a source that has no labels."""
+
+    def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Source:
+        """Return the same listing; pictures directly in a named folder are of its class, if that is known.
+
+        A folder may be named after a class and contain both pictures and folders of pictures. Then its
+        pictures are of no class or, if `strict`, the source is refused.
+        """
+        return self
+
+    def folder_of_no_class(self) -> str | None:
+        """Return a named folder that has only pictures, as the folder of a class, but belongs to none."""
+        return None
+
+    def possible_classes(self) -> dict[str, str]:
+        """Return, by the name of a sample, the folder that it is directly in, if that may be its class.
+
+        That is a folder that the user named and that contains only pictures; some gallery may have its class.
+        """
+        return {}
 
     def class_names(self) -> Iterable[str]:
         """The classes that are known from the listing alone, even if none of their samples is usable."""

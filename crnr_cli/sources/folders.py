@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError
+from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Keys, Kind, Source, Span
 from crnr_cli.sources.picture_files import PackedFiles, PictureFile, as_texts
 from crnr_cli.system.files import sha256_of
+from crnr_cli.system.names import Spellings
 from crnr_cli.wording import counted
 
 _PICTURE_SUFFIXES = {
@@ -130,6 +131,42 @@ class Pictures(Source):
 
     def require_labels(self) -> None:
         """Always accepted: the folders are the labels, and a picture outside of them is left out later."""
+
+    def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Pictures:
+        if self.is_labelled:
+            return self
+        files: list[PictureFile] = []
+        known = Spellings(classes)
+        for folder in self.named_folders:
+            label = known.find(folder.name)
+            if label is None or not folder.loose:
+                continue
+            if folder.has_folders:
+                if strict:
+                    raise UsageError(
+                        f"{folder.path}: contains both pictures, as the folder of a class does, and folders, "
+                        f"which may be classes; name its files or folders one by one, or put all pictures "
+                        f"into one class with --class {label}"
+                    )
+                continue
+            files = files or list(self.files)
+            for i in folder.loose:
+                files[i] = files[i]._replace(folders=(label,))
+        return replace(self, files=files) if files else self
+
+    def folder_of_no_class(self) -> str | None:
+        for folder in self.named_folders:
+            if folder.loose and not folder.has_folders and not self.files[folder.loose[0]].folders:
+                return folder.path
+        return None
+
+    def possible_classes(self) -> dict[str, str]:
+        return {
+            self.files[i].path: folder.name
+            for folder in self.named_folders
+            if not folder.has_folders
+            for i in folder.loose
+        }
 
     def class_names(self) -> list[str]:
         return list(dict.fromkeys(file.folders[0] for file in self.files if file.folders))

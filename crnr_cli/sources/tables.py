@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -22,7 +23,7 @@ from crnr_cli.sources.choice import chosen
 from crnr_cli.sources.extracted import Origins, PickedRows
 from crnr_cli.sources.labels import require_room, texts
 from crnr_cli.sources.readers import reader_of
-from crnr_cli.system.names import slashed
+from crnr_cli.system.names import class_key, slashed
 from crnr_cli.wording import counted
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
@@ -219,8 +220,16 @@ class Features(Source):
     def all_candidates(self) -> Iterator[tuple[str, ...]]:
         return (found for file in self.files for found in file.candidates(0, len(file), self.classes))
 
-    def named_folders(self) -> dict[str, str]:
-        """By the name of a sample: the folder that the user named and that the sample was directly in."""
+    def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Features:
+        return replace(self, classes={class_key(name): name for name in classes})
+
+    def folder_of_no_class(self) -> str | None:
+        named = self.possible_classes()
+        known = zip(self.names(), self.all_candidates(), strict=True)
+        alone = next((name for name, found in known if name in named and not found), None)
+        return None if alone is None else os.path.dirname(alone) or os.curdir  # noqa: PTH120
+
+    def possible_classes(self) -> dict[str, str]:
         known = [(file.names, file.origins.named or []) for file in self.files if file.origins]
         return {
             name: folder

@@ -37,7 +37,6 @@ from crnr_cli.results.corrections import read_corrections
 from crnr_cli.results.journal import resumable
 from crnr_cli.sources import matlab_process
 from crnr_cli.sources.base import Keys
-from crnr_cli.sources.class_folders import by_class_folders
 from crnr_cli.sources.tables import FeatureFile, open_tables
 from helpers import damage
 from helpers.samples import make_features, picture
@@ -181,7 +180,7 @@ def make_extracted(path: Path) -> None:
 
 def open_extracted(path: Path) -> object:
     """Open it as build does, and read everything that it says about its rows."""
-    source = by_class_folders(open_tables([path], Keys()), ["loose"])
+    source = open_tables([path], Keys()).with_classes(["loose"])
     recipe = recipe_of(source)
     for batch in source.batches(source.spans(5), None, DecoderPool(1)):
         assert len(batch.names) == len(batch.candidates) == len(batch.hashes) == len(batch.stamps)

@@ -10,7 +10,6 @@ import pytest
 
 from crnr_cli.sources import walk
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.class_folders import by_class_folders, possible_classes
 from crnr_cli.sources.folders import Pictures
 from crnr_cli.sources.listing import fingerprint, open_source
 from crnr_cli.sources.picture_files import PackedFiles
@@ -119,8 +118,8 @@ def test_a_folder_that_cannot_be_read(folders: None) -> None:
 
 
 def test_classes_and_parts(folders: None) -> None:
-    alone, spread = (by_class_folders(source, ["q", "a"]) for source in both("q", "q/a"))
-    assert possible_classes(spread) == possible_classes(alone)
+    alone, spread = (source.with_classes(["q", "a"]) for source in both("q", "q/a"))
+    assert spread.possible_classes() == alone.possible_classes()
     assert list(spread.class_names()) == list(alone.class_names())
     assert spread.names() == alone.names()
     for start in range(len(alone)):
