@@ -19,6 +19,7 @@ import numpy as np
 from crnr_cli.arrays import Array, Values, dense
 from crnr_cli.errors import UsageError
 from crnr_cli.methods.prepared import Prepared
+from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers.residuals import class_residuals
 from crnr_cli.solvers.search import nearest
 
@@ -193,6 +194,10 @@ class Method(ABC):
     def fit_bytes(self, samples: Samples) -> int:
         """About how much memory `fit` needs at its peak: a few arrays in float64 as large as the samples."""
         return 3 * 8 * samples.vectors.size
+
+    def make_index(self, samples: Samples, progress: Progress = silent) -> State:
+        """Return what finds samples faster, as arrays beside those of `fit`; by default, there are none."""
+        return {}
 
     def unavailable(self) -> str | None:
         """Why the method cannot be fitted on this machine; None if it can."""

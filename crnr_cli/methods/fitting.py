@@ -14,7 +14,6 @@ import numpy as np
 from crnr_cli.arrays import Array, Values, dense
 from crnr_cli.errors import DataError
 from crnr_cli.methods.base import Method, Samples, Split, State
-from crnr_cli.methods.local import Neighbors
 from crnr_cli.progress import Progress, silent
 from crnr_cli.system import memory
 from crnr_cli.wording import counted
@@ -47,8 +46,6 @@ def fitted(method: Method, samples: Samples) -> State:
 
 def indexed(method: Method, samples: Samples, progress: Progress = silent) -> State:
     """The index that finds neighbours faster, of every part its own; empty if the method has none."""
-    if not isinstance(method, Neighbors):
-        return {}
     if samples.parts is None:
         return method.make_index(samples, progress)
     return {
