@@ -27,15 +27,14 @@ import numpy as np
 from PIL import Image, ImageEnhance
 from vectors import Arrays, made
 
-from crnr_cli.gallery.crossed import Folds
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.gallery.duplicates import groups_of, looks_of, near_pairs
 from crnr_cli.gallery.samples import Reading, read_samples
-from crnr_cli.gallery.suspects import answers_of, doubts, suspects
+from crnr_cli.gallery.suspects import Folds, answers_of, doubts, suspects
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.recipe.extractor_options import ExtractorOptions
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.opening import open_source
 
 PER_CLASS = 100
 SHARES = (0.05, 0.1, 0.2)

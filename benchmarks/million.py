@@ -28,8 +28,8 @@ from speed import CRNR, apart, in_turns, seconds
 from crnr_cli.arrays import dense
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import Samples, make_method
-from crnr_cli.methods.fitting import residuals
-from crnr_cli.solvers.search import nearest
+from crnr_cli.methods.base import residuals
+from crnr_cli.solvers.neighbors import nearest
 from crnr_cli.system.cores import available_cores, side_by_side
 
 D, PER_CLASS, NEIGHBORS = 512, 100, 50

@@ -25,8 +25,7 @@ from rich.table import Table
 from crnr_cli.arrays import dense
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.base import CodingMethod
-from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import make_steps
+from crnr_cli.recipe.recipe import Recipe, make_steps
 from crnr_cli.results.scores import score
 
 BATCH = 512

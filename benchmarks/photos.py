@@ -28,12 +28,12 @@ import h5py
 import numpy as np
 import onnxruntime
 
-from crnr_cli.jobs.get_model import get_model
+from crnr_cli.choices import NetworkOptions
+from crnr_cli.jobs.model import get_model
 from crnr_cli.models.catalog import MODELS
 from crnr_cli.pictures.pixels import Pixels
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.recipe.network_model import OpenNetwork, make_network
-from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.recipe.network_session import OpenNetwork, make_network
 from crnr_cli.system.cores import available_cores
 
 LITES = [name for name in MODELS if name.startswith("efficientnet-lite")]

@@ -23,11 +23,10 @@ import numpy as np
 from vectors import Arrays
 
 from crnr_cli.arrays import dense, stacked
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.methods import Samples, fitted, make_method
-from crnr_cli.methods.base import Split
-from crnr_cli.methods.fitting import residuals_in_batches
-from crnr_cli.recipe.extractor_options import ExtractorOptions
+from crnr_cli.methods.base import Split, residuals_in_batches
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.reliability import bins, calibration_error
 

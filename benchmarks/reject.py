@@ -21,8 +21,7 @@ from crnr_cli.arrays import dense
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
-from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import make_steps
+from crnr_cli.recipe.recipe import Recipe, make_steps
 from crnr_cli.results.decision import standout
 
 SETTINGS = {

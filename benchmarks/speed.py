@@ -39,13 +39,12 @@ from crnr_cli.methods import Method, Samples, batch_size, make_method
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.gradients import Gradients
-from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.steps import Pca
 from crnr_cli.results.decision import Answers
 from crnr_cli.results.table import CsvFormatter
-from crnr_cli.solvers.admm import admm
+from crnr_cli.solvers.admm import admm, class_residuals
 from crnr_cli.solvers.factors import factorize_low_rank, multiplications
-from crnr_cli.solvers.residuals import class_residuals
 from crnr_cli.system.cores import available_cores, side_by_side, use_cores
 
 CRNR = [sys.executable, "-m", "crnr_cli"]

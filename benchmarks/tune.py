@@ -16,11 +16,10 @@ import datasets
 import numpy as np
 
 from crnr_cli.arrays import dense
-from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.fit import make_gallery
+from crnr_cli.gallery.gallery import SampleTable
 from crnr_cli.gallery.samples import ReadSamples
-from crnr_cli.gallery.trials import Setting
-from crnr_cli.jobs.tune import TuneOptions, tune_samples
+from crnr_cli.jobs.tune import Setting, TuneOptions, tune_samples
 from crnr_cli.recipe.recipe import Recipe
 
 DRAWS = 3

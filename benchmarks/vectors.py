@@ -26,26 +26,24 @@ import datasets
 import numpy as np
 
 from crnr_cli.arrays import dense
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.columns import SampleTable
-from crnr_cli.gallery.new_recipe import Seen, alternatives
+from crnr_cli.gallery.gallery import SampleTable
+from crnr_cli.gallery.reading import Seen, alternatives
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_raw
 from crnr_cli.gallery.workers import Here
 from crnr_cli.jobs.tune import TuneOptions, tune_samples
 from crnr_cli.methods import Method, Samples, fitted, make_method
-from crnr_cli.methods.base import Split
-from crnr_cli.methods.fitting import residuals_in_batches
+from crnr_cli.methods.base import Split, residuals_in_batches
 from crnr_cli.methods.folds import stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import silent
 from crnr_cli.recipe.base import Extractor
-from crnr_cli.recipe.extractor_options import ExtractorOptions
-from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import EXTRACTORS, STEPS
+from crnr_cli.recipe.recipe import EXTRACTORS, STEPS, Recipe
 from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import mcnemar
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.opening import open_source
 
 METHODS = {"crnr": "crnr", "nrc": "nrc", "nn": "nn", "svm": "linear SVM", "rbf": "RBF SVM"}
 CS = (0.1, 1.0, 10.0, 100.0)  # of the linear SVM

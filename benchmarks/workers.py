@@ -22,18 +22,16 @@ from PIL import Image
 from speed import CRNR, best, seconds
 
 from crnr_cli import __version__
-from crnr_cli.cluster.answer import OnCluster, SentRun, Warned, format_part
 from crnr_cli.cluster.dask import connected
-from crnr_cli.cluster.parts import MAX_BATCHES
-from crnr_cli.gallery import answer
-from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.cluster.work import MAX_BATCHES, OnCluster, SentRun, Warned, format_part
+from crnr_cli.gallery import queries
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.formatted import RowBatch
+from crnr_cli.gallery.queries import QueryOptions, RowBatch
 from crnr_cli.jobs.classify import classify
 from crnr_cli.results.journal import resumable
 from crnr_cli.sources.base import InputOptions, Part
-from crnr_cli.sources.folders import Pictures
-from crnr_cli.sources.listing import fingerprint, open_source
+from crnr_cli.sources.opening import fingerprint, open_source
+from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.walk import Folder, Sublisting, sublisting
 
 SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
@@ -118,7 +116,7 @@ def measure() -> Measured:
     tracemalloc.stop()
     assert isinstance(source, Pictures)
     listing_seconds = best(lambda: fingerprint(listing()))
-    run = answer.Run.prepare(gallery, source, QueryOptions())
+    run = queries.Run.prepare(gallery, source, QueryOptions())
     part = source.part((0, MAX_BATCHES * run.batch_size))
     task = SentRun.of(run, GALLERY)
     with connected("local:1") as cluster:

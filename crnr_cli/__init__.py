@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crnr_cli.api.gallery import Gallery
-    from crnr_cli.api.values import Answer, Explanation
+    from crnr_cli.api import Answer, Explanation, Gallery
     from crnr_cli.errors import CrnrError
     from crnr_cli.estimators import (
         CRCClassifier,
@@ -48,6 +47,6 @@ def __getattr__(name: str) -> Any:
         from crnr_cli import estimators
 
         return getattr(estimators, name)
-    from crnr_cli.api import gallery
+    from crnr_cli import api
 
-    return getattr(gallery, name)
+    return getattr(api, name)

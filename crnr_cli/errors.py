@@ -1,16 +1,9 @@
-"""The errors that a user can cause and fix; any other exception is a bug and keeps its traceback.
-
-CrnrError                 exit 1: one line on stderr, earlier output untouched
-├── UsageError            exit 2: options that cannot be combined
-├── DataError             a source that cannot be used
-├── GalleryError          a gallery file that cannot be used
-├── OutputError           an output that cannot be written
-└── SampleError           an input that cannot be used: its row has no answer, but a `status`
-"""
+"""The errors that a user can cause, and packages that only some options need."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from crnr_cli.wording import counted, have
 
@@ -99,3 +92,15 @@ def refuse_too_many(
 def first_line(error: Exception) -> str:
     """The message of another library's exception, short enough for one of ours."""
     return (str(error) or type(error).__name__).strip().split("\n", 1)[0]
+
+
+def missing(extra: str, what: str, *packages: str) -> str | None:
+    """Why an option cannot be used: packages that are not installed; None if all are."""
+    absent = [package for package in packages if find_spec(package) is None]
+    return f"{what} needs {' and '.join(absent)}: pip install 'crnr-cli[{extra}]'" if absent else None
+
+
+def require(extra: str, what: str, *packages: str) -> None:
+    """Refuse, before any work, an option that needs packages that are not installed."""
+    if reason := missing(extra, what, *packages):
+        raise CrnrError(reason)

@@ -21,10 +21,9 @@ except ImportError as e:
 
 from crnr_cli.arrays import Array, Batch, dense
 from crnr_cli.errors import CrnrError, NothingToCompare
-from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import make_gallery, write_gallery
-from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
+from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery, SampleTable
 from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.methods import make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
@@ -33,7 +32,7 @@ from crnr_cli.methods.sparse import Src
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.probability import logarithms
-from crnr_cli.sources.labels import label_text
+from crnr_cli.sources.formats.labels import label_text
 from crnr_cli.sources.tables import row_hash
 
 

@@ -17,8 +17,7 @@ import typer
 from crnr_cli import __version__
 from crnr_cli.cli.parsing import Command, Commands
 from crnr_cli.system.cores import is_working
-from crnr_cli.system.signals import die_of_broken_pipes
-from crnr_cli.system.streams import set_up_streams
+from crnr_cli.system.signals import die_of_broken_pipes, set_up_streams
 
 # Every command is a function in the module of the same name; its help ends with this example. The panels are
 # those of `crnr --help`, and both they and their commands are in the order of use. The commands of a group,
@@ -112,8 +111,8 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 def function_of(command: str) -> Callable[..., None]:
     """The function of a command, whose module is imported now."""
-    name = command.replace(" ", "_")
-    function: Callable[..., None] = getattr(import_module(f"crnr_cli.cli.{name}"), name)
+    module = import_module(f"crnr_cli.cli.{command.partition(' ')[0]}")
+    function: Callable[..., None] = getattr(module, command.replace(" ", "_"))
     return function
 
 

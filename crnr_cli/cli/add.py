@@ -11,8 +11,8 @@ from crnr_cli.cli import completion
 from crnr_cli.cli.command import command, given, names_of
 from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import ChangedGallery, Input, Output, Strictness
+from crnr_cli.cli.recipe_options import Model
 
 # How sources are listed and labelled, which corrections have decided already.
 _OF_SOURCES = [name for name in names_of(Input) if name not in ("max_pixels", "jobs")]
@@ -58,7 +58,7 @@ def add(
     """Add classes or samples to a gallery. The sources that it was built from are not needed."""
     from crnr_cli.gallery.samples import Reading
     from crnr_cli.jobs.update import add as run
-    from crnr_cli.results.corrections import read_corrections
+    from crnr_cli.results.edited import read_corrections
     from crnr_cli.system import outputs
 
     named = arguments or []

@@ -17,8 +17,15 @@ import typer
 
 from crnr_cli.cli.console import say
 from crnr_cli.errors import CrnrError, NotConverged
-from crnr_cli.system.signals import READER_GONE, STOPS, broken_pipes_as_errors, on_stop, timer
-from crnr_cli.system.streams import abandon_stdout, is_broken_pipe
+from crnr_cli.system.signals import (
+    READER_GONE,
+    STOPS,
+    abandon_stdout,
+    broken_pipes_as_errors,
+    is_broken_pipe,
+    on_stop,
+    timer,
+)
 
 if TYPE_CHECKING:
     from crnr_cli.progress import Progress

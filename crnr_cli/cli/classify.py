@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crnr_cli.choices import FORMATS, format_by_name
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import say, shown_progress
-from crnr_cli.cli.format_options import Format
-from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Doubt, Input, Quiet, Sources, Strictness
-from crnr_cli.cli.values import Whole
+from crnr_cli.cli.parsing import Choice, Whole
+from crnr_cli.cli.recipe_options import Model
+from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import is_stdout
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.classify import ClassifyReport
+
+_output_option = partial(typer.Option, rich_help_panel="Output")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    json: Annotated[
+        bool, _output_option("--json", help="Write JSON Lines instead of CSV: one object per input.")
+    ] = False
+    format: Annotated[
+        str | None,
+        _output_option(
+            parser=Choice(FORMATS),
+            help=f"Format to write: {', '.join(FORMATS)}.",
+            show_default="csv, or as the name of the output ends: .jsonl, .parquet",
+        ),
+    ] = None
+
+    def chosen(self, output: str) -> str:
+        if self.json and self.format not in (None, "jsonl"):
+            raise UsageError(f"--json and --format {self.format} contradict each other; give one of them")
+        return "jsonl" if self.json else self.format or format_by_name(output)
 
 
 @command(side_by_side=True)
@@ -71,7 +96,7 @@ def classify(
     with DecoderPool(input.jobs) as decoders:
         if dask is None and not all(map(is_table, sources)):
             decoders.start_early()
-        from crnr_cli.gallery.answer import QueryOptions
+        from crnr_cli.gallery.queries import QueryOptions
         from crnr_cli.jobs.classify import classify as run
 
         query_options = QueryOptions(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from crnr_cli.cli.console import say
 from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.formats import is_table
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def workers(
 
         yield Here(decoders or DecoderPool(jobs))
         return
-    from crnr_cli.cluster.answer import OnCluster
     from crnr_cli.cluster.dask import connected
+    from crnr_cli.cluster.work import OnCluster
 
     with connected(where) as cluster:
         if not quiet:

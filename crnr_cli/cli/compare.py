@@ -15,19 +15,19 @@ from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import (
     EarlyNotes,
+    number,
     print_json,
     print_table,
     results_console,
     say_left_out,
     say_notes,
     shown_progress,
+    write_csv,
 )
-from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Strictness
-from crnr_cli.cli.tables import number, write_csv
-from crnr_cli.cli.values import METHOD_LIST, Number, Whole
-from crnr_cli.cli.vector_options import Steps, Vectors
-from crnr_cli.cli.vector_options import reading as reading_of
+from crnr_cli.cli.parsing import METHOD_LIST, Number, Whole
+from crnr_cli.cli.recipe_options import Network, Steps, Vectors
+from crnr_cli.cli.recipe_options import reading as reading_of
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import counted, not_one_of
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from crnr_cli.jobs.compare import CompareReport, MethodResult
-    from crnr_cli.sources.base import Keys
+    from crnr_cli.sources.formats import Keys
 
 _SIGNIFICANT = 0.05
 _ROOMY = 78  # columns of a terminal on which headings need no second line

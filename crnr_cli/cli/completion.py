@@ -32,7 +32,7 @@ def models(incomplete: str) -> list[str]:
 
 
 def _stored(context: typer.Context, of: Literal["classes", "samples"], incomplete: str) -> list[str]:
-    from crnr_cli.gallery.names import stored_names
+    from crnr_cli.gallery.file import stored_names
 
     # As long as the value of the last option is missing, Typer leaves the arguments unassigned.
     arguments = [context.params.get("gallery"), *(context.params.get("arguments") or []), *context.args]

@@ -8,6 +8,8 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -22,11 +24,8 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN = 10  # lines of one kind
 _UNLIMITED = 10_000  # characters: wider than any table that people read
-
 # Control characters are escaped: untrusted file names may contain them, and a terminal would obey them.
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
-
-
 # The console whose progress bars are on the screen, if any: only it can print above them.
 _with_bars: list[Console] = []
 
@@ -219,3 +218,26 @@ def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
             yield show
         finally:
             _with_bars.pop()
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a file as UTF-8; names that are not UTF-8 are written as the bytes that were read."""
+    from crnr_cli.system.csv_file import write_rows
+    from crnr_cli.system.files import replacing
+
+    with replacing(path) as file:
+        write_rows(lambda line: file.write(line.encode("utf-8", "surrogateescape")), chain([header], rows))
+
+
+def print_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    from crnr_cli.system.csv_file import write_rows
+
+    write_rows(sys.stdout.write, chain([header], rows))
+
+
+def share(value: float | None, interval: tuple[float, float] | None) -> str:
+    return f"{number(value)}  (95 % {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
+
+
+def number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.4f}"

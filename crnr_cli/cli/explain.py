@@ -10,21 +10,25 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, command
 from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
-from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Input, Output
-from crnr_cli.cli.part_tables import print_parts
-from crnr_cli.cli.values import METHOD
+from crnr_cli.cli.parsing import METHOD
+from crnr_cli.cli.recipe_options import Model
+from crnr_cli.report.names import place, tally
 from crnr_cli.wording import counted, have
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    from crnr_cli.jobs.explain import ExplainReport, Explanation
+    from crnr_cli.jobs.explain import ExplainReport, Explanation, PartAnswer
 
 CLASSES = 12  # shown with bars
 _SAMPLES = 8  # shown, those with the largest weights
 BAR = 28  # characters of the longest bar
 _WIDEST_NAME = 20  # characters of a class that are kept together
+_DISSENTERS = 6  # classes that are listed, those with the most parts
+_MOST_ROWS = 40  # of tiles in the grid
 
 
 @command
@@ -50,11 +54,11 @@ def explain(
     output: Output,
 ) -> None:
     """Show why a query gets its label: the residuals of the classes, and the samples with the most weight."""
-    from crnr_cli.gallery.answer import QueryOptions
+    from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.explain import explain as run
 
     if path:
-        from crnr_cli.system.optional import require
+        from crnr_cli.errors import require
 
         require("report", "--output", "matplotlib", "jinja2")
         from crnr_cli.report.explanation import check_explanation, write_explanation
@@ -76,7 +80,7 @@ def explain(
 
 
 def _record(report: ExplainReport) -> dict[str, Any]:
-    from crnr_cli.api.values import explanations
+    from crnr_cli.api import explanations
 
     answers = [one.record() for one in explanations(report, _SAMPLES)]
     return {"query": report.query, "truth": report.truth, "explanations": answers}
@@ -129,12 +133,12 @@ def _class_table(report: ExplainReport, explanation: Explanation, width: int) ->
     shown = explanation.order[:CLASSES].tolist()
     if report.truth in classes and (true := classes.index(report.truth)) not in shown:
         shown.append(true)
-    for place, i in enumerate(shown):
+    for rank, i in enumerate(shown):
         style = (
             "green"
-            if place == 0
+            if rank == 0
             else "yellow"
-            if place == 1
+            if rank == 1
             else "cyan"
             if classes[i] == report.truth
             else "dim"
@@ -198,3 +202,73 @@ def _bar(share: float, width: int) -> str:
     """A bar in eighths of a character."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
+
+
+def print_parts(console: Console, report: ExplainReport, explanation: Explanation) -> None:
+    parts, classes = report.parts(explanation), report.gallery.classes
+    label = classes[int(explanation.order[0])]
+    against = [part for part in parts if part.is_against]
+    console.print()
+    console.print(plain(f"{tally(parts, label)}:"))
+    console.print()
+    for line in _grid(parts, console.width):
+        console.print(line)
+    if against:
+        print_table(console, _dissenters(classes, against))
+    else:
+        console.print()
+
+
+def _grid(parts: list[PartAnswer], width: int) -> list[Text]:
+    """The margins in the shape of the tiles; only their signs if there is not enough room for figures."""
+    from rich.text import Text
+
+    tiles = [part for part in parts if not part.name]
+    n_rows, n_columns = tiles[-1].row or 0, tiles[-1].column or 0
+    lines: list[Text] = []
+    as_figures = n_columns * len("  +0.00") <= width
+    if n_rows <= _MOST_ROWS and n_columns * len(" +") <= width:
+        for row in range(n_rows):
+            line = Text()
+            for part in tiles[row * n_columns : (row + 1) * n_columns]:
+                line.append(f"  {_figure(part):>5}" if as_figures else f" {_sign(part)}", _style(part))
+            lines.append(line)
+    for part in parts:
+        if part.name:
+            lines.append(Text.assemble(f"  {part.name}: ", (_figure(part), _style(part))))
+    return lines
+
+
+def _dissenters(classes: list[str], against: list[PartAnswer]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    by_class: dict[int | None, list[PartAnswer]] = {}
+    for part in sorted(against, key=lambda part: part.margin):
+        by_class.setdefault(part.label, []).append(part)
+    largest_first = sorted(by_class.items(), key=lambda item: -len(item[1]))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("others speak for", overflow="fold")
+    table.add_column("parts", justify="right", no_wrap=True)
+    table.add_column("margin", justify="right", no_wrap=True)
+    table.add_column("strongest in", no_wrap=True)
+    for label, found in largest_first[:_DISSENTERS]:
+        name = "several classes alike" if label is None else classes[label]
+        table.add_row(plain(name), str(len(found)), _figure(found[0]), place(found[0]))
+    if (more := len(by_class) - _DISSENTERS) > 0:
+        rest = sum(len(found) for _, found in largest_first[_DISSENTERS:])
+        table.caption = f"{counted(more, 'more class')} {have(more)} {counted(rest, 'part')}"
+        table.caption_justify = "left"
+    return table
+
+
+def _figure(part: PartAnswer) -> str:
+    return f"{part.margin:+.2f}" if part.margin else "0.00"
+
+
+def _sign(part: PartAnswer) -> str:
+    return "+" if part.margin > 0 else "-" if part.is_against else "0"
+
+
+def _style(part: PartAnswer) -> str:
+    return "green" if part.margin > 0 else "yellow" if part.is_against else "dim"

@@ -12,9 +12,8 @@ from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, command, names_of
 from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import Replaced
-from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Dask, Input, Output, Sources, Strictness
-from crnr_cli.cli.vector_options import ExtractedVectors
+from crnr_cli.cli.recipe_options import ExtractedVectors, Network
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:

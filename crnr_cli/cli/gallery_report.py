@@ -95,7 +95,7 @@ def show_report(path: Path, report: BuildReport, output: Output, early: EarlyNot
     """
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.update import UpdateReport
-    from crnr_cli.methods.local import measured_by
+    from crnr_cli.methods.by_neighbors import measured_by
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
     if output.json:

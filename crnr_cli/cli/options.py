@@ -15,10 +15,10 @@ import typer
 
 from crnr_cli.cli.boundary import SKIPPED
 from crnr_cli.cli.command import Written, given
-from crnr_cli.cli.values import Choice, Number, Whole
+from crnr_cli.cli.parsing import Choice, Number, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.sources.readers import READERS
+from crnr_cli.sources.formats import READERS
 
 if TYPE_CHECKING:
     from crnr_cli.sources.label_table import LabelOptions
@@ -198,7 +198,7 @@ class Input:
 
     def values(self) -> dict[str, Any]:
         """As fields of `InputOptions`."""
-        from crnr_cli.sources.base import Keys
+        from crnr_cli.sources.formats import Keys
 
         keys = Keys(self.features_key, self.labels_key, self.samples)
         return {

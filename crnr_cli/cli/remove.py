@@ -9,15 +9,14 @@ import typer
 
 from crnr_cli.cli import completion
 from crnr_cli.cli.command import Written, command
-from crnr_cli.cli.console import print_json, say, say_notes, shown_progress
+from crnr_cli.cli.console import print_csv, print_json, say, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, Output, one_gallery
-from crnr_cli.cli.tables import print_csv
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
-    from crnr_cli.gallery.selection import Unwanted
+    from crnr_cli.gallery.entries import Unwanted
 
 
 @command
@@ -56,9 +55,9 @@ def remove(
     output: Output,
 ) -> None:
     """Remove classes or samples from a gallery, by their names or by patterns of them."""
-    from crnr_cli.gallery.selection import Unwanted
+    from crnr_cli.gallery.entries import Unwanted
     from crnr_cli.jobs.update import remove as run
-    from crnr_cli.results.marks import marked_samples
+    from crnr_cli.results.edited import marked_samples
 
     if not classes and not samples and not marked:
         raise UsageError("choose what to remove with --class NAME, --sample NAME or --from FILE")

@@ -10,9 +10,9 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, command, given
 from crnr_cli.cli.console import print_json, say, shown_progress
-from crnr_cli.cli.network_options import Model
 from crnr_cli.cli.options import Output
-from crnr_cli.cli.values import Whole
+from crnr_cli.cli.parsing import Whole
+from crnr_cli.cli.recipe_options import Model
 
 _LIMIT = 2000
 
@@ -39,9 +39,9 @@ def review(
     output: Output,
 ) -> None:
     """Write a page to review answers in a browser, the doubtful ones first, and to save corrections.csv."""
-    from crnr_cli.gallery.answer import QueryOptions
+    from crnr_cli.errors import require
+    from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.review import review as run
-    from crnr_cli.system.optional import require
 
     require("report", "crnr review", "jinja2")
     from crnr_cli.report.review import write_review

@@ -10,10 +10,9 @@ import typer
 
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import command, given, names_of
-from crnr_cli.cli.console import print_json, say, say_some, shown_progress
+from crnr_cli.cli.console import print_csv, print_json, say, say_some, shown_progress
 from crnr_cli.cli.options import DryRun, Output, PortableNames, Strictness
-from crnr_cli.cli.tables import print_csv
-from crnr_cli.cli.values import Choice, Number
+from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import are, counted
 
@@ -117,7 +116,7 @@ def sort(
 
 
 def _record(report: SortReport, folder: str, dry_run: bool) -> dict[str, object]:
-    from crnr_cli.results.placed import THERE
+    from crnr_cli.sorting.placing import THERE
 
     return {
         "folder": folder,
@@ -132,7 +131,7 @@ def _record(report: SortReport, folder: str, dry_run: bool) -> dict[str, object]
 
 
 def _say(report: SortReport, folder: str, dry_run: bool) -> None:
-    from crnr_cli.results.placed import THERE
+    from crnr_cli.sorting.placing import THERE
 
     say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
     if report.passed_over:
@@ -151,7 +150,7 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
 
 
 def _undo(path: Path, below: list[Path], strictness: Strictness, output: Output) -> None:
-    from crnr_cli.jobs.unsort import unsort
+    from crnr_cli.jobs.sort import unsort
 
     with (
         shown_progress(output.quiet) as shown,

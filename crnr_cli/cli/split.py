@@ -11,10 +11,9 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import command, given
-from crnr_cli.cli.console import print_json, say, say_some, shown_progress
+from crnr_cli.cli.console import print_csv, print_json, say, say_some, shown_progress
 from crnr_cli.cli.options import DryRun, Input, Output, PortableNames, Strictness
-from crnr_cli.cli.tables import print_csv
-from crnr_cli.cli.values import Choice, Number, Whole
+from crnr_cli.cli.parsing import Choice, Number, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import are, counted
 
@@ -75,9 +74,8 @@ def split(
     output: Output,
 ) -> None:
     """Divide labelled pictures into a gallery and queries; copies of a picture stay on one side."""
-    from crnr_cli.jobs.split import SplitOptions
+    from crnr_cli.jobs.split import Portion, SplitOptions
     from crnr_cli.jobs.split import split as run
-    from crnr_cli.sources.division import Portion
 
     if division.per_class is not None and given(context, ["share"]):
         raise UsageError("give --share or --per-class, not both")
@@ -112,7 +110,7 @@ def split(
 
 
 def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> dict[str, object]:
-    from crnr_cli.results.placed import THERE
+    from crnr_cli.sorting.placing import THERE
 
     return {
         "gallery": gallery,
@@ -132,7 +130,7 @@ def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> d
 
 
 def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None:
-    from crnr_cli.results.placed import THERE
+    from crnr_cli.sorting.placing import THERE
 
     say_some("left out", list(map(str, report.left_out)), style="yellow")
     say_some("note", [note.text for note in report.notes])

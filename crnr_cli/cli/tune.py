@@ -24,20 +24,18 @@ from crnr_cli.cli.console import (
     shown_progress,
 )
 from crnr_cli.cli.gallery_report import Replaced
-from crnr_cli.cli.network_options import Network
 from crnr_cli.cli.options import Input, Output, Sources, Strictness
-from crnr_cli.cli.values import METHOD_LIST, Number, Whole
-from crnr_cli.cli.vector_options import TRIED_PARTS, TriedSteps, Vectors
-from crnr_cli.cli.vector_options import reading as reading_of
+from crnr_cli.cli.parsing import METHOD_LIST, Number, Whole
+from crnr_cli.cli.recipe_options import TRIED_PARTS, Network, TriedSteps, Vectors
+from crnr_cli.cli.recipe_options import reading as reading_of
 from crnr_cli.errors import UsageError
-from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.formats import is_table
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from crnr_cli.gallery.trials import Trial
-    from crnr_cli.jobs.tune import TuneReport
+    from crnr_cli.jobs.tune import Trial, TuneReport
 
 _SHOWN = 10  # settings in the table
 _LINES = 6  # in the plot
@@ -117,9 +115,9 @@ def tune(
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
     reading = reading_of(input, vectors, network, on_notes=early, **strictness.values())
+    from crnr_cli.errors import require
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
-    from crnr_cli.system.optional import require
 
     if try_parts and steps.parts == TriedSteps.parts:  # otherwise, those to try were given
         steps = replace(steps, parts=TRIED_PARTS)

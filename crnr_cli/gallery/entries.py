@@ -1,14 +1,28 @@
-"""The samples of a gallery by their names and contents, and what changed between two tables of them."""
+"""The entries of a gallery, and those that a user names."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import fnmatch
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
 
+import numpy as np
+
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.columns import SampleTable
+from crnr_cli.gallery.gallery import Gallery, SampleTable
+from crnr_cli.system.names import Spellings, class_key, composed, path_key, slashed
+from crnr_cli.wording import Note, counted
 
 Content = tuple[str, str]  # a sample's class and hash
+What = Literal["class", "sample"]
+_MAX_NAMES = 10  # listed in an error
+_NEAREST = 3  # names suggested for an unknown one
+_WILD = re.compile(r"(\*+|\?|\[[!^]?\]?[^\]]*\])")
 
 
 @dataclass(frozen=True)
@@ -72,3 +86,92 @@ def compare_tables(old: SampleTable, new: SampleTable) -> Changes:
         removed=[name for name in before if name not in after],
         unchanged=len(after) - len(added) - len(changed),
     )
+
+
+@dataclass(frozen=True)
+class Unwanted:
+    """What to remove: classes and samples by name or pattern, and samples by name alone."""
+
+    classes: Sequence[str] = ()
+    samples: Sequence[str] = ()
+    exact: Sequence[str] = ()
+
+    def find_in(self, path: Path, gallery: Gallery) -> tuple[Array, list[Note]]:
+        """Return a mask of the samples that are removed, and how many match each pattern."""
+        classes, of_classes = selected(path, "class", self.classes, gallery.classes)
+        names = sample_names(gallery.names, gallery.recipe.kind)
+        samples, of_samples = selected(path, "sample", self.samples, gallery.names, names)
+        for name in self.exact:
+            if (found := names.find(slashed(name))) is None:
+                raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
+            samples.add(found)
+        columns = zip(gallery.names, gallery.table.labels, strict=True)
+        is_unwanted = np.array([label in classes or name in samples for name, label in columns])
+        if is_unwanted.all():
+            raise DataError(f"{path}: no samples would remain; delete the file instead")
+        return is_unwanted, of_classes + of_samples
+
+
+def sample_names(known: Iterable[str], kind: str) -> Spellings:
+    """Return the names of samples, found by any spelling: those of pictures are paths."""
+    return Spellings(known, path_key if kind == "pictures" else class_key)
+
+
+def selected(
+    path: Path, what: What, wanted: Sequence[str], known: Sequence[str], names: Spellings | None = None
+) -> tuple[set[str], list[Note]]:
+    """The names among `known` that are wanted, and how many each pattern matches.
+
+    A name that there is, is taken as it is, even if it looks like a pattern.
+    """
+    names = names or Spellings(known)
+    found: set[str] = set()
+    notes = []
+    for text in wanted:
+        stored = slashed(text) if what == "sample" else text
+        if (name := names.find(stored)) is not None:
+            found.add(name)
+            continue
+        if not _WILD.search(text):
+            raise DataError(f"{path}: has no {what} {text}; {hint(stored, known)}")
+        pattern = _pattern(composed(stored), what)
+        matching = {name for name in names.known if pattern.fullmatch(composed(name))}
+        if not matching:
+            raise DataError(f"{path}: no {what} matches {text}; {_pattern_hint(stored, known)}")
+        notes.append(Note("pattern", f"{text} matches {counted(len(matching), what)}"))
+        found |= matching
+    return found, notes
+
+
+def _pattern(text: str, what: What) -> re.Pattern[str]:
+    """As in a shell, * and ? do not go beyond the folders of a sample, but ** does."""
+    one = "." if what == "class" else "[^/]"
+    parts = []
+    for part in _WILD.split(text):
+        if part.startswith("*"):
+            parts.append(f"{one}*" if len(part) == 1 else ".*")
+        elif part == "?":
+            parts.append(one)
+        elif _WILD.fullmatch(part):
+            parts.append("(?!/)" * (what == "sample"))
+            parts.append(re.sub(r"\\[zZ]$", "", fnmatch.translate(part.replace("[^", "[!", 1))))
+        else:
+            parts.append(re.escape(part))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _pattern_hint(text: str, known: Sequence[str]) -> str:
+    deep = re.sub(r"\*+", "**", text)
+    if deep != text and (count := sum(map(bool, map(_pattern(deep, "sample").fullmatch, known)))):
+        return f"* ends at a slash, and {deep} matches {count}"
+    return hint(text, known)
+
+
+def hint(name: str, known: Sequence[str]) -> str:
+    """The names that end like this one; all if they are few; otherwise those that may have been meant."""
+    if ending := [other for other in known if other.endswith(f"/{name}")]:
+        more = ", ..." if len(ending) > _MAX_NAMES else ""
+        return f"give the full name: {', '.join(ending[:_MAX_NAMES])}{more}"
+    if len(known) > _MAX_NAMES and (near := get_close_matches(name, known, _NEAREST)):
+        return f"the closest are {', '.join(near)}"
+    return f"there are {', '.join(known[:_MAX_NAMES])}" + (", ..." if len(known) > _MAX_NAMES else "")

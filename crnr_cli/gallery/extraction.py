@@ -10,9 +10,10 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,9 +21,11 @@ import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Batch, Stamp
-from crnr_cli.errors import DataError, SampleError, refuse_too_many
-from crnr_cli.gallery.features_file import Rows, write_features
-from crnr_cli.gallery.raw_values import open_recipe
+from crnr_cli.choices import ExtractorOptions
+from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
+from crnr_cli.gallery.entries import sample_names
+from crnr_cli.gallery.features_file import Rows, is_there, open_extracted, require_ending, write_features
+from crnr_cli.gallery.reading import Seen, in_words, is_same, new_recipe, open_recipe, restored_recipe
 from crnr_cli.gallery.samples import (
     BATCH,
     LeftOut,
@@ -32,18 +35,21 @@ from crnr_cli.gallery.samples import (
     refuse_non_finite,
     require_samples,
 )
-from crnr_cli.gallery.selection import sample_names
 from crnr_cli.gallery.workers import Workers
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
+from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.journal import Identity, Journal, differences
-from crnr_cli.sources.base import Source
-from crnr_cli.sources.folders import Pictures
-from crnr_cli.sources.hdf5 import close_files
-from crnr_cli.sources.listing import fingerprint
+from crnr_cli.sources.base import Source, Span
+from crnr_cli.sources.formats.extracted import Origins
+from crnr_cli.sources.formats.hdf5 import close_files
+from crnr_cli.sources.opening import fingerprint
+from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.tables import FeatureFile, Features
 from crnr_cli.system.files import Claim, claimed, disk_errors
-from crnr_cli.system.names import Spellings
+from crnr_cli.system.names import Spellings, path_key
 from crnr_cli.wording import Note, counted
 
 
@@ -319,3 +325,96 @@ def _blocks(work: Extraction, kept: FeatureFile | None, file: BinaryIO, found: _
     for place, rows in zip(found.places, found.rows, strict=True):
         file.seek(place)
         yield np.frombuffer(file.read(len(rows) * width), work.dtype).reshape(len(rows), work.recipe.n_inputs)
+
+
+@dataclass(kw_only=True)
+class CachedPictures(Pictures):
+    cache: FeatureFile  # has the values of all these pictures, and may have those of others
+    origins: Origins  # those of the cache
+    recipe: Mapping[str, Any]  # the description of the extractor
+    errors: Mapping[str, SampleError]  # by name: why a picture has no values
+
+    @property
+    def n_features(self) -> int:
+        return self.cache.n_features
+
+    @property
+    def recipes(self) -> list[tuple[Path, Mapping[str, Any] | None]]:
+        return [(self.cache.path, self.recipe)]
+
+    @cached_property
+    def _row_of(self) -> dict[tuple[str, Stamp], int]:
+        keys = zip(self.cache.names, self.origins.stamps, strict=True)
+        return {key: row for row, key in enumerate(keys)}
+
+    @cached_property
+    def _spellings(self) -> Spellings:
+        return Spellings(self.cache.names, path_key)
+
+    def batches(
+        self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
+    ) -> Generator[Batch]:
+        return (self._batch(span) for span in spans)
+
+    def _batch(self, span: Span) -> Batch:
+        files = self.files[slice(*span)]
+        errors = [file.error or self.errors.get(file.path) for file in files]
+        try:
+            rows = [
+                None if error else self._row_of[self._spellings.spell(file.path), file.stamp]
+                for file, error in zip(files, errors, strict=True)
+            ]
+        except KeyError as e:
+            raise DataError(f"{self.cache.path}: was changed meanwhile; run the command again") from e
+        found = self.cache.take([row for row in rows if row is not None])
+        hashes, scales = self.origins.hashes, self.origins.scales
+        return Batch(
+            names=[file.path for file in files],
+            errors=errors,
+            values=found.rows(0, len(found)),
+            end=span[1],
+            candidates=[file.folders for file in files],
+            hashes=["" if row is None else hashes[row] for row in rows],
+            stamps=[file.stamp for file in files],
+            scales=[1.0 if row is None else scales[row] for row in rows] if scales else [],
+        )
+
+
+def cached(
+    source: Source, reading: Reading, path: Path, progress: Progress, workers: Workers
+) -> tuple[Source, Reading, list[Note]]:
+    """The same pictures with values from the cache, how to read them, and what the user should know."""
+    require_ending(path)
+    if not isinstance(source, Pictures):
+        raise UsageError("--cache is for pictures, but these are features; leave it out")
+    seen = Seen(source, reading, progress, workers)
+    recipe, notes = new_recipe(source, reading.extractor, (), seen)
+    if reading.on_notes and notes:
+        reading.on_notes(notes)
+    with claimed_features(path) as claim:
+        old = None
+        if is_there(path):
+            old = open_extracted(path)
+            _refuse_another(old, recipe.extractor)
+        report = extract_to(claim, Extraction(path, source, recipe, reading, workers, old), progress)
+        file = open_extracted(path)
+    errors = {left.name: left.error for left in report.left_out}
+    assert file.origins is not None
+    found = CachedPictures(
+        **vars(source),
+        cache=file,
+        origins=file.origins,
+        recipe=recipe.stored().attributes,
+        errors=errors,
+    )
+    return found, replace(reading, extractor=ExtractorOptions()), notes + report.notes
+
+
+def _refuse_another(old: FeatureFile, wanted: Extractor | None) -> None:
+    assert old.origins is not None
+    extractor = restored_recipe(old.path, old.origins.recipe, old.n_features).extractor
+    if not is_same(extractor, wanted):
+        raise DataError(
+            f"{old.path}: was extracted in another way than this gallery needs: "
+            f"{in_words(extractor, wanted)}; name another file with --cache, or remove this one"
+        )

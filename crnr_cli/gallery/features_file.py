@@ -15,11 +15,11 @@ import numpy as np
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.columns import Table, to_bytes, to_numbers
+from crnr_cli.gallery.gallery import Table, to_bytes, to_numbers
 from crnr_cli.gallery.hdf5_output import to_attributes, written_hdf5
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.extracted import FORMAT, VERSION
+from crnr_cli.sources.formats import Keys
+from crnr_cli.sources.formats.extracted import FORMAT, VERSION
 from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.system.names import existing
 

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
+import h5py
 import numpy as np
 
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
-from crnr_cli.gallery.columns import Labels, SampleTable, Stamps, Texts, to_bytes, to_numbers
-from crnr_cli.gallery.content import FORMAT, Content, read_content
-from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery
+from crnr_cli.gallery.gallery import (
+    LABEL_TYPES,
+    Gallery,
+    Labels,
+    SampleTable,
+    Stamps,
+    Texts,
+    to_bytes,
+    to_numbers,
+)
+from crnr_cli.gallery.hdf5_contents import FORMAT, Content, read_content
 from crnr_cli.gallery.hdf5_output import PlacedRows, to_attributes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, default_parameters, make_method
 from crnr_cli.recipe.base import Stored
-from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import restored_extractor
+from crnr_cli.recipe.recipe import Recipe, restored_extractor
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.sources.hdf5 import plain
+from crnr_cli.sources.formats.hdf5 import plain
 from crnr_cli.system.descriptors import MAY_REPLACE_OPEN
 from crnr_cli.system.names import existing
 
 _SINCE_4 = ("neighbors", "index")  # parameters that are stored only if they are used
 _VECTORS = "samples/vectors"
+_MAX_BYTES = 2**24  # of names: more would keep a shell waiting
 
 
 @dataclass
@@ -237,3 +247,15 @@ def _settings(content: Content) -> dict[str, Any]:
     if recipe.get("kind") == "pictures":
         recipe["extractor"] = restored_extractor(Stored(recipe)).describe()
     return root | recipe
+
+
+def stored_names(path: Path, of: Literal["classes", "samples"]) -> list[str]:
+    """The names of all classes or samples; none if the file is not a gallery or has too many of them."""
+    try:
+        with h5py.File(path) as file:
+            names = file[f"{of}/names"]
+            if names.dtype.kind != "S" or names.ndim != 1 or names.nbytes > _MAX_BYTES:
+                return []
+            return [os.fsdecode(name) for name in names[()].tolist()]
+    except (OSError, LookupError, AttributeError, TypeError, ValueError, RuntimeError):
+        return []

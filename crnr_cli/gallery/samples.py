@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, take_rows
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
-from crnr_cli.gallery.columns import SampleTable
-from crnr_cli.gallery.new_recipe import Seen, alternatives, new_recipe
-from crnr_cli.gallery.raw_values import open_recipe
+from crnr_cli.gallery.gallery import SampleTable
+from crnr_cli.gallery.reading import Seen, alternatives, new_recipe, open_recipe
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Step
-from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import InputOptions, Source
-from crnr_cli.sources.folders import is_unrelated
+from crnr_cli.sources.pictures import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
 from crnr_cli.system.names import class_key

@@ -7,22 +7,30 @@ race between two classes says little about the label.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from crnr_cli.arrays import Array
-from crnr_cli.gallery.crossed import Folds, crossed
-from crnr_cli.gallery.strongest import largest, span_of
+from crnr_cli.arrays import Array, dense
+from crnr_cli.errors import DataError
+from crnr_cli.jobs.review import largest, span_of
 from crnr_cli.methods import Method, Samples
+from crnr_cli.methods.folds import copies_of, held_out_residuals, stratified_folds
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import margins
+from crnr_cli.solvers.neighbors import product_blocks
 
 _USUAL = 0.5  # of the median margin of a class
 _SUPPORTERS = 3
 _FEW = 5  # different samples: a class with fewer is small
 _ALIKE = 0.1  # share of the samples of two classes that are taken for the other
+FOLDS = 10
+_NEAREST = 3  # samples of a class that have to be near, so that one other outlier in it does not suffice
+_FENCE = 1.5  # times the range between the quartiles: the usual fence of a box plot
+_BLOCK = 2**24  # numbers in the products of one block
 
 
 @dataclass(frozen=True)
@@ -125,3 +133,109 @@ def alike_classes(residuals: Array, class_index: Array) -> list[AlikeClasses]:
         if sum(both) > 1 and share >= _ALIKE:
             found.append(AlikeClasses((one, two), both, share))
     return sorted(found, key=lambda pair: -pair.share)
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Samples that are held out together, and copies of each other."""
+
+    fold_of: Array  # (n,); -1 for samples that cannot be held out, as their class would be missing
+    copies: Array  # (n,): the same number for samples of the same content
+
+    @classmethod
+    def of(cls, samples: Samples, hashes: Sequence[str], count: int = FOLDS) -> Folds:
+        copies = copies_of(samples.vectors, hashes)
+        fold_of = stratified_folds(samples.class_index, count, copies=copies)
+        if samples.n_classes < 2 or not (fold_of >= 0).any():
+            raise DataError(
+                "there must be two classes, and two different samples in one of them, "
+                "so that samples can be compared with others; add samples"
+            )
+        return cls(fold_of, copies)
+
+    @property
+    def is_held(self) -> Array:
+        """(n,): a mask of the samples that are held out at some time, and so have an answer."""
+        held: Array = self.fold_of >= 0
+        return held
+
+    def distrusted(self, samples: Samples, doubtful: Array) -> Array:
+        """A mask of the doubtful samples, except in classes of which too few others would be left."""
+        mask = doubtful & self.is_held
+        for start, stop in zip(samples.edges[:-1].tolist(), samples.edges[1:].tolist(), strict=True):
+            left = ~mask[start:stop]
+            folds = self.fold_of[start:stop][left]
+            if 2 * left.sum() < stop - start or len(np.unique(folds)) < 2:
+                mask[start:stop] = False
+        return mask
+
+
+def crossed(
+    samples: Samples,
+    method: Method,
+    folds: Folds,
+    distrusted: Array | None = None,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> Array:
+    """(n, K): the residuals of every sample, by a gallery without its fold; NaN if it is never held out.
+
+    Samples that are `distrusted` are answered, but answer for no other. Up to `jobs` folds are answered at
+    the same time, if there is enough memory.
+    """
+    found = np.full((len(samples.vectors), samples.n_classes), np.nan, dtype=samples.vectors.dtype)
+    parts = held_out_residuals(
+        samples,
+        method,
+        folds.fold_of,
+        is_trusted=None if distrusted is None else ~distrusted,
+        result_bytes=found.nbytes,
+        jobs=jobs,
+        progress=partial(progress, "comparing" if distrusted is None else "comparing again"),
+    )
+    for places, residuals in parts:
+        found[places] = dense(residuals)
+    return found
+
+
+@dataclass(frozen=True)
+class Outlier:
+    sample: int
+    similarity: float  # to the class that it is most like
+
+
+def outliers(unit_vectors: Array, edges: Array, copies: Array, progress: Progress = silent) -> list[Outlier]:
+    """Samples that are much less like any class than almost all others, the clearest first.
+
+    Samples are ordered by class, whose bounds are `edges`; `copies` are numbers, the same for the same
+    content.
+    """
+    found = similarity_to_classes(unit_vectors, edges, copies, progress)
+    low, high = np.quantile(found, [0.25, 0.75])
+    places = np.flatnonzero(found < low - _FENCE * (high - low))
+    places = places[np.argsort(found[places], kind="stable")]
+    return [Outlier(i, float(found[i])) for i in places.tolist()]
+
+
+def similarity_to_classes(
+    unit_vectors: Array, edges: Array, copies: Array, progress: Progress = silent
+) -> Array:
+    """(n,): the cosine with the third nearest sample of the class where that is highest.
+
+    A class with fewer samples counts by its last. Copies of a sample do not speak for it.
+    """
+    n = len(unit_vectors)
+    found = np.empty(n, dtype=np.float32)
+    counts = np.diff(edges)
+    step = max(1, _BLOCK // n)
+    for start, products in product_blocks(unit_vectors, unit_vectors.T, step):
+        these = slice(start, start + step)
+        products[copies[these, None] == copies] = -np.inf
+        nearest = np.maximum.reduceat(products, edges[:-1], axis=1)
+        for _ in range(_NEAREST - 1):
+            products[products == np.repeat(nearest, counts, axis=1)] = -np.inf
+            following = np.maximum.reduceat(products, edges[:-1], axis=1)
+            nearest = np.where(np.isfinite(following), following, nearest)
+        found[these] = nearest.max(axis=1)
+        progress("looking for outliers", min(start + step, n), n)
+    return found

@@ -14,12 +14,10 @@ from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import Answers
 from crnr_cli.sources.base import Source, Span
 from crnr_cli.sources.walk import Lister
-from crnr_cli.system.cores import pieces_at_once
-from crnr_cli.system.spread import Item, Result, Shared, spread_over_threads
+from crnr_cli.system.cores import Item, Result, Shared, pieces_at_once, spread_over_threads
 
 if TYPE_CHECKING:
-    from crnr_cli.gallery.answer import Run
-    from crnr_cli.gallery.formatted import RowBatch
+    from crnr_cli.gallery.queries import RowBatch, Run
 
 
 class Workers(Protocol):

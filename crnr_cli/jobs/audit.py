@@ -10,16 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.answer import with_model_at
-from crnr_cli.gallery.content import is_gallery
-from crnr_cli.gallery.copies import KnownSamples
-from crnr_cli.gallery.crossed import FOLDS, Folds
 from crnr_cli.gallery.duplicates import Looks, exact_copies, groups_of, looks_of, near_pairs
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.fit import sort_by_class
+from crnr_cli.gallery.fit import KnownSamples, sort_by_class
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.outliers import Outlier, outliers
-from crnr_cli.gallery.raw_values import refuse_mismatch
+from crnr_cli.gallery.hdf5_contents import is_gallery
+from crnr_cli.gallery.queries import with_model_at
+from crnr_cli.gallery.reading import refuse_mismatch
 from crnr_cli.gallery.samples import (
     LeftOut,
     Reading,
@@ -30,17 +27,21 @@ from crnr_cli.gallery.samples import (
     require_samples,
 )
 from crnr_cli.gallery.suspects import (
+    FOLDS,
     AlikeClasses,
+    Folds,
+    Outlier,
     Suspect,
     alike_classes,
     answers_of,
+    outliers,
     small_classes,
     suspects,
 )
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.opening import open_source
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, are, counted
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.cache import cached
+from crnr_cli.gallery.extraction import cached
 from crnr_cli.gallery.file import new_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_samples
-from crnr_cli.gallery.streamed import can_stream, stream_samples
+from crnr_cli.gallery.streaming import can_stream, stream_samples
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.methods import Method, make_method
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.files import is_replaceable, replacing
 from crnr_cli.wording import Note

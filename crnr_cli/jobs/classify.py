@@ -8,15 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.answer import QueryOptions, Run, load_for, open_queries
-from crnr_cli.gallery.formatted import MAX_FAILURES, RowBatch
+from crnr_cli.errors import DataError, UsageError, require
+from crnr_cli.gallery.queries import MAX_FAILURES, QueryOptions, RowBatch, Run, load_for, open_queries
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.journal import Done, Partial, resumable
 from crnr_cli.system.files import is_replaceable, replacing
-from crnr_cli.system.optional import require
 from crnr_cli.wording import Note, counted, have
 
 
@@ -129,7 +127,7 @@ def _write_parquet(
     file: Partial | _Direct, run: Run, workers: Workers, progress: Progress
 ) -> Iterator[RowBatch]:
     """Yield every batch after it was written."""
-    from crnr_cli.results.parquet_rows import ParquetRows, parquet_schema
+    from crnr_cli.results.formats import ParquetRows, parquet_schema
     from crnr_cli.system.parquet import table_writer
 
     assert isinstance(file, _Direct)

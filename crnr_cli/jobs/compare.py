@@ -10,11 +10,10 @@ import numpy as np
 
 from crnr_cli.arrays import Array, take_rows
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.answer import truth_in
-from crnr_cli.gallery.columns import SampleTable
-from crnr_cli.gallery.copies import KnownSamples, copies_note, copy_notes
-from crnr_cli.gallery.fit import sort_by_class
-from crnr_cli.gallery.raw_values import refuse_mismatch
+from crnr_cli.gallery.fit import KnownSamples, copies_note, copy_notes, sort_by_class
+from crnr_cli.gallery.gallery import SampleTable
+from crnr_cli.gallery.queries import truth_in
+from crnr_cli.gallery.reading import refuse_mismatch
 from crnr_cli.gallery.samples import (
     Reading,
     ReadSamples,
@@ -25,14 +24,14 @@ from crnr_cli.gallery.samples import (
 )
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.methods import METHODS, Method, Samples, Split, State, fitted, make_method
-from crnr_cli.methods.fitting import residuals_in_batches
+from crnr_cli.methods.base import residuals_in_batches
 from crnr_cli.methods.folds import copies_of, held_out, one_per_copies
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar, score, wilson
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.formats import Keys
+from crnr_cli.sources.opening import open_source
 from crnr_cli.wording import Note
 
 

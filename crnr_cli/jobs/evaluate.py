@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -11,28 +12,25 @@ from functools import partial
 from itertools import chain
 from pathlib import Path, PurePath
 
+from crnr_cli.choices import AUTO, ENDINGS
 from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
-from crnr_cli.gallery.answer import QueryOptions, Run, load_for, open_queries
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.outsiders import marked, opened_outsiders, require_read, without_outsiders
+from crnr_cli.gallery.queries import QueryOptions, Run, load_for, open_queries
 from crnr_cli.gallery.samples import LeftOut, Report
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.recipe.provider_names import AUTO
-from crnr_cli.results.corrections import Corrections, read_corrections
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
-from crnr_cli.results.format_names import ENDINGS
-from crnr_cli.results.formats import parse_stream, read_answers
-from crnr_cli.results.open_set import OpenSet, is_outsider, open_set
-from crnr_cli.results.parquet_rows import has_parquet_predictions
+from crnr_cli.results.edited import Corrections, read_corrections
+from crnr_cli.results.formats import has_parquet_predictions, parse_stream, read_answers
 from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
-from crnr_cli.results.scores import Scores, score
-from crnr_cli.sources.csv_features import has_features
-from crnr_cli.sources.folders import is_unrelated
+from crnr_cli.results.scores import OpenSet, Scores, is_outsider, open_set, score
+from crnr_cli.sources.base import Source
+from crnr_cli.sources.formats import is_table
+from crnr_cli.sources.formats.csv_table import has_features
 from crnr_cli.sources.label_table import Labels
-from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.pictures import is_unrelated
 from crnr_cli.sources.tables import Features
-from crnr_cli.system.names import Spellings, existing
+from crnr_cli.system.names import Spellings, existing, place_of
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import Note, counted
 
@@ -313,3 +311,42 @@ def _read(name: str) -> list[Prediction]:
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a predictions CSV")
     return parse_stream(sys.stdin.buffer, "stdin")
+
+
+def opened_outsiders(outsiders: Sequence[Path], gallery: Gallery, options: QueryOptions) -> Source:
+    for path in outsiders:
+        if existing(path, follow_links=False) is None:
+            raise DataError(f"{path}: no such file or folder")
+    return open_queries([str(path) for path in outsiders], gallery, replace(options, labels=None))
+
+
+def without_outsiders(source: Source, outsiders: Source, names: Sequence[str]) -> Source:
+    """The same listing without the outsiders, which may be in a folder among the queries."""
+    places = set(map(place_of, outsiders.names()))
+    rest = source.only(lambda name, stamp, candidates: place_of(name) not in places)
+    if not len(rest):
+        raise UsageError(f"--outsiders: everything in {', '.join(names)} would be an outsider")
+    return rest
+
+
+def require_read(rows: Sequence[Prediction], outsiders: Sequence[Path]) -> None:
+    if not any(row.label for row in rows):
+        raise DataError(
+            f"--outsiders: nothing in {', '.join(map(str, outsiders))} can be used; "
+            f"{rows[0].path}: {rows[0].status}"
+        )
+
+
+def marked(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Prediction]:
+    """The same rows; those of files that are outsiders, or in a folder of outsiders, belong to no class."""
+    for folder in outsiders:
+        place = place_of(str(folder))
+        inside = tuple(place.rstrip(os.sep) + mark for mark in (os.sep, *("#" if is_table(folder) else "")))
+        found = [row.path != "" and f"{place_of(row.path)}{os.sep}".startswith(inside) for row in rows]
+        if not any(found):
+            raise DataError(
+                f"{folder}: none of the {counted(len(rows), 'row')} is of a file there; paths are relative "
+                "to the current folder, so run it where `crnr classify` ran"
+            )
+        rows = [row._replace(truth=UNKNOWN) if is_in else row for row, is_in in zip(rows, found, strict=True)]
+    return rows

@@ -10,10 +10,10 @@ import numpy as np
 
 from crnr_cli.arrays import Array, dense
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.answer import QueryOptions, load_for, open_queries, truths_by
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.raw_values import open_recipe
-from crnr_cli.gallery.strongest import largest, span_of
+from crnr_cli.gallery.queries import QueryOptions, load_for, open_queries, truths_by
+from crnr_cli.gallery.reading import open_recipe
+from crnr_cli.jobs.review import largest, span_of
 from crnr_cli.methods import (
     CodingMethod,
     Method,
@@ -23,15 +23,15 @@ from crnr_cli.methods import (
     fitted,
     make_method,
 )
-from crnr_cli.methods.fitting import are_blank, states_of_parts
-from crnr_cli.methods.neighbour import Nn
+from crnr_cli.methods.base import are_blank, states_of_parts
+from crnr_cli.methods.nearest import Nn
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.recipe.parts import Parts
 from crnr_cli.recipe.recipe import OpenRecipe
+from crnr_cli.recipe.steps import Parts
 from crnr_cli.results.decision import margins
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.formats import is_table
 from crnr_cli.system.names import existing
 from crnr_cli.wording import counted
 

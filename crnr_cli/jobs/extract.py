@@ -10,15 +10,14 @@ from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
 from crnr_cli.gallery.extraction import Extraction, ExtractReport, claimed_features, extract_to
 from crnr_cli.gallery.features_file import is_there, open_extracted, require_ending
 from crnr_cli.gallery.file import Glance
-from crnr_cli.gallery.new_recipe import Seen, new_recipe
-from crnr_cli.gallery.raw_values import in_words, is_same, recipe_of, restored_recipe
+from crnr_cli.gallery.reading import Seen, in_words, is_same, new_recipe, recipe_of, restored_recipe
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.wording import Note, counted
 

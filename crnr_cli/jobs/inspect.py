@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import DataError
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.choice import chosen
-from crnr_cli.sources.hdf5 import is_gallery
-from crnr_cli.sources.plausible import Found, listed
-from crnr_cli.sources.readers import is_table, reader_of
+from crnr_cli.sources.formats import Keys, is_table, reader_of
+from crnr_cli.sources.formats.choice import Found, chosen, listed
+from crnr_cli.sources.formats.hdf5 import is_gallery
 from crnr_cli.system.names import existing
 from crnr_cli.wording import Note
 

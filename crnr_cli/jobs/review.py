@@ -10,18 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from crnr_cli.arrays import Array
 from crnr_cli.errors import CrnrError, DataError, GalleryError
-from crnr_cli.gallery.answer import QueryOptions, queries_per_batch, with_model_at
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.raw_values import open_recipe
-from crnr_cli.gallery.strongest import strongest
+from crnr_cli.gallery.queries import QueryOptions, queries_per_batch, with_model_at
+from crnr_cli.gallery.reading import open_recipe
+from crnr_cli.methods import CodingMethod, Samples
+from crnr_cli.methods.base import states_of_parts
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.results.candidates import read_candidates
 from crnr_cli.results.decision import UNKNOWN, Prediction
+from crnr_cli.results.edited import read_candidates
 from crnr_cli.results.table import read_predictions
-from crnr_cli.sources.folders import is_unrelated
+from crnr_cli.sources.pictures import is_unrelated
 from crnr_cli.sources.walk import named_pictures
 from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
 from crnr_cli.system.names import Spellings, existing
@@ -162,3 +166,54 @@ def limit_note(report: ReviewReport) -> str:
         f"{shown} of {counted(report.total, 'answer')} are on the page, the most doubtful ones; "
         "--limit changes how many"
     )
+
+
+def strongest(
+    gallery: Gallery, vectors: Array, classes: Sequence[Sequence[int]], count: int
+) -> list[list[list[int]]]:
+    """For each query and each of its classes, `count` samples of the class, the strongest first.
+
+    Samples with the same weight, such as none, and those of methods without weights, go by their cosine.
+    """
+    samples = gallery.samples
+    cosines = vectors @ samples.vectors.T
+    weights = _weights(gallery, vectors)
+    found = []
+    for query, wanted in enumerate(classes):
+        of_query = []
+        for k in wanted:
+            span = span_of(samples, k)
+            values = [cosines[query, span]]
+            if weights is not None:
+                values.insert(0, np.maximum(weights[query, span], 0))
+            of_query.append(largest(values, count, span.start))
+        found.append(of_query)
+    return found
+
+
+def span_of(samples: Samples, class_number: int) -> slice:
+    """Return where the samples of a class are."""
+    return slice(int(samples.edges[class_number]), int(samples.edges[class_number + 1]))
+
+
+def largest(values: Sequence[Array], count: int, first: int = 0) -> list[int]:
+    """Return the places of the `count` largest values, counted from `first`; the first comes first of equals.
+
+    Further arrays of values decide between places that are equal in those before.
+    """
+    order = np.lexsort([-one for one in reversed(values)])[:count]
+    places: list[int] = (order + first).tolist()
+    return places
+
+
+def _weights(gallery: Gallery, vectors: Array) -> Array | None:
+    """(m, n): the codes of the queries, with parts the means over them; None if the method has none."""
+    method, samples = gallery.method, gallery.samples
+    if not isinstance(method, CodingMethod):
+        return None
+    if samples.parts is None:
+        return method.codes(samples, gallery.state, vectors)
+    total: Array = np.zeros((len(vectors), len(samples.vectors)))
+    for number, state in enumerate(states_of_parts(gallery.state, samples.n_parts)):
+        total += method.codes(samples.part(number), state, samples.part_of(vectors, number))
+    return total / samples.n_parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -15,19 +16,13 @@ from crnr_cli.errors import DataError, OutputError, UsageError, refuse_too_many
 from crnr_cli.pictures.pixels import PixelRequest, Pixels
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.results.placed import LEFT_OUT, THERE, Placed, PlacingReport, refuse_other_device
-from crnr_cli.results.sort_list import Entry, is_in_place
-from crnr_cli.results.sort_names import escaped, fitted
-from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.division import Portion, by_content, in_gallery
-from crnr_cli.sources.folders import Pictures, is_unrelated
-from crnr_cli.sources.listing import open_source
-from crnr_cli.sources.picture_files import PictureFile
-from crnr_cli.sources.walk import is_system_file
-from crnr_cli.system.files import locked
-from crnr_cli.system.names import existing, folded, folds_names, place_of, slashed
-from crnr_cli.system.placing import (
+from crnr_cli.sorting.names import escaped, fitted
+from crnr_cli.sorting.placing import (
+    LEFT_OUT,
+    THERE,
     Place,
+    Placed,
+    PlacingReport,
     Tree,
     folder_errors,
     is_within,
@@ -35,13 +30,96 @@ from crnr_cli.system.placing import (
     opened_tree,
     place_of_folder,
     put_new,
+    refuse_other_device,
 )
-from crnr_cli.system.portable import ON_WINDOWS, portable
+from crnr_cli.sorting.plan import Entry, is_in_place
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.compact_listing import PictureFile
+from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.pictures import Pictures, is_unrelated
+from crnr_cli.sources.walk import is_system_file
+from crnr_cli.system.files import locked, sha256_of
+from crnr_cli.system.names import (
+    ON_WINDOWS,
+    composed,
+    existing,
+    folded,
+    folds_names,
+    place_of,
+    portable,
+    slashed,
+)
 from crnr_cli.wording import Note, counted
 
+_REPORTED_EVERY = 200  # files
 _OWN = ".crnr-split"  # how the names of our own files begin
 _LOCK, _PART = f"{_OWN}.lock", f"{_OWN}.part"
-_REPORTED_EVERY = 200  # files
+
+
+@dataclass(frozen=True)
+class Portion:
+    """How many samples of a class go to the gallery: a share, or a number."""
+
+    share: float = 0.8
+    per_class: int | None = None
+
+    def of(self, count: int) -> int:
+        """At least one and, where there are several, not all."""
+        wanted = int(self.share * count + 0.5) if self.per_class is None else self.per_class
+        return max(1, min(wanted, count - 1))
+
+
+def in_gallery(
+    names: Sequence[tuple[str, str]], groups: Sequence[Hashable], portion: Portion, seed: int
+) -> list[bool]:
+    """Whether each sample, by its class and its name there, goes to the gallery.
+
+    The groups are gone through in an order that the seed decides. Each goes to the gallery if all its classes
+    still have room there. A class that would not be in the gallery at all gets its first group.
+    """
+    keys = [_draw_key(seed, label, name) for label, name in names]
+    members: dict[Hashable, list[int]] = {}
+    for i in sorted(range(len(names)), key=keys.__getitem__):
+        members.setdefault(groups[i], []).append(i)
+    room = {label: portion.of(count) for label, count in Counter(label for label, _ in names).items()}
+    chosen: set[Hashable] = set()
+    present: set[str] = set()
+    for group, samples in members.items():
+        needed = Counter(names[i][0] for i in samples)
+        if all(room[label] >= count for label, count in needed.items()):
+            chosen.add(group)
+            present.update(needed)
+            for label, count in needed.items():
+                room[label] -= count
+    for group, samples in members.items():
+        labels = {names[i][0] for i in samples}
+        if not labels <= present and group not in chosen:
+            chosen.add(group)
+            present |= labels
+    return [group in chosen for group in groups]
+
+
+def by_content(files: Sequence[tuple[str, int]], progress: Progress = silent) -> list[Hashable]:
+    """A group for every file, by its path and size: that of its bytes. Only files of one size are read."""
+    sizes = Counter(size for _, size in files)
+    groups: list[Hashable] = []
+    for number, (path, size) in enumerate(files, 1):
+        group: Hashable = number
+        if sizes[size] > 1:
+            try:
+                group = sha256_of(path)
+            except OSError as e:
+                raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+        groups.append(group)
+        if number % _REPORTED_EVERY == 0 or number == len(files):
+            progress("looking for copies", number, len(files))
+    return groups
+
+
+def _draw_key(seed: int, label: str, name: str) -> bytes:
+    """A name can have two Unicode forms, as file systems differ."""
+    text = composed(f"{seed}\0{label}\0{name}")
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +209,7 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
     report.passed_over = len(unrelated)
     longest = min(longest_name(place_of_folder(options.folder(to_gallery))) for to_gallery in (True, False))
     form = portable if options.has_portable_names else str
-    key = _key(options)
+    key = _name_key(options)
     listed = [
         (*_class_and_name(file, source, longest, form), file.path)
         for file in source.files
@@ -160,7 +238,7 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
     return files
 
 
-def _key(options: SplitOptions) -> Callable[[str], str]:
+def _name_key(options: SplitOptions) -> Callable[[str], str]:
     """What two names have in common that would be one name in the new folders."""
     sides = (place_of_folder(options.folder(to_gallery)) for to_gallery in (True, False))
     return folded if options.has_portable_names or any(map(folds_names, sides)) else str
@@ -222,7 +300,7 @@ def _planned(
     targets: dict[bool, dict[str, _File]] = {True: {}, False: {}}
     for file, to_gallery in zip(files, chosen, strict=True):
         targets[to_gallery][f"{file.label}/{file.name}"] = file
-    steps, key = [], _key(options)
+    steps, key = [], _name_key(options)
     for to_gallery, wanted in targets.items():
         folder = options.folder(to_gallery)
         device = os.stat(place_of_folder(folder)).st_dev  # noqa: PTH116

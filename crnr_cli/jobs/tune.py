@@ -15,20 +15,19 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.copies import copy_notes
-from crnr_cli.gallery.fit import BuildReport, make_gallery, sort_by_class, write_gallery
+from crnr_cli.gallery.fit import BuildReport, copy_notes, make_gallery, sort_by_class, write_gallery
 from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
-from crnr_cli.gallery.trials import Setting, StepSettings, Trial, Vectors, choose
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.methods import METHODS, Method, Samples, make_method
-from crnr_cli.methods.fitting import winners_after
+from crnr_cli.methods.base import winners_after
 from crnr_cli.methods.folds import Fold, copies_of, few_held_out, one_per_copies, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import STEPS
-from crnr_cli.sources.listing import open_source
+from crnr_cli.recipe.base import Extractor
+from crnr_cli.recipe.recipe import STEPS, Recipe, make_steps
+from crnr_cli.results.scores import wilson
+from crnr_cli.sources.opening import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
 from crnr_cli.wording import Note, counted
@@ -45,6 +44,7 @@ _ASKED = 4000  # samples that are held out of so many
 _ITERATIONS = (2, 3, 5, 8, 12, 20)
 _CODES = 2**27  # about how many bytes the codes of a batch take while methods are tried
 PAPER = Crnr()  # lam 0.01, mu 0.1, 5 iterations
+StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name
 
 
 @dataclass(frozen=True)
@@ -339,3 +339,89 @@ def _build(
         left_out=raw.left_out,
         notes=raw.notes + notes,
     )
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """How samples become vectors."""
+
+    number: int  # of the extractor, among those that are tried
+    extractor: Extractor | None  # None: samples are features
+    steps: StepSettings
+
+    def parameters(self) -> dict[str, Any]:
+        return {**(self.extractor.chosen() if self.extractor else {}), **dict(self.steps)}
+
+    def describe(self) -> str:
+        """Only what differs between the settings that are tried."""
+        steps = [step.describe() for step in make_steps(dict(self.steps))]
+        if self.extractor is None:
+            return ", ".join(steps)
+        name, *others = self.extractor.chosen().items()
+        chosen = [Path(str(name[1])).name, *(f"{option} {value}" for option, value in others)]
+        return ", ".join([*chosen, *steps])
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A method with its parameters, on vectors that an extractor and steps make."""
+
+    method: Method
+    vectors: Vectors
+
+    def parameters(self) -> dict[str, Any]:
+        """The method and the parameters that tune varies, by name."""
+        values = {name: self.method.parameters[name] for name in self.method.tunable}
+        return {"method": self.method.name, **values, **self.vectors.parameters()}
+
+    def describe(self) -> str:
+        """The extractor and the steps of the recipe as text."""
+        return self.vectors.describe()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting, and which of the held-out samples it labelled correctly."""
+
+    setting: Setting
+    right: Array  # (n,), in the same order for every trial
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(int(self.right.sum()), len(self.right))
+
+    def lead(self, other: Trial) -> tuple[float, float]:
+        """How much more accurate this is than the other on the same samples, and the standard error of it."""
+        difference = self.right.astype(float) - other.right
+        return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
+
+
+def choose(trials: Sequence[Trial], paper: Trial) -> Trial:
+    """The paper's setting, unless the most accurate one beats it by more than one standard error.
+
+    In that case, consider the settings that also beat the paper's, and are not beaten by the most accurate
+    one; of these, choose the one with the fewest changes.
+
+    The most accurate of hundreds of settings is partly lucky, and may be no better on new queries.
+    """
+    best = max(trials, key=lambda trial: trial.accuracy)
+    if not _beats(best, paper):
+        return paper
+    contenders = [trial for trial in trials if _beats(trial, paper) and not _beats(best, trial)]
+    return min(contenders, key=lambda trial: (*_changes(trial.setting, paper.setting), -trial.accuracy))
+
+
+def _beats(trial: Trial, other: Trial) -> bool:
+    lead, error = trial.lead(other)
+    return lead > error
+
+
+def _changes(setting: Setting, paper: Setting) -> tuple[bool, int]:
+    """Whether the method differs, and how many parameters differ."""
+    mine, theirs = setting.parameters(), paper.parameters()
+    differing = sum(mine[name] != theirs.get(name) for name in mine)
+    return setting.method.name != paper.method.name, differing

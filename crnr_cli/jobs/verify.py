@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from crnr_cli.gallery.entries import sample_names
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.raw_values import refuse_mismatch
-from crnr_cli.gallery.selection import sample_names
+from crnr_cli.gallery.reading import refuse_mismatch
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.opening import open_source
 from crnr_cli.system.names import class_key
 
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import ALL_SAMPLES, CodingMethod, Method, Samples, Split, State, batch_size
-from crnr_cli.methods.fitting import fitted
-from crnr_cli.methods.local import LocalMethod, Neighbors, check_search
-from crnr_cli.methods.neighbour import Nn
+from crnr_cli.methods.base import ALL_SAMPLES, CodingMethod, Method, Samples, Split, State, batch_size, fitted
+from crnr_cli.methods.by_neighbors import LocalMethod, Neighbors, check_search
+from crnr_cli.methods.nearest import Nn
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.methods.ridge import Crc, Croc, Nsc, Procrc
 from crnr_cli.methods.sparse import Src

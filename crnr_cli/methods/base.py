@@ -8,29 +8,57 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from threading import Lock
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from crnr_cli.arrays import Array, Values, dense
-from crnr_cli.errors import UsageError
-from crnr_cli.methods.prepared import Prepared
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.progress import Progress, silent
-from crnr_cli.solvers.residuals import class_residuals
-from crnr_cli.solvers.search import nearest
+from crnr_cli.solvers.admm import class_residuals
+from crnr_cli.solvers.neighbors import nearest
+from crnr_cli.system import memory
+from crnr_cli.wording import counted
 
+Made = TypeVar("Made")
 State = dict[str, Array]
 # The parameters of `Neighbors`, as they are shown for a method that codes queries by all samples.
 ALL_SAMPLES: Mapping[str, Any] = {"neighbors": 0, "index": "exact"}
-
 _ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
 _SEARCHED = 200  # neighbours that are looked for if several numbers of them may be tried
 _LARGEST = 1e12  # of any parameter: beyond, nothing but rounding is left
 _MAX_ITERATIONS = 10**6  # far more than any method needs, and few enough to end
+
+
+class Prepared:
+    """Belongs to samples, but is not stored with them, nor copied or sent to another process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._source: object = None
+        self._made: Any = None
+        self._of_parts: dict[int, Prepared] = {}
+
+    def once(self, source: object, make: Callable[[], Made]) -> Made:
+        """What `make` returned when it was first called for this very object."""
+        with self._lock:  # several batches may ask for it at the same time
+            if self._source is not source:
+                self._made, self._source = make(), source
+            made: Made = self._made
+            return made
+
+    def of_part(self, number: int) -> Prepared:
+        """For one part of the samples alone."""
+        with self._lock:
+            return self._of_parts.setdefault(number, Prepared())
+
+    def __reduce__(self) -> tuple[type[Prepared], tuple[()]]:
+        return Prepared, ()
 
 
 @dataclass(frozen=True)
@@ -250,3 +278,97 @@ class CodingMethod(Method):
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
         """(K, m), from codes (n, m) and queries (d, m); by default, ||y - X_i c_i||."""
         return class_residuals(X, edges, c, Y)
+
+
+def fitted(method: Method, samples: Samples) -> State:
+    """The state of a method; DataError if there is too little memory, or the parameters are too extreme."""
+    n, d = samples.vectors.shape
+    memory.require(
+        fit_bytes(method, samples),
+        f"fitting {method.name} to {counted(n, 'sample')} of dimension {d}",
+        f"use {'--neighbors, ' if method.supports_neighbors else ''}--pca or fewer samples",
+    )
+    try:
+        with np.errstate(all="ignore"):  # what overflows gives no finite residuals, which is found later
+            if samples.parts is None:
+                return method.fit(samples)
+            return {
+                f"{key}.{number}": array
+                for number in range(samples.n_parts)
+                for key, array in method.fit(samples.part(number)).items()
+            }
+    except np.linalg.LinAlgError as e:
+        given = ", ".join(f"{name} {value}" for name, value in method.parameters.items())
+        raise DataError(
+            f"{method.name} cannot be fitted to these samples with {given}: "
+            "the matrix to invert is singular; choose less extreme parameters"
+        ) from e
+
+
+def indexed(method: Method, samples: Samples, progress: Progress = silent) -> State:
+    """The index that finds neighbours faster, of every part its own; empty if the method has none."""
+    if samples.parts is None:
+        return method.make_index(samples, progress)
+    return {
+        f"{key}.{number}": array
+        for number in range(samples.n_parts)
+        for key, array in method.make_index(samples.part(number), progress).items()
+    }
+
+
+def fit_bytes(method: Method, samples: Samples) -> int:
+    """About how much memory `fitted` needs at its peak."""
+    if samples.parts is None:
+        return method.fit_bytes(samples)
+    return sum(method.fit_bytes(samples.part(number)) for number in range(samples.n_parts))
+
+
+def states_of_parts(state: State, n_parts: int) -> list[State]:
+    """The state of every part by itself."""
+    states: list[State] = [{} for _ in range(n_parts)]
+    for key, array in state.items():
+        name, _, number = key.rpartition(".")
+        states[int(number)][name] = array
+    return states
+
+
+def residuals(method: Method, samples: Samples, state: State, queries: Array) -> Values:
+    """(m, K): the residual of each class for each query; the smallest wins. The mean over parts is dense."""
+    if samples.parts is None:
+        return method.residuals(samples, state, queries)
+    total: Array = sum(part_residuals(method, samples, state, queries))  # type: ignore[assignment]
+    total /= samples.n_parts
+    return total
+
+
+def part_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Iterator[Array]:
+    """(m, K), for one part after the other."""
+    for number, of_part in enumerate(states_of_parts(state, samples.n_parts)):
+        asked = samples.part_of(queries, number)
+        found = dense(method.residuals(samples.part(number), of_part, asked))
+        found[are_blank(asked)] = 0
+        yield found
+
+
+def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator[Values]:
+    """Of all queries of a split, so that memory does not grow with their number."""
+    step = method.batch_size(split.samples)
+    for start in range(0, len(split.queries), step):
+        yield residuals(method, split.samples, state, split.queries[start : start + step])
+
+
+def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Array:
+    """(variants, m): the class that wins each query, for all variants of a method in one pass."""
+    passes = (method.residuals_after(part, iterations) for part in split.parts)
+    winners: list[Array] = []
+    for batch, of_parts in zip(split.batches, zip(*passes, strict=True), strict=True):
+        for part, found in zip(split.parts, of_parts, strict=True):
+            found[:, are_blank(part.queries[batch])] = 0
+        winners.append(sum(of_parts).argmin(axis=2))
+    return np.concatenate(winners, axis=1)
+
+
+def are_blank(rows: Array) -> Array:
+    """(m,): which parts of queries have nothing to compare, and so say nothing about any class."""
+    blank: Array = np.logical_not(np.any(rows, axis=1))
+    return blank

@@ -15,8 +15,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Values, stacked
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import Method, Samples, Split
-from crnr_cli.methods.fitting import fit_bytes, fitted, residuals_in_batches
+from crnr_cli.methods.base import Method, Samples, Split, fit_bytes, fitted, residuals_in_batches
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once, side_by_side
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import Samples, Split, State
-from crnr_cli.methods.local import LocalMethod
-from crnr_cli.solvers.admm import admm, admm_steps
+from crnr_cli.methods.by_neighbors import LocalMethod
+from crnr_cli.solvers.admm import admm, admm_steps, class_residuals, class_residuals_by_gram
 from crnr_cli.solvers.factors import (
     Factor,
     FactorForm,
@@ -24,8 +24,7 @@ from crnr_cli.solvers.factors import (
     factorize_gram,
     factorize_low_rank,
 )
-from crnr_cli.solvers.local import Neighborhoods, factorize_local
-from crnr_cli.solvers.residuals import class_residuals, class_residuals_by_gram
+from crnr_cli.solvers.neighbors import Neighborhoods, factorize_local
 
 FACTORS = ("auto", "dense", "low-rank")
 

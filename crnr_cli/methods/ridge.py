@@ -9,10 +9,10 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import CodingMethod, Method, Samples, State
-from crnr_cli.methods.local import LocalMethod
+from crnr_cli.methods.by_neighbors import LocalMethod
+from crnr_cli.solvers.admm import class_bases, class_residuals, subspace_residuals
 from crnr_cli.solvers.factors import factor_bytes, projection, projection_form
-from crnr_cli.solvers.local import Neighborhoods, factorize_local, local_norms, local_residuals
-from crnr_cli.solvers.residuals import class_bases, class_residuals, subspace_residuals
+from crnr_cli.solvers.neighbors import Neighborhoods, factorize_local, local_norms, local_residuals
 
 
 def projection_bytes(samples: Samples) -> int:

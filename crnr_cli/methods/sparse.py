@@ -11,10 +11,10 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import NotConverged
 from crnr_cli.methods.base import Samples, State
-from crnr_cli.methods.local import LocalMethod
+from crnr_cli.methods.by_neighbors import LocalMethod
 from crnr_cli.solvers import lasso
 from crnr_cli.solvers.factors import factor_bytes, factor_of
-from crnr_cli.solvers.local import Neighborhoods
+from crnr_cli.solvers.neighbors import Neighborhoods
 from crnr_cli.wording import counted
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crnr_cli.models.config_values import (
+from crnr_cli.models.config_files import (
     FILTERS,
     Found,
     number,

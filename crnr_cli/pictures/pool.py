@@ -14,7 +14,7 @@ from crnr_cli.errors import DataError, SampleError
 from crnr_cli.pictures.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
 from crnr_cli.system.child import NO_WINDOW, Guard, crash, looks_every, python_command
 from crnr_cli.system.cores import available_cores, side_by_side
-from crnr_cli.system.streams import ignoring_broken_pipes
+from crnr_cli.system.signals import ignoring_broken_pipes
 
 Decoded = Pixels | SampleError
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.choices import AUTO
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.provider_names import AUTO
 from crnr_cli.wording import Note
 
 

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from crnr_cli.arrays import Array
+from crnr_cli.choices import AUTO, CHANNELS, CPU, FILTERS, LAYOUTS, OLD_POOLS, POOLS, NetworkOptions
 from crnr_cli.errors import UsageError
-from crnr_cli.models.folder import named_model
+from crnr_cli.models.catalog import named_model
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Stored, is_one_color
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, OLD_POOLS, POOLS, NetworkOptions
-from crnr_cli.recipe.provider_names import AUTO, CPU
 from crnr_cli.wording import Note, counted
 
 if TYPE_CHECKING:
-    from crnr_cli.recipe.providers import Session
+    from crnr_cli.recipe.network_session import Session
 
 _STORED_POOLS = {new: old for old, new in OLD_POOLS.items()}
 _NOT_STORED = {"folder", "session"}  # fields that belong to this process
@@ -75,7 +74,7 @@ class Network(Extractor):
 
     @classmethod
     def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
-        from crnr_cli.recipe.network_model import explain_network
+        from crnr_cli.recipe.network_session import explain_network
 
         explained = explain_network(NetworkOptions(**settings), pictures.jobs, pictures.provider)
         notes = [] if explained.note is None else [Note("preset", explained.note)]
@@ -107,13 +106,13 @@ class Network(Extractor):
         return is_one_color(pixels, self.bands)
 
     def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
-        from crnr_cli.recipe.network_model import OpenNetwork  # imported only if there is a network
+        from crnr_cli.recipe.network_session import OpenNetwork  # imported only if there is a network
 
         network = OpenNetwork(self, jobs, provider)
         return OpenExtractor(network.vectors, network.provider)
 
     def max_batch(self, provider: str) -> int:
-        from crnr_cli.recipe.providers import pictures_per_batch
+        from crnr_cli.recipe.network_session import pictures_per_batch
 
         return pictures_per_batch(provider)
 

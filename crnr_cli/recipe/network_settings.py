@@ -1,49 +1,335 @@
-"""How a network is used: the choices, and the options that a user can set."""
+"""How a network is used where the user did not choose: by the files beside it, its name and its shapes.
+
+Nothing is guessed silently: what is not known is an error that names the option that decides, and what was
+assumed is reported in one note.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
-from crnr_cli.errors import UsageError
-from crnr_cli.models.presets import PRESETS
-from crnr_cli.wording import not_one_of
+from crnr_cli.choices import NetworkOptions
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.models.catalog import Model, known_model
+from crnr_cli.models.preprocessing import Preparation, preparation_beside
+from crnr_cli.models.presets import OUTPUTS, PRESETS, Guess, Preset, guess_preset
+from crnr_cli.wording import counted
 
-FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
-CHANNELS = ("rgb", "bgr", "grey")
-LAYOUTS = ("nchw", "nhwc")
-POOLS = ("cls", "mean", "none")
-OLD_POOLS = {"avg": "mean"}  # still accepted, and stored in galleries, which all versions can then read
+_PIXEL_TYPES = ("tensor(float)", "tensor(float16)", "tensor(double)", "tensor(uint8)")
+_TEXT_TYPES = ("tensor(string)", "tensor(int64)", "tensor(int32)")
+_BYTES = "tensor(uint8)"
+_SCALING = ("crop", "filter", "mean", "std")
+
+# Names of dimensions. PyTorch's exporters write what the user gives, optimum those of the first kind.
+_CHANNELS = {"num_channels", "channels", "channel", "c"}
+_SIDES = ({"height", "image_height", "h"}, {"width", "image_width", "w"})
+_PYTORCH_INPUT = "pixel_values"  # in every export of transformers, whose order is always the same
 
 
-@dataclass(frozen=True)
-class NetworkOptions:
-    """The user's options for a model.
+class Declared(NamedTuple):
+    """An input or output as the model declares it; a dimension without a number has a name or None."""
 
-    Those that are None come from the preset, from a file beside the model, or from the model itself.
-    """
-
-    model: Path
-    preset: str | None = None
-    size: tuple[int, int] | None = None
-    crop: float | None = None
-    filter: str | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    channels: str | None = None
-    layout: str | None = None
-    output: str | None = None
-    pool: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.preset is not None and self.preset not in PRESETS:
-            raise UsageError(f"preset: {not_one_of(self.preset, PRESETS)}")
-        if self.pool in OLD_POOLS:
-            object.__setattr__(self, "pool", OLD_POOLS[self.pool])
+    name: str
+    type: str
+    shape: tuple[int | str | None, ...]
 
     @property
-    def scaling(self) -> dict[str, Any]:
-        """Crop, filter, mean and std, as far as they were chosen."""
-        names = ("crop", "filter", "mean", "std")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+    def shape_text(self) -> str:
+        return " x ".join("?" if length is None else str(length) for length in self.shape)
+
+
+class Reasoned(NamedTuple):
+    """A setting, and why it has this value."""
+
+    value: Any
+    why: str
+    is_assumed: bool = False  # so that the user should know
+
+
+_CHOSEN = "chosen by an option"
+# What may be assumed, and the options that choose it.
+_OPTIONS = {"layout": "--layout", "size": "--size", "output": "--extractor-output", "pool": "--pool"}
+
+
+class _Source(NamedTuple):
+    """Where crop, filter, mean and std come from."""
+
+    kind: Literal["options", "preset", "file", "guess"]
+    name: str  # of the preset or the file
+    why: str
+    values: dict[str, Any]
+    preset: Preset | None = None
+
+    @classmethod
+    def of_preset(cls, kind: Literal["preset", "guess"], name: str, why: str) -> _Source:
+        preset = PRESETS[name]
+        return cls(kind, name, why, {setting: getattr(preset, setting) for setting in _SCALING}, preset)
+
+
+class Decider:
+    """Decides one setting after the other; `settled` has those that are decided, by name, in this order."""
+
+    def __init__(
+        self, options: NetworkOptions, inputs: Sequence[Declared], outputs: Sequence[Declared]
+    ) -> None:
+        self.options = options
+        self.inputs, self.outputs = inputs, outputs
+        self.settled: dict[str, Reasoned] = {}
+
+    def decide(self) -> None:
+        """All but `pool`, for which the network has to be run once."""
+        given = self._input()
+        self.settled["input"] = Reasoned(given.name, "its only input")
+        source = self._source([name for name in _SCALING if name not in self._fixed_scaling(given)])
+        self.settled["preparation"] = Reasoned(source.name, source.why, source.kind in ("file", "guess"))
+        self.settled["layout"] = self._layout(given)
+        n_channels, height, width = self._picture_shape(given)
+        self.settled["channels"] = self._channels(n_channels, source)
+        self.settled["size"] = self._size(width, height)
+        if source.preset and isinstance(width, int) and isinstance(height, int):
+            source.values["crop"] = source.preset.crop_for((width, height))
+        self._scale(given, source)
+        self.settled["output"] = self._output()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.settled[name].value
+
+    @cached_property
+    def _known(self) -> Model | None:
+        return known_model(self.options.model)
+
+    @cached_property
+    def _guess(self) -> Guess | None:
+        if self.options.preset:
+            return None
+        if self._known:
+            return Guess(self._known.preset, f"that of {self._known.name}")
+        return guess_preset(self.options.model)
+
+    @cached_property
+    def _config(self) -> Preparation | None:
+        """A preset that the user chose counts more, so that a file can be ignored."""
+        return None if self.options.preset else preparation_beside(self.options.model)
+
+    @cached_property
+    def _family(self) -> Preset | None:
+        """The preset that describes the outputs, even if a file says how pictures are prepared."""
+        if name := self.options.preset or (self._guess and self._guess.preset):
+            return PRESETS[name]
+        with suppress(DataError):  # it matters only where the file is needed
+            if self._config and self._config.family:
+                return PRESETS[self._config.family]
+        return None
+
+    def _input(self) -> Declared:
+        path, inputs = self.options.model, self.inputs
+        if len(inputs) != 1:
+            names = ", ".join(given.name for given in inputs)
+            with_text = any(given.type in _TEXT_TYPES for given in inputs)
+            remedy = (
+                "; use the part of it for pictures, which exports name vision_model.onnx"
+                if with_text and any(len(given.shape) == 4 for given in inputs)
+                else ""
+            )
+            raise DataError(
+                f"{path}: takes {counted(len(inputs), 'input')} ({names}), not one picture{remedy}"
+            )
+        given = inputs[0]
+        if given.type not in _PIXEL_TYPES or len(given.shape) != 4:
+            kind = "text" if given.type in _TEXT_TYPES else "something else"
+            raise DataError(
+                f"{path}: expects {kind} and not pictures: its input {given.name} is {given.type} with "
+                f"{len(given.shape)} dimensions, but pictures need 4"
+            )
+        return given
+
+    def _layout(self, given: Declared) -> Reasoned:
+        if self.options.layout:
+            return Reasoned(self.options.layout, _CHOSEN)
+        _, first, second, third = given.shape
+        numbers = "by the numbers of the input's shape"
+        if first in (1, 3):
+            return Reasoned("nchw", numbers)
+        if third in (1, 3):
+            return Reasoned("nhwc", numbers)
+        if not isinstance(first, int) and isinstance(second, int) and isinstance(third, int):
+            return Reasoned("nchw", numbers)
+        if not isinstance(third, int) and isinstance(first, int) and isinstance(second, int):
+            return Reasoned("nhwc", numbers)
+        names = [length.lower() if isinstance(length, str) else "" for length in given.shape]
+        by_names = "by the names of the input's dimensions"
+        if names[1] in _CHANNELS or (names[2] in _SIDES[0] and names[3] in _SIDES[1]):
+            return Reasoned("nchw", by_names)
+        if names[3] in _CHANNELS or (names[1] in _SIDES[0] and names[2] in _SIDES[1]):
+            return Reasoned("nhwc", by_names)
+        if all(not isinstance(length, int) for length in given.shape[1:]):
+            if given.name == _PYTORCH_INPUT:
+                return Reasoned("nchw", f"as the input is called {given.name}", is_assumed=True)
+            if self._family and self._family.layout:
+                return Reasoned(self._family.layout, "that of the preset", is_assumed=True)
+        raise UsageError(
+            f"{self.options.model}: the order of the axes of its input, {given.shape_text}, is not clear; "
+            "choose --layout nchw or nhwc"
+        )
+
+    def _picture_shape(self, given: Declared) -> tuple[Any, Any, Any]:
+        """Channels, height and width: numbers, or names if the model does not fix them."""
+        _, first, second, third = given.shape
+        return (first, second, third) if self["layout"] == "nchw" else (third, first, second)
+
+    def _size(self, width: Any, height: Any) -> Reasoned:
+        path, chosen = self.options.model, self.options.size
+
+        def fits(size: tuple[int, int]) -> bool:
+            return all(
+                not isinstance(fixed, int) or fixed == wanted
+                for fixed, wanted in zip((width, height), size, strict=True)
+            )
+
+        if chosen:
+            if not fits(chosen):
+                raise UsageError(f"--size: {path} only takes pictures of {width}x{height}; leave it out")
+            return Reasoned(chosen, _CHOSEN)
+        if isinstance(width, int) and isinstance(height, int):
+            return Reasoned((width, height), "the only size that the model takes")
+        if self._config is not None:
+            if fault := self._config.fault_of("size"):
+                raise DataError(f"{self._config.path}: {fault}; choose the size of pictures with --size")
+            if fits(self._config.settings["size"]):
+                is_known = self["preparation"] == str(self._config.path)  # which is reported already
+                why = f"as {self._config.path} says"
+                return Reasoned(self._config.settings["size"], why, is_assumed=not is_known)
+        if self._family and self._family.size and fits((self._family.size, self._family.size)):
+            return Reasoned((self._family.size, self._family.size), "that of the preset", is_assumed=True)
+        raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")
+
+    def _fixed_scaling(self, given: Declared) -> dict[str, Reasoned]:
+        """What no preset and no file has to tell."""
+        found = {name: Reasoned(value, _CHOSEN) for name, value in self.options.scaling.items()}
+        if given.type == _BYTES:
+            why = "as the model takes bytes, and scales them itself"
+            found |= {"mean": Reasoned((0.0,), why), "std": Reasoned((1.0,), why)}
+        return found
+
+    def _source(self, needed: list[str]) -> _Source:
+        """Where the settings that are needed come from."""
+        if not needed:
+            return _Source("options", "options", _CHOSEN, {})
+        if self.options.preset:
+            return _Source.of_preset("preset", self.options.preset, _CHOSEN)
+        if (config := self._config) is not None:
+            for name in needed:
+                if fault := config.fault_of(name):
+                    raise DataError(
+                        f"{config.path}: {fault}; choose --{name}, or --extractor-preset, which counts more "
+                        "than this file"
+                    )
+            return _Source("file", str(config.path), f"as {config.path} says", dict(config.settings))
+        if self._guess is None:
+            raise UsageError(
+                f"{self.options.model}: how it expects its pictures is not known; choose --extractor-preset: "
+                f"{', '.join(PRESETS)}; or give {_joined([f'--{name}' for name in needed])}"
+            )
+        guess = self._guess
+        return _Source.of_preset("preset" if self._known else "guess", guess.preset, guess.why)
+
+    def _scale(self, given: Declared, source: _Source) -> None:
+        fixed = self._fixed_scaling(given)
+        for name in _SCALING:
+            self.settled[name] = fixed.get(name) or Reasoned(source.values[name], source.why)
+            value = self[name]
+            if self["channels"] == "grey" and name in ("mean", "std") and name not in self.options.scaling:
+                # The mean of a preset's three values.
+                self.settled[name] = self.settled[name]._replace(value=(sum(value) / len(value),))
+
+    def _channels(self, count: Any, source: _Source) -> Reasoned:
+        order = (
+            Reasoned("grey", "as the model takes one channel")
+            if count == 1
+            else Reasoned("rgb", "the usual order")
+        )
+        if "channels" in source.values and count != 1:
+            order = Reasoned(source.values["channels"], source.why)
+        if self.options.channels:
+            order = Reasoned(self.options.channels, _CHOSEN)
+        if isinstance(count, int) and count != (1 if order.value == "grey" else 3):
+            raise UsageError(
+                f"{self.options.model}: takes pictures with {count} channels, not {order.value}; "
+                "change --channels"
+            )
+        return order
+
+    def _output(self) -> Reasoned:
+        path, wanted = self.options.model, self.options.output
+        names = [output.name for output in self.outputs]
+        if wanted in names:
+            return Reasoned(wanted, _CHOSEN)
+        if wanted is None and len(names) == 1:
+            return Reasoned(names[0], "its only output")
+        preferred = self._family.outputs if self._family else OUTPUTS
+        for name in preferred if wanted is None else ():
+            if name in names:
+                return Reasoned(name, "preferred to the others", is_assumed=True)
+        which = "several outputs" if wanted is None else f"no output {wanted}"
+        raise UsageError(f"{path}: has {which}; choose with --extractor-output: {', '.join(names)}")
+
+    def decide_pool(self, shape: tuple[int, ...]) -> None:
+        """By the shape of the output for some pictures."""
+        self.settled["pool"] = self._pool(shape)
+
+    def _pool(self, shape: tuple[int, ...]) -> Reasoned:
+        path, output, pool = self.options.model, self["output"], self.options.pool
+        shape_text = " x ".join(map(str, shape[1:]))
+        is_vector = math.prod(shape[1:]) in (0, max(shape[1:]))  # nothing at all is refused later
+        is_map = f"{path}: its output {output} is a map of {shape_text} per picture, not a vector"
+        if pool is None:
+            if is_vector:
+                return Reasoned("none", "as the output is a vector")
+            if len(shape) == 4:
+                return Reasoned("mean", f"as the output is a map of {shape_text}", is_assumed=True)
+            if self._family and self._family.has_class_token:
+                return Reasoned("cls", "as the family has a class token", is_assumed=True)
+            raise UsageError(f"{is_map}; --pool mean takes the mean of all tokens, --pool cls the first one")
+        if pool == "none" and not is_vector:
+            raise DataError(f"{is_map}; --pool mean takes its mean")
+        if pool != "none" and len(shape) == 2:
+            raise UsageError(
+                f"--pool: the output {output} of {path} is already a vector of {shape_text}; leave it out"
+            )
+        if pool == "cls" and len(shape) == 4:
+            raise UsageError(
+                f"--pool cls: the output {output} of {path} is a map of {shape_text}, without a class token; "
+                "choose --pool mean"
+            )
+        return Reasoned(pool, _CHOSEN)
+
+    def note(self) -> str | None:
+        """All that was assumed, for the user; None if there is nothing."""
+        preparation = self.settled["preparation"]
+        others = {name: self.settled[name] for name in _OPTIONS if self.settled[name].is_assumed}
+        assumed = ", ".join(f"{name} {_text(one.value)}" for name, one in others.items())
+        options = [_OPTIONS[name] for name in others]
+        if not preparation.is_assumed and not others:
+            return None
+        if not preparation.is_assumed:
+            return f"assumed about the network: {assumed}; if this is wrong, set {_joined(options, 'or')}"
+        if preparation.value in PRESETS:
+            said = f"pictures are prepared with the preset {preparation.value}, a guess {preparation.why}"
+        else:
+            said = f"pictures are prepared {preparation.why}"
+        if not others:
+            return f"{said}; if the network expects another preparation, set --extractor-preset"
+        options = ["--extractor-preset", *options]
+        return f"{said}; assumed: {assumed}; if this is wrong, set {_joined(options, 'or')}"
+
+
+def _text(value: Any) -> str:
+    return f"{value[0]}x{value[1]}" if isinstance(value, tuple) else str(value)
+
+
+def _joined(names: list[str], word: str = "and") -> str:
+    return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -21,7 +21,7 @@ from crnr_cli.report import plots
 from crnr_cli.report.found_pictures import FoundPictures, PictureSearch, found_pictures
 from crnr_cli.report.names import as_text, place, tally
 from crnr_cli.report.pages import write_page
-from crnr_cli.report.tiles import TileDrawing, tiles_figure
+from crnr_cli.report.plots import TileDrawing, tiles_figure
 from crnr_cli.wording import counted
 
 if TYPE_CHECKING:

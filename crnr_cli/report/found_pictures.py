@@ -10,7 +10,7 @@ from pathlib import Path
 from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import SIDE, thumbnails
-from crnr_cli.sources.readers import is_table
+from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import sha256_of
 from crnr_cli.system.names import slashed
 from crnr_cli.wording import are

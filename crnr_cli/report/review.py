@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.review import Answer, ReviewReport, limit_note, supporters
 from crnr_cli.pictures.thumbnails import data_uri
 from crnr_cli.progress import Progress, silent

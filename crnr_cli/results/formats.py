@@ -1,17 +1,25 @@
-"""Read predictions from a file of any format, which is recognised by its first bytes."""
+"""Answers as JSON Lines and Parquet, and the formats that predictions are read from."""
 
 from __future__ import annotations
 
 import io
+import json
+import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
+from crnr_cli.arrays import Values, at, dense, mapped
 from crnr_cli.errors import DataError
-from crnr_cli.results.decision import Prediction
-from crnr_cli.results.json_lines import parse_json_lines
-from crnr_cli.results.table import parse_predictions
+from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
+from crnr_cli.results.probability import rounded
+from crnr_cli.results.table import COLUMNS, MORE_COLUMNS, parse_predictions
 from crnr_cli.system.csv_file import as_text
-from crnr_cli.system.parquet import MAGIC
+from crnr_cli.system.parquet import MAGIC, ParquetFile, TableWriter
+
+_RECORD_NUMBERS = ("residual", "margin", "separation")
+_TEXTS = ("path", "truth", "label", "runner_up", "status")
+_PARQUET_NUMBERS = ("residual", "margin", "separation", "probability")
 
 
 def read_answers(path: Path) -> list[Prediction]:
@@ -19,8 +27,6 @@ def read_answers(path: Path) -> list[Prediction]:
     try:
         with path.open("rb") as file:
             if file.peek(len(MAGIC))[: len(MAGIC)] == MAGIC:
-                from crnr_cli.results.parquet_rows import read_parquet_rows
-
                 return read_parquet_rows(path)
             return parse_stream(file, str(path))
     except OSError as e:
@@ -39,3 +45,183 @@ def parse_stream(file: BinaryIO, name: str) -> list[Prediction]:
         text.detach()  # so that the stream is not closed
         if buffered is not file:
             buffered.detach()
+
+
+class JsonLinesFormatter:
+    """Makes lines of the columns of the CSV by name, and `residuals` as an object; what is empty is null."""
+
+    def __init__(self, classes: Sequence[str], top: int | None = None, more: Sequence[str] = ()) -> None:
+        """With `top`, `residuals` has only the best classes of each query, the best first.
+
+        `more` names the columns of MORE_COLUMNS that the answers have; then there are `probabilities` too.
+        """
+        self._classes = classes
+        self._columns = (*COLUMNS, *more)
+        self._objects = ("residuals", "probabilities") if more else ("residuals",)
+        self._top = None if top is None else min(top, len(classes))
+
+    def header(self) -> bytes:
+        """Return nothing: every line has the names of its values."""
+        return b""
+
+    def format(self, answers: Answers) -> tuple[list[Prediction], bytes]:
+        """Return the rows of a batch, as values and as lines."""
+        rows = predictions(answers, self._classes)
+        empty = dict.fromkeys(self._objects)
+        records: list[dict[str, Any]] = [
+            {**{name: getattr(row, name) for name in self._columns}, **empty} for row in rows
+        ]
+        probabilities = None if answers.probabilities is None else mapped(rounded, answers.probabilities)
+        for name, values in zip(self._objects, (answers.residuals, probabilities), strict=False):
+            found = [] if values is None else by_class(values, answers.residuals, self._classes, self._top)
+            for query, of_query in zip(answers.batch.rows.tolist(), found, strict=True):
+                records[query][name] = of_query
+        # ASCII, so that names which are not UTF-8 can be written too, as lone surrogates.
+        return rows, "".join(f"{json.dumps(record)}\n" for record in records).encode("ascii")
+
+
+def by_class(
+    values: Values, residuals: Values, classes: Sequence[str], top: int | None = None
+) -> list[dict[str, float]]:
+    """The values of every query by the names of the classes; with `top`, of so many, the best first."""
+    if top is None:
+        return [dict(zip(classes, row, strict=True)) for row in dense(values).tolist()]
+    order = best_classes(residuals, top)
+    best = at(values, order)
+    return [
+        {classes[i]: value for i, value in zip(row, of_query, strict=True)}
+        for row, of_query in zip(order.tolist(), best.tolist(), strict=True)
+    ]
+
+
+def parse_json_lines(lines: Iterable[str], name: str) -> list[Prediction]:
+    """The rows of a file written by classify, or of any other one with the keys truth and label."""
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as e:  # the latter for brackets within brackets, thousands deep
+            raise DataError(f"{name}, line {number}: not readable as JSON ({e}); is it complete?") from e
+        rows.append(prediction_of(record, f"{name}, line {number}"))
+    return rows
+
+
+def prediction_of(record: Any, where: str) -> Prediction:
+    """`where` says in messages where the record is."""
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: not an object with the keys truth and label")
+    missing = [key for key in ("truth", "label") if key not in record]
+    if missing:
+        raise DataError(f"{where}: no {' or '.join(missing)}; was it written by `crnr classify`?")
+    texts = {key: _text(record.get(key), key, where) for key in _TEXTS}
+    numbers = {key: _number(record.get(key), key, where) for key in _RECORD_NUMBERS}
+    found: Any = record.get("probability")
+    probability = float(found) if _is_number(found) and 0 <= found <= 1 else None
+    labels = record.get("set") if "probability" in record and texts["label"] else None
+    if labels is not None and not (isinstance(labels, list) and all(isinstance(one, str) for one in labels)):
+        raise DataError(f"{where}: set is not a list of labels")
+    return Prediction(
+        path=texts["path"] or "",
+        truth=texts["truth"],
+        label=texts["label"],
+        residual=numbers["residual"],
+        runner_up=texts["runner_up"],
+        margin=numbers["margin"],
+        status=texts["status"] or (OK if texts["label"] else "no_label"),
+        separation=numbers["separation"],
+        probability=probability,
+        set=None if labels is None else tuple(labels),
+    )
+
+
+def _text(value: Any, key: str, where: str) -> str | None:
+    """Numbers are labels too, if another program wrote them."""
+    if value is None or isinstance(value, str):
+        return value or None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise DataError(f"{where}: {key} is not a text")
+
+
+def _number(value: Any, key: str, where: str) -> float | None:
+    """None for what is missing, also for nan and inf, which other programs write then."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if not _is_number(value):
+        raise DataError(f"{where}: {key} is not a number")
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
+
+
+def parquet_schema(
+    classes: Sequence[str], dtype: str, top: int | None = None, more: Sequence[str] = ()
+) -> dict[str, str]:
+    """The columns in their order, each with its kind; residuals are in the precision of the gallery."""
+    schema = {name: "float64" if name in _PARQUET_NUMBERS else "text" for name in (*COLUMNS, *more)}
+    schema |= {"set": "texts"} if "set" in more else {}
+    if top is None:
+        return schema | {f"residual:{name}": dtype for name in classes}
+    of_best = {"label": "text", "residual": dtype} | ({"probability": "float64"} if more else {})
+    numbers = range(1, min(top, len(classes)) + 1)
+    return schema | {f"{what}_{i}": kind for i in numbers for what, kind in of_best.items()}
+
+
+class ParquetRows:
+    """Writes the columns of the CSV; what is empty there is null, and `set` is a list."""
+
+    def __init__(
+        self, writer: TableWriter, classes: Sequence[str], top: int | None = None, more: Sequence[str] = ()
+    ) -> None:
+        self._writer, self._classes, self._columns = writer, classes, (*COLUMNS, *more)
+        self._top = None if top is None else min(top, len(classes))
+
+    def write(self, answers: Answers) -> list[Prediction]:
+        """Append a batch, and return its rows."""
+        rows = predictions(answers, self._classes)
+        columns = [[getattr(row, name) for row in rows] for name in self._columns]
+        extras = self._extra_columns(answers)
+        places = answers.batch.rows.tolist()
+        for values in extras:
+            column: list[Any] = [None] * len(rows)
+            for place, value in zip(places, values, strict=True):
+                column[place] = value
+            columns.append(column)
+        self._writer.write(columns)
+        return rows
+
+    def _extra_columns(self, answers: Answers) -> list[list[Any]]:
+        """The values after the fixed columns, for every query with an answer."""
+        residuals, probabilities = answers.residuals, answers.probabilities
+        if self._top is None:
+            return list(dense(residuals).T.tolist())
+        order = best_classes(residuals, self._top)
+        names = [[self._classes[k] for k in column] for column in order.T.tolist()]
+        of_best = [names, at(residuals, order).T.tolist()]
+        if probabilities is not None:
+            of_best.append(rounded(at(probabilities, order)).T.tolist())
+        return [values[i] for i in range(self._top) for values in of_best]
+
+
+def has_parquet_predictions(path: Path) -> bool:
+    """Whether a Parquet file has predictions, and not features."""
+    return {"truth", "label"} <= {column.name for column in ParquetFile(path).columns}
+
+
+def read_parquet_rows(path: Path) -> list[Prediction]:
+    """The rows of a file written by classify, or of any other one with the columns truth and label."""
+    file = ParquetFile(path)
+    names = [column.name for column in file.columns]
+    missing = [name for name in ("truth", "label") if name not in names]
+    if missing:
+        raise DataError(f"{path}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
+    wanted = [name for name in (*COLUMNS, *MORE_COLUMNS) if name in names]
+    values = [file.values(name) for name in wanted]
+    return [
+        prediction_of(dict(zip(wanted, row, strict=True)), f"{path}, row {number}")
+        for number, row in enumerate(zip(*values, strict=True))
+    ]

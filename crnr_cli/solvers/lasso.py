@@ -17,7 +17,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.solvers.factors import Factor, FactorForm, cheaper_form, factorize_dense, factorize_low_rank
-from crnr_cli.solvers.local import LocalFactor, Neighborhoods, factorize_local
+from crnr_cli.solvers.neighbors import LocalFactor, Neighborhoods, factorize_local
 
 # Of mu/lam from 2 to 500 and a from 1 to 1.85, these needed the fewest iterations on faces and digits.
 _MU_PER_LAM = 20.0

@@ -12,21 +12,13 @@ from crnr_cli.arrays import Batch, Stamp
 from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
+from crnr_cli.sources.compact_listing import as_texts
+from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.label_table import LabelOptions
-from crnr_cli.sources.picture_files import as_texts
 from crnr_cli.system.cores import available_cores
 
 Kind = Literal["pictures", "features"]
 Span = tuple[int, int]  # samples of a listing: start and stop, as in a slice
-
-
-@dataclass(frozen=True)
-class Keys:
-    """The names of the datasets in a feature file, and whether samples are its rows or columns."""
-
-    features: str | None = None
-    labels: str | None = None
-    samples: str | None = None  # "rows" or "columns"; None: see sources.axes.sample_axis
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,16 +18,17 @@ from crnr_cli.arrays import Array, Batch, Stamp, take_rows
 from crnr_cli.errors import DataError
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.sources.base import Keys, Kind, Source, Span
-from crnr_cli.sources.choice import chosen
-from crnr_cli.sources.extracted import Origins, PickedRows
-from crnr_cli.sources.labels import require_room, texts
-from crnr_cli.sources.readers import reader_of
+from crnr_cli.sources.base import Kind, Source, Span
+from crnr_cli.sources.formats import Keys, reader_of
+from crnr_cli.sources.formats.choice import chosen
+from crnr_cli.sources.formats.extracted import Origins, PickedRows
+from crnr_cli.sources.formats.labels import require_room, texts
 from crnr_cli.system.names import class_key, slashed
 from crnr_cli.wording import counted
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
 _BYTES_PER_NAME = 100
+_NO_FILE = Path("the array")  # in the place of a path, in messages
 
 
 @dataclass(frozen=True)
@@ -291,3 +292,20 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
 def row_hash(values: Array) -> str:
     """SHA-256 of the content of a sample that is a row of features."""
     return hashlib.sha256(values.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Rows(FeatureFile):
+    def rows(self, start: int, stop: int) -> Array:
+        values: Array = self.values[start:stop]
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def rows_as_source(values: Array) -> Features:
+    """A source of the rows of a table, which are named "row 0" and so on, and have no labels."""
+    if values.ndim != 2 or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
+        raise DataError(
+            f"{_NO_FILE}: features must be a table of numbers with one row per sample, "
+            f"but are {values.dtype} of shape {values.shape}"
+        )
+    return Features([_Rows(_NO_FILE, Stamp(), values, None, [f"row {row}" for row in range(len(values))])])

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.sources.folders import NamedFolder, Pictures
-from crnr_cli.sources.picture_files import PER_BLOCK, Block, PackedFiles, PictureFile
+from crnr_cli.sources.compact_listing import PER_BLOCK, Block, PackedFiles, PictureFile
+from crnr_cli.sources.pictures import NamedFolder, Pictures
 from crnr_cli.system.files import PARTIAL_ENDINGS
 from crnr_cli.system.names import as_listed, slashed
 

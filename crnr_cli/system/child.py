@@ -1,10 +1,4 @@
-"""Child processes: how they are started, how much memory and time they get, and how they ended.
-
-A child that reads untrusted files gets limits. On Linux the kernel ends a process that takes more: it limits
-itself before it opens the file. On macOS the kernel limits the time alone, and on Windows neither. There the
-parent looks at its children, and ends them. A thread of the child could not do that: it does not run while a
-library is at work that holds Python's lock, and an endless loop in such a library is what is to be ended.
-"""
+"""Child processes, guarded by limits of time and memory."""
 
 from __future__ import annotations
 
@@ -17,10 +11,6 @@ from typing import IO, TYPE_CHECKING
 
 from crnr_cli.system import other_systems
 
-if sys.platform != "win32":
-    import resource
-    import signal
-
 if TYPE_CHECKING:
     import subprocess
 
@@ -28,6 +18,11 @@ if TYPE_CHECKING:
 NO_WINDOW = 0x08000000 if sys.platform == "win32" else 0
 _CRASHES = 0xC0000000  # exit codes from this on are errors of Windows, such as an access violation
 _EVERY = 0.05  # seconds between two looks at a child
+
+
+if sys.platform != "win32":
+    import resource
+    import signal
 
 
 def python_command(module: str, *arguments: str) -> list[str]:

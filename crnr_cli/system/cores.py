@@ -1,4 +1,4 @@
-"""How many cores there are, how libraries are made to use them, and how to work in several threads."""
+"""Cores, threads of matrix products, and work that is done in several threads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,14 +18,18 @@ from crnr_cli.system import other_systems
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
 # The wheels of NumPy and SciPy contain OpenBLAS; other builds read one of the other variables.
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
-
 _LOOK = 0.2  # seconds
 _THREADS = "crnr-piece"  # how threads are called
 # A thread that waits for others gives its core away at once: on a busy machine they may take long to come.
 _WAITING = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+_set_for_now: int | None = None
+_pieces: set[Future[Any]] = set()  # of work, which are waiting or running
+_lock = threading.Lock()
+_counts: dict[object, int] = {}  # of every `product_threads` that has not ended, the latest last
+_libraries: list[tuple[Any, int]] = []  # controllers of libraries, with the threads before the first block
+Shared = TypeVar("Shared")
 
 
 def available_cores() -> int:
@@ -49,9 +54,6 @@ def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, threads) | _WAITING)
 
 
-_set_for_now: int | None = None
-
-
 def products_have(threads: int | None) -> None:
     """Every matrix product uses so many threads, until further notice; None: as it was."""
     global _set_for_now
@@ -64,9 +66,6 @@ def threads_per_product() -> int:
         return _set_for_now
     threads = os.environ.get(_THREAD_VARIABLES[0], "")
     return int(threads) if threads.isdecimal() and int(threads) > 0 else available_cores()
-
-
-_pieces: set[Future[Any]] = set()  # of work, which are waiting or running
 
 
 def wait_for_pieces() -> None:
@@ -136,3 +135,60 @@ def watched(work: Callable[[], None], every: float = _LOOK) -> Generator[int]:
             yield turn
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def product_threads(count: int) -> Iterator[None]:
+    """Until the block ends, let every matrix product use so many threads, if threadpoolctl is installed.
+
+    Libraries have one setting for all of the process. Of blocks that overlap, such as an `explain` between
+    two batches of `iter_classify`, the latest that has not ended decides. Before it changes the threads, the
+    pieces of work that were begun with others are finished.
+    """
+    own = object()
+    with _lock:
+        if _latest(_counts) not in (None, count):
+            wait_for_pieces()
+        _hold({**_counts, own: count})
+    try:
+        yield
+    finally:
+        with _lock:
+            _hold({other: threads for other, threads in _counts.items() if other is not own})
+
+
+def _latest(counts: dict[object, int]) -> int | None:
+    return next(reversed(counts.values()), None)
+
+
+def _hold(counts: dict[object, int]) -> None:
+    """Set the latest of these counts; without any, set back what there was before the first."""
+    global _counts
+    if not _counts:
+        _libraries[:] = [(library, library.num_threads) for library in _find_libraries()]
+    _counts = counts
+    threads = _latest(counts)
+    for library, before in _libraries:
+        library.set_num_threads(before if threads is None else threads)
+    products_have(threads if _libraries else None)
+
+
+def _find_libraries() -> list[Any]:
+    """Return threadpoolctl's controllers of all libraries of matrix products that are loaded."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return []
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def spread_over_threads(
+    count: int, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
+) -> Iterator[tuple[Item, Result]]:
+    """Yield (item, work(shared, item)) in order; up to `count` pieces of work run at a time.
+
+    Items are taken only when a thread is free.
+    """
+    pieces = side_by_side(lambda item: (item, work(shared, item)), items, count, ahead=0, wait=False)
+    with closing(pieces) as done:
+        yield from done

@@ -1,12 +1,9 @@
-"""Names of classes and files: when two are the same, how they are stored, and whether there is such a file.
-
-Two names of one class may differ in their Unicode form: macOS lists names in another one than keyboards type.
-Two names of one file may also differ in how the path is written, and in case where the file system folds it.
-"""
+"""Names of classes and files: when two are the same, and which all systems can have."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -16,6 +13,11 @@ from pathlib import Path
 from crnr_cli.errors import DataError
 
 _INVALID_NAME = 123  # what Windows says of a name with a * or the like, which no file can have
+ON_WINDOWS = sys.platform == "win32"
+# What a name on Windows cannot contain, or cannot end with, and the names of its devices, which remain
+# devices with any suffix. Bytes that are not UTF-8 are refused by macOS too.
+_FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\ud800-\udfff]|[. ]\Z')
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(?= *(\.|\Z))", re.IGNORECASE)
 
 
 def composed(text: str) -> str:
@@ -182,3 +184,18 @@ def _folds(folder: str, names: list[str]) -> bool | None:
         except OSError:
             continue
     return None
+
+
+def portable(name: str) -> str:
+    """The name of a file or folder, with escapes as in URLs for what Windows cannot have."""
+    name = _FORBIDDEN.sub(lambda found: percent(found[0]), name)
+    return percent(name[0]) + name[1:] if _DEVICE.match(name) else name
+
+
+def percent(text: str) -> str:
+    """Every byte as an escape; `urllib.parse.unquote` gives the text again."""
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a half of a pair of surrogates, which Windows permits
+        data = text.encode("utf-8", "surrogatepass")
+    return "".join(f"%{byte:02X}" for byte in data)

@@ -13,9 +13,8 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, require
 from crnr_cli.system import memory
-from crnr_cli.system.optional import require
 from crnr_cli.wording import counted
 
 Kind = Literal["number", "text", "numbers", "texts", "other"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import typer
 
 from crnr_cli.cli import PANELS, application
-from crnr_cli.cli.values import Choice, Choices, ExtractorName, Value
+from crnr_cli.cli.parsing import Choice, Choices, ExtractorName, Value
 
 # What a shell completes; asked is what only crnr knows, such as the names in a gallery.
 Kind = Literal["nothing", "names", "file", "folder", "asked"]

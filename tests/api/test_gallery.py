@@ -144,9 +144,7 @@ def test_the_same_digits_as_the_csv(crnr: Runner, name: str) -> None:
 def test_the_same_explanation_as_the_command(
     crnr: Runner, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "crnr_cli.api.gallery.available_cores", lambda: 1
-    )  # as for all commands in this process
+    monkeypatch.setattr("crnr_cli.api.available_cores", lambda: 1)  # as for all commands in this process
     query = "queries.npz#4" if name == "features" else "queries/bee/21.png"
     printed = crnr("explain", query, "-g", f"{name}.h5", "--json", "--against", "nrc")
     assert (printed.exit, printed.err) == (0, "")
@@ -211,8 +209,8 @@ def test_explain_between_two_batches_leaves_their_threads(
         return compute(gallery, vectors)
 
     monkeypatch.setattr(StoredGallery, "residuals", compute_slowly)
-    monkeypatch.setattr("crnr_cli.gallery.answer.queries_per_batch", lambda gallery, recipe, options: 1)
-    monkeypatch.setattr("crnr_cli.api.gallery.available_cores", lambda: 3)
+    monkeypatch.setattr("crnr_cli.gallery.queries.queries_per_batch", lambda gallery, recipe, options: 1)
+    monkeypatch.setattr("crnr_cli.api.available_cores", lambda: 3)
     answers = gallery.iter_classify("more.npz")
     first = next(answers)
     assert gallery.explain("more.npz#0").label == first.label

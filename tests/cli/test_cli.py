@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from crnr_cli import __version__
-from crnr_cli.cli import COMMANDS, score_tables
+from crnr_cli.cli import COMMANDS, evaluate
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import KERNEL, Outcome, Runner, rows
 from helpers.samples import noise
@@ -287,7 +287,7 @@ def test_a_matrix_that_is_not_shown_is_not_made(
 ) -> None:
     lines = "".join(f"c{i},c{i // 2}\n" for i in range(1100))
     (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
-    monkeypatch.setattr(score_tables, "_confusion_table", pytest.fail)
+    monkeypatch.setattr(evaluate, "_confusion_table", pytest.fail)
     shown, record = crnr("evaluate", "out.csv"), crnr("evaluate", "out.csv", "--json")
     assert (shown.exit, record.exit) == (0, 0)
     assert "most often confused" in shown.out

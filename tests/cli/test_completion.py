@@ -8,10 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
+from crnr_cli.choices import CHANNELS, FILTERS, LAYOUTS, POOLS
 from crnr_cli.cli import COMMANDS
 from crnr_cli.methods import METHODS
 from crnr_cli.models.presets import PRESETS
-from crnr_cli.recipe.network_settings import CHANNELS, FILTERS, LAYOUTS, POOLS
 from helpers.runner import Runner, run_here
 from helpers.samples import make_features
 

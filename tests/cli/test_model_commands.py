@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from crnr_cli.jobs import check_model
+from crnr_cli.jobs import model
 from crnr_cli.models.catalog import MODELS
 from helpers.lite import HEAD, SIZE, TINY, WEIGHTS, add_tiny_model
 from helpers.onnx_models import flat_model, make_external, projection_model, save_model
@@ -28,7 +28,7 @@ from helpers.torch_files import save
 def crnr(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """With a folder of models that does not exist yet, and trials that take no time."""
     monkeypatch.setenv("CRNR_MODELS", str(crnr.here / "models"))
-    monkeypatch.setattr(check_model, "_SECONDS", 0)
+    monkeypatch.setattr(model, "_SECONDS", 0)
     return crnr
 
 
@@ -54,12 +54,12 @@ def test_list(crnr: Runner) -> None:
     head, *lines = outcome.out.splitlines()
     assert head.split() == ["name", "features", "pixels", "MB", "licence", "preset", "here"]
     assert "…" not in outcome.out
-    for line, (name, model) in zip(lines, MODELS.items(), strict=False):
+    for line, (name, known) in zip(lines, MODELS.items(), strict=False):
         assert len(line) <= 80
-        numbers = [str(number) for number in (model.n_features, model.size, model.megabytes)]
-        assert line.split() == [name, *numbers, *model.licence.split(), model.preset, "no"]
-    for name, model in MODELS.items():
-        assert f"\n{name} ({model.origin})\n" in outcome.out
+        numbers = [str(number) for number in (known.n_features, known.size, known.megabytes)]
+        assert line.split() == [name, *numbers, *known.licence.split(), known.preset, "no"]
+    for name, known in MODELS.items():
+        assert f"\n{name} ({known.origin})\n" in outcome.out
     assert "\n  crnr model get efficientnet-lite0\n" in outcome.out
     assert not (crnr.here / "models").exists()
 

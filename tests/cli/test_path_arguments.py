@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from crnr_cli.cli import COMMANDS, function_of
-from crnr_cli.cli.values import ExtractorName
+from crnr_cli.cli.parsing import ExtractorName
 from helpers.each import check_each
 from helpers.onnx_models import flat_model
 from helpers.runner import Outcome, Runner, powerless

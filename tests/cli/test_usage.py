@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from crnr_cli.cli import COMMANDS
-from crnr_cli.cli.values import Choice, Number, Numbers
+from crnr_cli.cli.parsing import Choice, Number, Numbers
 from crnr_cli.methods import METHODS, default_parameters
 from helpers.each import check_each
 from helpers.runner import Runner, declared_commands

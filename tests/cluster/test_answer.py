@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 
 from crnr_cli.cluster import dask as cluster_module
-from crnr_cli.cluster.answer import OnCluster
 from crnr_cli.cluster.dask import Cluster, connected
+from crnr_cli.cluster.work import OnCluster
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.answer import QueryOptions, Run
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.queries import QueryOptions, Run
 from crnr_cli.jobs.classify import classify
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import silent
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.folders import Pictures
-from crnr_cli.sources.listing import open_source
-from crnr_cli.sources.picture_files import PictureFile
+from crnr_cli.sources.compact_listing import PictureFile
+from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.pictures import Pictures
 from helpers.cluster import CLUSTER, assert_same_rows
 from helpers.runner import Runner
 from helpers.samples import make_features

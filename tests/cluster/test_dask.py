@@ -21,14 +21,14 @@ import pytest
 from distributed.client import FutureCancelledError
 
 from crnr_cli.cluster import dask as cluster_module
-from crnr_cli.cluster.answer import OnCluster
 from crnr_cli.cluster.dask import connected
+from crnr_cli.cluster.work import OnCluster
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.compare import CompareOptions, CompareReport, compare
 from crnr_cli.jobs.tune import TuneOptions, TuneReport, tune
 from crnr_cli.methods import METHODS
-from crnr_cli.recipe.registry import make_steps
+from crnr_cli.recipe.recipe import make_steps
 from helpers.cluster import CLUSTER, count_calls, killer
 from helpers.runner import Runner
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from crnr_cli.cluster.answer import OnCluster
 from crnr_cli.cluster.dask import connected
+from crnr_cli.cluster.work import OnCluster
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.classify import classify
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.folders import Pictures
-from crnr_cli.sources.listing import fingerprint, open_source
-from crnr_cli.sources.picture_files import PackedFiles
+from crnr_cli.sources.compact_listing import PackedFiles
+from crnr_cli.sources.opening import fingerprint, open_source
+from crnr_cli.sources.pictures import Pictures
 from helpers.cluster import CLUSTER
 from helpers.runner import Runner
 from helpers.samples import make_pictures

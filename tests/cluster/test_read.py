@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crnr_cli.cluster.answer import OnCluster
 from crnr_cli.cluster.dask import connected
+from crnr_cli.cluster.work import OnCluster
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.jobs.extract import ExtractOptions, extract
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.progress import silent
-from crnr_cli.recipe.raw_pixels import RawPixels
+from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.folders import Pictures
-from crnr_cli.sources.picture_files import PictureFile
+from crnr_cli.sources.compact_listing import PictureFile
+from crnr_cli.sources.pictures import Pictures
 from helpers.cluster import CLUSTER, killer
 from helpers.extracting import NETWORK, same
 from helpers.onnx_models import projection_model

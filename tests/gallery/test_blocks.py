@@ -14,10 +14,10 @@ import pytest
 
 from crnr_cli.arrays import Stamp, dense
 from crnr_cli.errors import GalleryError
-from crnr_cli.gallery import blocks, content
-from crnr_cli.gallery.blocks import block_digests
-from crnr_cli.gallery.columns import Stamps, Texts
+from crnr_cli.gallery import hdf5_contents
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.gallery import Stamps, Texts
+from crnr_cli.gallery.hdf5_contents import block_digests
 from helpers.runner import Runner
 
 BLOCK = 64
@@ -25,7 +25,7 @@ BLOCK = 64
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (blocks, content):
+    for module in (hdf5_contents, hdf5_contents):
         monkeypatch.setattr(module, "BLOCK", BLOCK)
 
 
@@ -42,7 +42,7 @@ def path(crnr: Runner) -> Path:
 @pytest.mark.parametrize("n_bytes", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK, 1000])
 @pytest.mark.parametrize("at_once", [BLOCK, 3 * BLOCK, 2**20])
 def test_a_digest_per_block(monkeypatch: pytest.MonkeyPatch, n_bytes: int, at_once: int) -> None:
-    monkeypatch.setattr(blocks, "_AT_ONCE", at_once)
+    monkeypatch.setattr(hdf5_contents, "_AT_ONCE", at_once)
     array = np.random.default_rng(0).integers(0, 256, n_bytes).astype(np.uint8)
     data = array.tobytes()
     expected = [hashlib.sha256(data[i : i + BLOCK]).digest() for i in range(0, len(data), BLOCK)]
@@ -128,7 +128,7 @@ def test_checksums_of_blocks_that_are_wrong(
     with h5py.File(path, "r+") as file:
         alter(file)
     if is_rehashed:
-        actual = content.read_content(path).sha256()
+        actual = hdf5_contents.read_content(path).sha256()
         with h5py.File(path, "r+") as file:
             file.attrs["sha256"] = np.bytes_(actual)
     with pytest.raises(GalleryError, match=r"^gallery\.h5: "):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.arrays import Stamp
-from crnr_cli.gallery.columns import Labels, SampleTable, Stamps, Texts, to_bytes, to_numbers
+from crnr_cli.gallery.gallery import Labels, SampleTable, Stamps, Texts, to_bytes, to_numbers
 
 CLASSES = ["ant", "bee", "caf\udce9"]
 ROWS = st.lists(

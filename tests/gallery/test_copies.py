@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from crnr_cli.gallery.copies import KnownSamples
+from crnr_cli.gallery.fit import KnownSamples
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner
 from helpers.samples import make_pictures

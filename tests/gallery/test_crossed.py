@@ -10,9 +10,9 @@ from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.crossed import Folds, crossed
+from crnr_cli.gallery.suspects import Folds, crossed
 from crnr_cli.methods import Samples, fitted, make_method
-from crnr_cli.methods.fitting import residuals
+from crnr_cli.methods.base import residuals
 
 
 def made(per_class: int = 8, n_classes: int = 3, seed: int = 0) -> Samples:

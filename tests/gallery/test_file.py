@@ -13,13 +13,12 @@ import pytest
 
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery import file as file_format
-from crnr_cli.gallery.columns import SampleTable
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.gallery import Gallery, describe
+from crnr_cli.gallery.gallery import Gallery, SampleTable, describe
 from crnr_cli.gallery.hdf5_output import to_attributes
 from crnr_cli.methods import Samples, make_method
-from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.steps import Pca
 
 NAMES = ["a,b", "caf\udce9", "Ö\n"]
 

@@ -123,7 +123,7 @@ def test_stamps_may_be_absent(crnr: Runner) -> None:
 
 def rehash(path: Path) -> None:
     """Give an altered gallery the right checksum, as somebody who means harm would."""
-    from crnr_cli.gallery.content import read_content
+    from crnr_cli.gallery.hdf5_contents import read_content
 
     content = read_content(path)
     with h5py.File(path, "r+") as file:

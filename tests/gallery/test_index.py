@@ -12,15 +12,15 @@ import h5py
 import numpy as np
 import pytest
 
+from crnr_cli import errors
 from crnr_cli.arrays import dense
 from crnr_cli.estimators import CRNRClassifier
 from crnr_cli.gallery import fit
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.methods import Samples, make_method
-from crnr_cli.methods.fitting import fitted, indexed, residuals
-from crnr_cli.methods.local import measured_by
+from crnr_cli.methods.base import fitted, indexed, residuals
+from crnr_cli.methods.by_neighbors import measured_by
 from crnr_cli.solvers.indexes import Measured
-from crnr_cli.system import optional
 from helpers.runner import Runner, read_rows
 
 each_kind = pytest.mark.parametrize("kind", ["hnsw", "ivf"])
@@ -205,7 +205,7 @@ def test_an_index_without_neighbours_is_refused(tables: Runner) -> None:
 
 def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     path = built(tables, "hnsw")
-    monkeypatch.setattr(optional, "find_spec", lambda package: None)
+    monkeypatch.setattr(errors, "find_spec", lambda package: None)
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 5, "--index", "ivf")
     assert (result.exit, result.out) == (2, "")
     assert result.err == "error: --index ivf needs faiss: pip install 'crnr-cli[faiss]'\n"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.gallery import outliers as module
-from crnr_cli.gallery.outliers import outliers, similarity_to_classes
+from crnr_cli.gallery import suspects as module
+from crnr_cli.gallery.suspects import outliers, similarity_to_classes
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -12,11 +12,10 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.gallery import samples
 from crnr_cli.gallery.samples import Reading, read_raw, read_samples
-from crnr_cli.recipe.pca import Pca
-from crnr_cli.recipe.power import Power
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.folders import is_unrelated
-from crnr_cli.sources.listing import open_source
+from crnr_cli.recipe.steps import Pca, Power
+from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.pictures import is_unrelated
 from helpers.runner import Runner, rows
 from helpers.samples import make_features, make_pictures
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.selection import selected
+from crnr_cli.gallery.entries import selected
 
 PATH = Path("gallery.h5")
 names = st.lists(st.text("ab.*?[]!-", min_size=1, max_size=5), min_size=1, max_size=6, unique=True)

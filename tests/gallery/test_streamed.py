@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crnr_cli.arrays import dense
 from crnr_cli.errors import DataError, OutputError, UsageError
-from crnr_cli.gallery import streamed
+from crnr_cli.gallery import streaming
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import make_gallery
 from crnr_cli.gallery.gallery import Gallery
@@ -22,9 +22,8 @@ from crnr_cli.gallery.hdf5_output import PlacedRows
 from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.methods import make_method
-from crnr_cli.recipe.pca import Pca
-from crnr_cli.recipe.power import Power
-from crnr_cli.sources.listing import open_source
+from crnr_cli.recipe.steps import Pca, Power
+from crnr_cli.sources.opening import open_source
 
 
 def features(n: int = 90, d: int = 8, n_classes: int = 7, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +42,7 @@ def write_file(values: np.ndarray, labels: np.ndarray, path: str = "features.h5"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(streamed, "_BLOCK", 100)  # numbers, so that a few rows are a block
+    monkeypatch.setattr(streaming, "_BLOCK", 100)  # numbers, so that a few rows are a block
     return tmp_path
 
 
@@ -200,7 +199,7 @@ def test_rows_in_any_order(tmp_path_factory: pytest.TempPathFactory, order: list
 
 
 def test_vectors_are_never_all_in_memory(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed, "_BLOCK", 2**17)
+    monkeypatch.setattr(streaming, "_BLOCK", 2**17)
     values, labels = features(n=8000, d=1024)
     write_file(values, labels)
     size = values.nbytes

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crnr_cli.gallery.answer import QueryOptions
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.strongest import strongest
+from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.explain import explain
+from crnr_cli.jobs.review import strongest
 from helpers.runner import Runner
 from helpers.samples import make_features, make_pictures
 

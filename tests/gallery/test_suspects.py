@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, confusion_matrix
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from crnr_cli.gallery.crossed import Folds
 from crnr_cli.gallery.suspects import (
+    Folds,
     alike_classes,
     answers_of,
     doubts,

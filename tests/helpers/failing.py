@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from crnr_cli.system import descriptors, placing
+from crnr_cli.sorting import placing
+from crnr_cli.system import descriptors
 
 PRIMITIVES = ("rename_new", "link_new", "symlink_new", "_new_part")
 COPYING = ("copy_bytes", "copy_status")

@@ -19,11 +19,12 @@ import pyarrow.parquet
 from PIL import Image
 from scipy.io import savemat
 
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.answer import QueryOptions
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import describe
-from crnr_cli.gallery.raw_values import recipe_of
+from crnr_cli.gallery.queries import QueryOptions
+from crnr_cli.gallery.reading import recipe_of
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.jobs.evaluate import evaluate
@@ -31,12 +32,10 @@ from crnr_cli.jobs.extract import ExtractOptions, extract
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
-from crnr_cli.recipe.extractor_options import ExtractorOptions
-from crnr_cli.recipe.registry import make_steps
-from crnr_cli.results.corrections import read_corrections
+from crnr_cli.recipe.recipe import make_steps
+from crnr_cli.results.edited import read_corrections
 from crnr_cli.results.journal import resumable
-from crnr_cli.sources import matlab_process
-from crnr_cli.sources.base import Keys
+from crnr_cli.sources.formats import Keys, matlab_process
 from crnr_cli.sources.tables import FeatureFile, open_tables
 from helpers import damage
 from helpers.samples import make_features, picture
@@ -291,8 +290,8 @@ def make_model(path: Path) -> None:
 
 
 def open_model(path: Path) -> object:
-    from crnr_cli.recipe.network_model import make_network
-    from crnr_cli.recipe.network_settings import NetworkOptions
+    from crnr_cli.choices import NetworkOptions
+    from crnr_cli.recipe.network_session import make_network
 
     return make_network(NetworkOptions(path, "raw"), 1).n_outputs
 
@@ -318,7 +317,7 @@ def make_config(path: Path) -> None:
 
 def open_config(path: Path) -> object:
     """By the readers of Hugging Face's file and of timm's."""
-    from crnr_cli.models.preparation import preparation_beside
+    from crnr_cli.models.preprocessing import preparation_beside
 
     content = path.read_bytes()
     found = []

@@ -13,9 +13,8 @@ import pytest
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.columns import Labels, SampleTable
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import Gallery, Labels, SampleTable
 from crnr_cli.methods import METHODS, Method, Samples, fitted, make_method
 from crnr_cli.recipe.recipe import Recipe
 from helpers.runner import Runner, rows

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.errors import CrnrError, SampleError
-from crnr_cli.gallery.answer import QueryOptions
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.evaluate import evaluate
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.sources.base import Keys
+from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
 
 # What one file may take, together with the processes that are started for it.

@@ -12,17 +12,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from crnr_cli.gallery import answer
+from crnr_cli import errors
+from crnr_cli.gallery import queries
 from crnr_cli.methods import trained
 from crnr_cli.pictures import pool
-from crnr_cli.system import cores, memory, optional
+from crnr_cli.system import cores, memory
 
 Patch = Callable[[object, str, object], None]
 
 
 def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
     """Let classify report on stderr that it has begun a batch, and wait there."""
-    run = answer.Run.answer
+    run = queries.Run.answer
 
     def pausing(*arguments: Any, **options: Any) -> Iterator[Any]:
         for batch, answers in enumerate(run(*arguments, **options)):
@@ -32,7 +33,7 @@ def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
                 time.sleep(seconds)
             yield answers
 
-    patch(answer.Run, "answer", pausing)
+    patch(queries.Run, "answer", pausing)
 
 
 def count_batches_at_once(patch: Patch) -> list[int]:
@@ -43,7 +44,7 @@ def count_batches_at_once(patch: Patch) -> list[int]:
         counts.append(arguments[2])
         return cores.side_by_side(*arguments)
 
-    patch(answer, "side_by_side", counting)
+    patch(queries, "side_by_side", counting)
     return counts
 
 
@@ -76,7 +77,7 @@ def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[b
 
 def remove_extras(patch: Patch) -> None:
     """Let no optional package be found, such as matplotlib or jinja2."""
-    patch(optional, "find_spec", lambda name: None)
+    patch(errors, "find_spec", lambda name: None)
 
 
 def remove_scikit_learn(patch: Patch) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.gallery.samples import Reading, read_raw
-from crnr_cli.recipe.extractor_options import ExtractorOptions
-from crnr_cli.sources.listing import open_source
+from crnr_cli.sources.opening import open_source
 
 
 def photo(seed: int, size: tuple[int, int] = (480, 320)) -> Image.Image:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs import classify as job
 from crnr_cli.jobs.classify import ClassifyReport
 from helpers.pausing import start_pausing

@@ -21,8 +21,8 @@ from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.compare import CompareOptions, compare
 from crnr_cli.methods import METHODS, make_method
 from crnr_cli.methods.folds import held_out
-from crnr_cli.recipe.pca import Pca
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.steps import Pca
 from crnr_cli.results.scores import mcnemar, wilson
 from helpers.method_checks import problem
 from helpers.runner import Runner, read_rows

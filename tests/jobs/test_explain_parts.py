@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crnr_cli.gallery.answer import QueryOptions
+from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.explain import ExplainReport, explain
 from helpers.runner import Runner, rows
 from helpers.samples import CLASSES, make_pictures, picture

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
-from crnr_cli.jobs import get_model as job
-from crnr_cli.jobs.get_model import GotModel, get_model
+from crnr_cli.jobs import model as job
+from crnr_cli.jobs.model import GotModel, get_model
 from crnr_cli.models.catalog import MODELS
 from crnr_cli.models.efficientnet_lite import make_model
 from helpers.lite import SIZE, TINY, WEIGHTS, add_tiny_model, tiny_state, tiny_weights

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from crnr_cli.errors import DataError, OutputError
 from crnr_cli.jobs import sort as sort_module
 from crnr_cli.jobs import split as split_module
-from crnr_cli.jobs.sort import SortOptions, sort
-from crnr_cli.jobs.unsort import unsort
-from crnr_cli.results.sort_list import HOWS
+from crnr_cli.jobs.sort import SortOptions, sort, unsort
+from crnr_cli.sorting.plan import HOWS
 from helpers.runner import Runner
 from helpers.samples import make_pictures, picture
 

@@ -20,12 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError, OutputError, UsageError
-from crnr_cli.jobs.sort import SortOptions, SortReport, sort
-from crnr_cli.jobs.unsort import unsort
-from crnr_cli.results.placed import LEFT_OUT, THERE
-from crnr_cli.results.sort_list import HOWS
+from crnr_cli.jobs.sort import SortOptions, SortReport, sort, unsort
 from crnr_cli.results.table import _field
-from crnr_cli.system import folders, placing
+from crnr_cli.sorting import placing
+from crnr_cli.sorting.placing import LEFT_OUT, THERE
+from crnr_cli.sorting.plan import HOWS
+from crnr_cli.system import folders
 from crnr_cli.system.files import locked
 from helpers.failing import Killed, fail_at
 
@@ -550,7 +550,7 @@ def test_sorting_and_undoing_any_names(
 
 @given(name=st.text(st.characters(exclude_categories=["Cs"])) | st.binary().map(os.fsdecode))
 def test_escaped_names_are_names_and_can_be_read_back(name: str) -> None:
-    from crnr_cli.results.sort_names import escaped
+    from crnr_cli.sorting.names import escaped
 
     safe = escaped(name)
     assert safe not in ("", ".", "..")

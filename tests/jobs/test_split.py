@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
-from crnr_cli.jobs.split import SplitOptions, SplitReport, split
-from crnr_cli.results.placed import LEFT_OUT, THERE
-from crnr_cli.sources.division import Portion
-from crnr_cli.system import placing
+from crnr_cli.jobs.split import Portion, SplitOptions, SplitReport, split
+from crnr_cli.sorting import placing
+from crnr_cli.sorting.placing import LEFT_OUT, THERE
 from crnr_cli.system.files import locked
 from helpers.failing import Killed, fail_at
 from helpers.runner import Runner, rows
@@ -229,7 +228,7 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(monkeypatch: 
             Path(f"/proc/self/fd/{target.folder}", target.name).write_text("mine")
         copied(source, target, part, **options)
 
-    monkeypatch.setattr("crnr_cli.system.placing.copy_new", slow)
+    monkeypatch.setattr("crnr_cli.sorting.placing.copy_new", slow)
     report = run()
     assert {(row.path, row.reason) for row in report.left_out} == {
         (f"all/{label}/1.png", "there is another file of this name now") for label in ("ant", "bee", "cow")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.trials import Setting, Trial, Vectors, choose
 from crnr_cli.jobs import tune as job
+from crnr_cli.jobs.tune import Setting, Trial, Vectors, choose
 from crnr_cli.methods import Method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe

@@ -15,7 +15,7 @@ from crnr_cli.jobs import tune as job
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.recipe.gradients import Gradients
-from crnr_cli.recipe.raw_pixels import RawPixels
+from crnr_cli.recipe.pixels import RawPixels
 from helpers.runner import Runner
 
 

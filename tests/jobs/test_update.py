@@ -18,8 +18,8 @@ from crnr_cli.arrays import Array, Batch, dense
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.recipe.pca import Pca
-from crnr_cli.sources.folders import Pictures
+from crnr_cli.recipe.steps import Pca
+from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.tables import Features
 from helpers.patches import watch_decoders
 from helpers.runner import Runner, read_rows

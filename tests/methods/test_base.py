@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from crnr_cli.errors import DataError, NotConverged, UsageError
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fitted, make_method, parse_parameter
-from crnr_cli.methods.fitting import residuals_in_batches, winners_after
+from crnr_cli.methods.base import residuals_in_batches, winners_after
 from crnr_cli.solvers.factors import factor_bytes
 from crnr_cli.system import memory
 from helpers.method_checks import SIZES, problem

@@ -11,7 +11,7 @@ import pytest
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.methods import METHODS, Method, Samples, Split, fitted, make_method
-from crnr_cli.methods.fitting import (
+from crnr_cli.methods.base import (
     fit_bytes,
     part_residuals,
     residuals,

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from crnr_cli.arrays import dense
 from crnr_cli.errors import UsageError
 from crnr_cli.methods import make_method
-from crnr_cli.methods.base import Samples
-from crnr_cli.methods.fitting import winners_after
+from crnr_cli.methods.base import Samples, winners_after
 from crnr_cli.methods.folds import (
     Fold,
     copies_of,
@@ -25,8 +24,8 @@ from crnr_cli.methods.folds import (
     stratified_folds,
 )
 from crnr_cli.methods.nonnegative import Crnr, Nrc
+from crnr_cli.solvers.admm import class_residuals_by_gram
 from crnr_cli.solvers.factors import cheaper_form
-from crnr_cli.solvers.residuals import class_residuals_by_gram
 
 
 def unit_rows(n: int, d: int, seed: int = 0) -> np.ndarray:

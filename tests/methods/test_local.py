@@ -9,7 +9,7 @@ from crnr_cli.arrays import FewClasses, dense
 from crnr_cli.errors import UsageError
 from crnr_cli.methods import CodingMethod, Samples, make_method
 from crnr_cli.methods.base import Split
-from crnr_cli.methods.local import LocalMethod, Neighbors, residual_without_neighbor
+from crnr_cli.methods.by_neighbors import LocalMethod, Neighbors, residual_without_neighbor
 
 LOCAL = ["crnr", "nrc", "crc", "src"]
 each_method = pytest.mark.parametrize("name", LOCAL)
@@ -175,13 +175,13 @@ def test_it_is_the_same_in_any_batch_however_many_samples_are_gathered_at_once(
 ) -> None:
     samples, queries = problem(dtype="float32")
     expected = residuals("crnr", samples, queries, neighbors=10)
-    monkeypatch.setattr("crnr_cli.methods.local._GATHERED", 2 * 10 * 12)
+    monkeypatch.setattr("crnr_cli.methods.by_neighbors._GATHERED", 2 * 10 * 12)
     np.testing.assert_array_equal(residuals("crnr", samples, queries, neighbors=10), expected)
 
 
 def test_a_large_gallery_is_tried_with_a_few_samples_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, queries = problem()
-    monkeypatch.setattr("crnr_cli.methods.local._TRIED", 20)
+    monkeypatch.setattr("crnr_cli.methods.by_neighbors._TRIED", 20)
     assert make_method("crnr", {}).tried_on(samples).vectors.shape == (60, 12)
     method = make_method("crnr", {"neighbors": 30})
     few = method.tried_on(samples)

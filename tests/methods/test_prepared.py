@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from crnr_cli.methods import Samples
-from crnr_cli.methods.prepared import Prepared
+from crnr_cli.methods.base import Prepared
 
 
 def test_it_is_made_once_for_all_threads() -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from crnr_cli.jobs.get_model import get_model
+from crnr_cli.choices import NetworkOptions
+from crnr_cli.jobs.model import get_model
 from crnr_cli.models.catalog import MODELS
 from crnr_cli.models.efficientnet_lite import make_model
-from crnr_cli.recipe.network_model import make_network
-from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.recipe.network_session import make_network
 from helpers.lite import DEEPER, HEAD, LITE0, State, tiny_state
 from helpers.paths import ROOT
 

@@ -16,9 +16,16 @@ from platformdirs.unix import Unix
 from platformdirs.windows import Windows
 
 from crnr_cli.errors import DataError
-from crnr_cli.models import folder
-from crnr_cli.models.catalog import MODELS
-from crnr_cli.models.folder import command_for, like_known, models_folder, named_model, other_models, place_of
+from crnr_cli.models import catalog
+from crnr_cli.models.catalog import (
+    MODELS,
+    command_for,
+    like_known,
+    models_folder,
+    named_model,
+    other_models,
+    place_of,
+)
 from helpers.each import check_each
 from helpers.runner import powerless
 
@@ -42,7 +49,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_folder_is_where_platformdirs_has_it(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "sys", SimpleNamespace(platform=system))
+    monkeypatch.setattr(catalog, "sys", SimpleNamespace(platform=system))
     monkeypatch.setattr(windows, "get_win_folder", windows.get_win_folder_from_env_vars)
     monkeypatch.delenv("CRNR_MODELS", raising=False)
 
@@ -59,7 +66,7 @@ def test_the_folder_is_where_platformdirs_has_it(system: str, monkeypatch: pytes
 
 
 def test_windows_without_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setattr(catalog, "sys", SimpleNamespace(platform="win32"))
     for name in ("CRNR_MODELS", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/home/somebody")

@@ -19,7 +19,7 @@ from onnx import external_data_helper, helper, numpy_helper
 
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.models.onnx_weights import _locations, external_files, model_hash
+from crnr_cli.models.onnx_files import _locations, external_files, model_hash
 from crnr_cli.recipe.network import Network
 from helpers.onnx_models import flat_model, make_external, projection_model
 from helpers.runner import Runner, rows

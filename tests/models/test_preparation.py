@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from crnr_cli.choices import NetworkOptions
 from crnr_cli.errors import DataError
 from crnr_cli.models.hugging_face import read_image_processor
-from crnr_cli.models.preparation import preparation_beside
-from crnr_cli.models.timm_config import read_open_clip, read_timm
-from crnr_cli.recipe.network_model import explain_network
-from crnr_cli.recipe.network_settings import NetworkOptions
+from crnr_cli.models.preprocessing import preparation_beside, read_open_clip, read_timm
+from crnr_cli.recipe.network_session import explain_network
 from helpers.onnx_models import flat_model, tokens_export
 from helpers.photos import by_pillow, features, make_photos, opened_photos
 from helpers.runner import Runner

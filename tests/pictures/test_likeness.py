@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import scipy.fft
 
-from crnr_cli.pictures.likeness import correlation, likeness, perceptual_hashes, small_pictures
+from crnr_cli.gallery.duplicates import correlation, likeness, perceptual_hashes, small_pictures
 from crnr_cli.pictures.pool import DecoderPool
 from helpers.samples import noise
 

@@ -13,10 +13,10 @@ from dataclasses import fields
 
 import pytest
 
-from crnr_cli.cli import COMMANDS, vector_options
-from crnr_cli.cli.values import ExtractorName
+from crnr_cli.cli import COMMANDS, recipe_options
+from crnr_cli.cli.parsing import ExtractorName
 from crnr_cli.recipe.network import Network
-from crnr_cli.recipe.registry import EXTRACTORS, STEPS
+from crnr_cli.recipe.recipe import EXTRACTORS, STEPS
 from helpers.modules import MODULES, PACKAGE, Module, importers, refuse, refuse_where
 from helpers.runner import declared_commands
 
@@ -49,20 +49,20 @@ LONGEST_FILE = 500
 SHORTEST_FILE = 60  # unless several use it, or it has a reason:
 SHORT_FILES = {
     "jobs/verify.py": "a command has a job of its own",
-    "recipe/power.py": "a step of a recipe has a file of its own",
+    "recipe/steps.py": "a step of a recipe has a file of its own",
     **dict.fromkeys(
         (
-            "cli/format_options.py",
-            "gallery/blocks.py",
-            "gallery/names.py",
-            "gallery/outsiders.py",
-            "gallery/strongest.py",
-            "methods/prepared.py",
-            "models/preparation.py",
-            "results/candidates.py",
-            "results/marks.py",
-            "sources/labelled_pictures.py",
-            "sources/rows.py",
+            "cli/classify.py",
+            "gallery/hdf5_contents.py",
+            "gallery/file.py",
+            "jobs/evaluate.py",
+            "jobs/review.py",
+            "methods/base.py",
+            "models/preprocessing.py",
+            "results/edited.py",
+            "results/edited.py",
+            "sources/opening.py",
+            "sources/tables.py",
         ),
         "to be merged",
     ),
@@ -183,21 +183,21 @@ def test_every_option_that_is_named_exists() -> None:
 
 def test_every_step_of_a_recipe_has_its_options() -> None:
     """One for build and compare, one for tune; both are named like the step."""
-    for group in (vector_options.Steps, vector_options.TriedSteps):
+    for group in (recipe_options.Steps, recipe_options.TriedSteps):
         assert [field.name for field in fields(group)] == list(STEPS)
 
 
 def test_every_extractor_has_its_name_and_options() -> None:
     """All but a network are named; a network is named by its file."""
     assert [*ExtractorName.names, Network.name] == list(EXTRACTORS)
-    options = {field.name for field in fields(vector_options.Vectors)}
+    options = {field.name for field in fields(recipe_options.Vectors)}
     for name in ExtractorName.names:
         assert set(EXTRACTORS[name].settings) <= options
 
 
 def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:
-    assert vector_options.Steps().made() == ()
-    assert {name: tuple(tried) for name, tried in vector_options.TriedSteps().parsed().items()} == {
+    assert recipe_options.Steps().made() == ()
+    assert {name: tuple(tried) for name, tried in recipe_options.TriedSteps().parsed().items()} == {
         name: step.tried for name, step in STEPS.items()
     }
 

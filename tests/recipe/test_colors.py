@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from crnr_cli.arrays import Array
-from crnr_cli.recipe.colors import N_COLORS, are_colored, brightness, histograms
+from crnr_cli.recipe.gradients import N_COLORS, are_colored, brightness, histograms
 from helpers.samples import noise, picture
 
 

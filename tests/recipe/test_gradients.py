@@ -15,17 +15,14 @@ from PIL import Image
 
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import GalleryError, UsageError
-from crnr_cli.gallery.columns import SampleTable
-from crnr_cli.gallery.copies import KnownSamples
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.fit import KnownSamples
+from crnr_cli.gallery.gallery import Gallery, SampleTable
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.recipe.base import Stored
-from crnr_cli.recipe.colors import N_COLORS
-from crnr_cli.recipe.gradients import Gradients
-from crnr_cli.recipe.raw_pixels import RawPixels
-from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.recipe.registry import restored_extractor
+from crnr_cli.recipe.gradients import N_COLORS, Gradients
+from crnr_cli.recipe.pixels import RawPixels
+from crnr_cli.recipe.recipe import Recipe, restored_extractor
 from helpers.paths import DATA, SAMPLE_DATA
 from helpers.runner import Runner, rows
 from helpers.samples import CLASSES, make_pictures, noise, picture
@@ -217,7 +214,7 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
 
 def rehash(path: Path) -> None:
     """Give an altered gallery the right checksum, as somebody who means harm would."""
-    from crnr_cli.gallery.content import read_content
+    from crnr_cli.gallery.hdf5_contents import read_content
 
     content = read_content(path)
     with h5py.File(path, "r+") as file:

@@ -12,17 +12,16 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from crnr_cli.gallery.answer import QueryOptions, Run, load_for, open_queries
+from crnr_cli.choices import ExtractorOptions, NetworkOptions
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.queries import QueryOptions, Run, load_for, open_queries
 from crnr_cli.gallery.samples import Reading, read_raw
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.base import Stored
-from crnr_cli.recipe.extractor_options import ExtractorOptions
 from crnr_cli.recipe.network import Network
-from crnr_cli.recipe.network_model import make_network
-from crnr_cli.recipe.network_settings import NetworkOptions
-from crnr_cli.recipe.registry import restored_extractor
-from crnr_cli.sources.listing import open_source
+from crnr_cli.recipe.network_session import make_network
+from crnr_cli.recipe.recipe import restored_extractor
+from crnr_cli.sources.opening import open_source
 from helpers.onnx_models import Shape, flat_model, map_model, save_model
 from helpers.runner import Runner, rows
 from helpers.samples import make_pictures

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from skimage.feature import hog
 
 from crnr_cli.arrays import Array
-from crnr_cli.recipe.extractor_options import BLOCK_NORMS
+from crnr_cli.choices import BLOCK_NORMS
 from crnr_cli.recipe.oriented import OrientedGradients
 
 

@@ -16,18 +16,14 @@ from PIL import Image
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import GalleryError, UsageError
-from crnr_cli.gallery.columns import Labels, SampleTable
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import Gallery, Labels, SampleTable
 from crnr_cli.methods import METHODS, Samples, fitted, make_method
 from crnr_cli.recipe.base import Extractor, Section
-from crnr_cli.recipe.colors import N_COLORS
-from crnr_cli.recipe.gradients import Gradients
-from crnr_cli.recipe.parts import Parts
-from crnr_cli.recipe.pca import Pca
-from crnr_cli.recipe.power import Power
-from crnr_cli.recipe.raw_pixels import RawPixels
+from crnr_cli.recipe.gradients import N_COLORS, Gradients
+from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.steps import Parts, Pca, Power
 from helpers.onnx_models import projection_model
 from helpers.runner import Runner, rows
 from helpers.samples import CLASSES, make_features, make_pictures, noise, picture
@@ -249,7 +245,7 @@ INVALID: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("setting", "words"), INVALID.values(), ids=INVALID.keys())
 def test_invalid_parts_of_a_gallery_are_refused(tmp_path: Path, setting: Any, words: str) -> None:
-    from crnr_cli.gallery.content import read_content
+    from crnr_cli.gallery.hdf5_contents import read_content
 
     path = tmp_path / "g.h5"
     save_gallery(gallery_of(PIXELS, "nsc", "2x2")[0], path)

@@ -12,9 +12,8 @@ import pytest
 
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.recipe.pca import Pca
-from crnr_cli.recipe.power import Power
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.recipe.steps import Pca, Power
 from helpers.runner import Runner
 
 

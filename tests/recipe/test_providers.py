@@ -12,12 +12,16 @@ import onnxruntime
 import pytest
 
 from crnr_cli import Gallery
+from crnr_cli.choices import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS, NetworkOptions
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.recipe import providers
-from crnr_cli.recipe.network_model import make_network
-from crnr_cli.recipe.network_settings import NetworkOptions
-from crnr_cli.recipe.provider_names import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS
-from crnr_cli.recipe.providers import available, open_session, pictures_per_batch, pictures_per_run
+from crnr_cli.recipe import network_session
+from crnr_cli.recipe.network_session import (
+    available,
+    make_network,
+    open_session,
+    pictures_per_batch,
+    pictures_per_run,
+)
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_features, make_pictures
@@ -233,7 +237,7 @@ def test_every_command_with_a_network(
     ready: Runner, command: str, accelerator: type[Accelerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider that was asked for is used, or nothing is done."""
-    monkeypatch.setattr("crnr_cli.jobs.check_model._SECONDS", 0)
+    monkeypatch.setattr("crnr_cli.jobs.model._SECONDS", 0)
     claim(monkeypatch, "openvino")
     before = {path: path.read_bytes() for path in ready.here.rglob("*") if path.is_file()}
     outcome = ready(*COMMANDS[command], "--provider", "directml")
@@ -308,4 +312,4 @@ def test_without_onnxruntime(model: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     remove_extras(monkeypatch.setattr)
     with pytest.raises(Exception, match="a network needs onnxruntime: pip install 'crnr-cli"):
-        providers.available()
+        network_session.available()

@@ -13,14 +13,14 @@ from PIL import Image
 from sklearn.decomposition import PCA
 
 from crnr_cli.arrays import Array, Batch
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.recipe.base import is_one_color
-from crnr_cli.recipe.extractor_options import ExtractorOptions
-from crnr_cli.recipe.pca import Pca, principal_axes
-from crnr_cli.recipe.raw_pixels import RawPixels
+from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.listing import open_source
+from crnr_cli.recipe.steps import Pca, principal_axes
+from crnr_cli.sources.opening import open_source
 from helpers.samples import picture
 
 

@@ -16,14 +16,14 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
+from crnr_cli.choices import NetworkOptions
 from crnr_cli.errors import CrnrError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.network import Network
-from crnr_cli.recipe.network_model import Explanation, explain_network
-from crnr_cli.recipe.network_settings import NetworkOptions
-from crnr_cli.recipe.registry import NEWEST_VERSION, restored_extractor
+from crnr_cli.recipe.network_session import Explanation, explain_network
+from crnr_cli.recipe.recipe import NEWEST_VERSION, restored_extractor
 from helpers import onnx_models
 from helpers.onnx_models import PIXEL_VALUES, Shape, flat_model
 from helpers.photos import by_pillow, features, make_photos, opened_photos

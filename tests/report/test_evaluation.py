@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crnr_cli.gallery import answer
+from crnr_cli.gallery import queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import Gallery
 from crnr_cli.report import evaluation
-from crnr_cli.report.confusion import matrix_cells
-from crnr_cli.report.evaluation import MAX_PICTURES, histogram, pictured
+from crnr_cli.report.evaluation import MAX_PICTURES, histogram, matrix_cells, pictured
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import score
@@ -314,7 +313,7 @@ def test_a_report_on_queries_classified_now_loads_the_gallery_once(
         loaded.append(path)
         return load_gallery(path)
 
-    monkeypatch.setattr(answer, "load_gallery", counted)
+    monkeypatch.setattr(queries, "load_gallery", counted)
     monkeypatch.setattr(evaluation, "load_gallery", counted)
     assert crnr("evaluate", "gallery", "--html", "now.html").exit == 0
     assert len(loaded) == 1

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from crnr_cli.pictures.thumbnails import thumbnails
-from crnr_cli.recipe.parts import Tile
+from crnr_cli.recipe.steps import Tile
 from crnr_cli.report import plots
-from crnr_cli.report.tiles import TileDrawing, draw_tiles, tiles_figure
+from crnr_cli.report.plots import TileDrawing, draw_tiles, tiles_figure
 from helpers.runner import Runner
 from helpers.samples import make_pictures, picture
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import DataError
-from crnr_cli.results.candidates import read_candidates
+from crnr_cli.results.edited import read_candidates
 
 
 def test_the_smallest_residuals_come_first(tmp_path: Path) -> None:

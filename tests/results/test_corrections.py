@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import CrnrError, DataError, OutputError
-from crnr_cli.results.corrections import read_corrections
+from crnr_cli.results.edited import read_corrections
 from crnr_cli.system.outputs import Output, planned
 from helpers.runner import powerless
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.api.values import answers_of
+from crnr_cli.api import answers_of
 from crnr_cli.arrays import Batch, FewClasses
 from crnr_cli.errors import SampleError
 from crnr_cli.results.decision import Answers, standout
-from crnr_cli.results.json_lines import JsonLinesFormatter
+from crnr_cli.results.formats import JsonLinesFormatter
 from crnr_cli.results.probability import Certainty, Sureness, fitted_certainty
 from crnr_cli.results.table import CsvFormatter
 
@@ -72,7 +72,7 @@ def test_the_csv_is_the_same_to_the_byte(
 
 def test_parquet_has_the_same_columns() -> None:
     pytest.importorskip("pyarrow")
-    from crnr_cli.results.parquet_rows import ParquetRows
+    from crnr_cli.results.formats import ParquetRows
 
     class Kept:
         columns: list[list[object]]

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.formats import read_answers
-from crnr_cli.results.records import prediction_of
+from crnr_cli.results.formats import prediction_of, read_answers
 from crnr_cli.results.table import read_predictions
 from crnr_cli.system import files
 from helpers.runner import Outcome, Runner, read_rows
@@ -138,7 +137,7 @@ def test_parquet_cannot_be_continued_and_appears_whole(
 
 def test_a_missing_package_is_named_with_its_extra(built: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     built("classify", "queries", "-q", "-o", "there.parquet")
-    monkeypatch.setattr("crnr_cli.system.optional.find_spec", lambda name: None)
+    monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
     written = built("classify", "queries", "-o", "out.parquet")
     message = "error: --format parquet needs pyarrow: pip install 'crnr-cli[parquet]'\n"
     assert written == Outcome(1, "", message)

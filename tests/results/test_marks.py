@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import DataError
-from crnr_cli.results.marks import marked_samples
+from crnr_cli.results.edited import marked_samples
 
 
 def test_every_usual_mark_counts(tmp_path: Path) -> None:

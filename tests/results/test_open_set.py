@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.open_set import auroc, open_set
-from crnr_cli.results.scores import wilson
+from crnr_cli.results.scores import auroc, open_set, wilson
 
 # Few values, so that there are ties.
 few_values = st.lists(st.integers(0, 5).map(lambda value: value / 5), max_size=30)

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crnr_cli import errors
 from crnr_cli.errors import CrnrError
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.graph import graph_without, hideable
 from crnr_cli.solvers.indexes import Index, measured_by
 from crnr_cli.solvers.indexes import made_index as made_with
-from crnr_cli.system import cores, optional
+from crnr_cli.system import cores
 
 KINDS = ["hnsw", "ivf"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -335,7 +336,7 @@ DAMAGE = [
 def test_an_index_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y, arrays = made("hnsw")
     _, _, lists = made("ivf")
-    monkeypatch.setattr(optional, "find_spec", lambda package: None)
+    monkeypatch.setattr(errors, "find_spec", lambda package: None)
     with pytest.raises(CrnrError, match=r"^the index hnsw needs faiss: pip install 'crnr-cli\[faiss\]'$"):
         Index("hnsw", X.T, arrays)
     with pytest.raises(CrnrError, match="needs faiss"):

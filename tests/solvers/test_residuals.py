@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crnr_cli.arrays import Array
-from crnr_cli.solvers import residuals
+from crnr_cli.solvers import admm
 
 EDGES = np.array([0, 4, 5, 12])
 
@@ -20,8 +20,8 @@ def unit_columns(d: int, n: int, seed: int) -> Array:
 
 def test_no_queries_have_no_residuals() -> None:
     X = unit_columns(6, 12, 0)
-    assert residuals.class_residuals(X, EDGES, np.empty((12, 0)), np.empty((6, 0))).shape == (3, 0)
-    assert residuals.subspace_residuals(*residuals.class_bases(X, EDGES), np.empty((6, 0))).shape == (3, 0)
+    assert admm.class_residuals(X, EDGES, np.empty((12, 0)), np.empty((6, 0))).shape == (3, 0)
+    assert admm.subspace_residuals(*admm.class_bases(X, EDGES), np.empty((6, 0))).shape == (3, 0)
 
 
 def test_space_for_classes_that_are_processed_together_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,9 +35,9 @@ def test_space_for_classes_that_are_processed_together_is_limited(monkeypatch: p
         seen.append(out.shape)
         return matmul(a, b, out=out)
 
-    monkeypatch.setattr(residuals, "RESIDUAL_BYTES", 3 * Y.nbytes + 1)
-    monkeypatch.setattr(residuals.np, "matmul", noted)
-    residuals.class_residuals(np.ones((5, 14)), edges, np.ones((14, 3)), Y)
+    monkeypatch.setattr(admm, "RESIDUAL_BYTES", 3 * Y.nbytes + 1)
+    monkeypatch.setattr(admm.np, "matmul", noted)
+    admm.class_residuals(np.ones((5, 14)), edges, np.ones((14, 3)), Y)
     assert seen == [(3, 5, 3), (3, 5, 3), (1, 5, 3)]
 
 
@@ -49,8 +49,8 @@ def test_residuals_keep_the_type_of_the_queries(dtype: str) -> None:
     expected = [np.linalg.norm(Y - X[:, a:b] @ c[a:b], axis=0) for a, b in pairwise(EDGES)]
     tolerance = 1e-12 if dtype == "float64" else 1e-5
     for found in (
-        residuals.class_residuals(X, EDGES, c, Y),
-        residuals.class_residuals_by_gram(G, EDGES, c, X.T @ Y),
+        admm.class_residuals(X, EDGES, c, Y),
+        admm.class_residuals_by_gram(G, EDGES, c, X.T @ Y),
     ):
         assert found.dtype == Y.dtype
         np.testing.assert_allclose(found, expected, atol=tolerance)
@@ -60,7 +60,7 @@ def test_residuals_by_gram_of_samples_are_numbers_whatever_the_rounding() -> Non
     """The squares of residuals that are 0 come out a little above or below 0."""
     X = unit_columns(40, 60, 3)
     edges = np.arange(61)
-    found = residuals.class_residuals_by_gram(X.T @ X, edges, np.eye(60), X.T @ X)
+    found = admm.class_residuals_by_gram(X.T @ X, edges, np.eye(60), X.T @ X)
     assert np.isfinite(found).all()
     assert found.diagonal().max() < 1e-7
 
@@ -68,7 +68,7 @@ def test_residuals_by_gram_of_samples_are_numbers_whatever_the_rounding() -> Non
 def test_bases_are_orthonormal_and_span_their_classes() -> None:
     X = unit_columns(6, 12, 4)
     X[:, 2] = X[:, 0] + X[:, 1]  # one direction less
-    bases, edges = residuals.class_bases(X, EDGES)
+    bases, edges = admm.class_bases(X, EDGES)
     assert edges.tolist() == [0, 3, 4, 10]
     for (a, b), (start, stop) in zip(pairwise(edges), pairwise(EDGES), strict=True):
         U, Xi = bases[:, a:b], X[:, start:stop]
@@ -86,7 +86,7 @@ def test_directions_count_as_in_matrix_rank(d: int, n: int, dtype: str, factor: 
     second = factor * max(d, n) * float(np.finfo(dtype).eps)
     X = (U[:, :1] @ V[:1] + second * U[:, 1:2] @ V[1:2]).astype(dtype)
     before = np.ones((d, 200), dtype)  # another class, of one direction
-    _, edges = residuals.class_bases(np.hstack([before, X]), np.array([0, 200, 200 + n]))
+    _, edges = admm.class_bases(np.hstack([before, X]), np.array([0, 200, 200 + n]))
     if dtype == "float64":  # in float32, rounding X to its type adds directions of about this length
         assert edges.tolist() == [0, 1, 1 + kept]
     assert edges[2] - 1 == np.linalg.matrix_rank(X.astype(float), tol=max(d, n) * np.finfo(dtype).eps)
@@ -95,7 +95,7 @@ def test_directions_count_as_in_matrix_rank(d: int, n: int, dtype: str, factor: 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_subspace_residuals_are_those_of_least_squares(dtype: str) -> None:
     X, Y = unit_columns(6, 12, 7).astype(dtype), unit_columns(6, 4, 8).astype(dtype)
-    found = residuals.subspace_residuals(*residuals.class_bases(X, EDGES), Y)
+    found = admm.subspace_residuals(*admm.class_bases(X, EDGES), Y)
     expected = [
         np.linalg.norm(Y - X[:, a:b] @ np.linalg.lstsq(X[:, a:b], Y, rcond=None)[0], axis=0)
         for a, b in pairwise(EDGES)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.solvers import search as module
-from crnr_cli.solvers.search import nearest, search_bytes
+from crnr_cli.solvers import neighbors as module
+from crnr_cli.solvers.neighbors import nearest, search_bytes
 
 
 def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:

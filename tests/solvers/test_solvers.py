@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from crnr_cli.solvers.admm import admm
+from crnr_cli.solvers.admm import admm, class_residuals
 from crnr_cli.solvers.factors import cheaper_form, factorize_dense, factorize_low_rank, inverse
-from crnr_cli.solvers.residuals import class_residuals
 from helpers.paths import DATA
 
 FORMS = {"dense": factorize_dense, "low-rank": factorize_low_rank}
@@ -50,7 +49,7 @@ def test_residuals_of_classes_worked_on_together(at_once: int, monkeypatch: pyte
     sizes = [3, 3, 3, 1, 3, 3, 5, 5, 5, 5, 2]
     edges = edges_of(sizes)
     X, Y, c = rng.random((4, edges[-1])), rng.random((4, 6)), rng.random((edges[-1], 6))
-    monkeypatch.setattr("crnr_cli.solvers.residuals.RESIDUAL_BYTES", at_once * Y.nbytes)
+    monkeypatch.setattr("crnr_cli.solvers.admm.RESIDUAL_BYTES", at_once * Y.nbytes)
     alone = [np.linalg.norm(Y - X[:, a:b] @ c[a:b], axis=0) for a, b in pairwise(edges)]
     np.testing.assert_allclose(class_residuals(X, edges, c, Y), alone, rtol=1e-13)
     np.testing.assert_allclose(class_residuals(np.asfortranarray(X), edges, c, Y), alone, rtol=1e-13)

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.sources.base import Keys
+from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
 from helpers.runner import Outcome, Runner
 from helpers.tables import SUFFIXES, save_arrays, save_features

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from crnr_cli.errors import DataError
-from crnr_cli.sources import csv_features
-from crnr_cli.sources.base import Keys
-from crnr_cli.sources.csv_features import has_features
+from crnr_cli.sources.formats import Keys, csv_table
+from crnr_cli.sources.formats.csv_table import has_features
 from crnr_cli.sources.tables import FeatureFile
 from helpers.patches import set_free_bytes
 from helpers.runner import Outcome, Runner, read_rows
@@ -148,7 +147,7 @@ def test_a_column_that_is_not_there_is_refused_with_the_others(tmp_path: Path) -
 
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_features, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(csv_table, "_LONGEST_LINE", 100)
     assert len(opened(tmp_path / "x.csv", "1,2\n" + "3," + "4" * 97 + "\n")) == 2
     with pytest.raises(DataError, match=r"x.csv, line 2: longer than 100 bytes; is it a table of numbers\?"):
         opened(tmp_path / "x.csv", "1,2\n" + "3," + "4" * 98 + "\n")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.sources.division import Portion, in_gallery
+from crnr_cli.jobs.split import Portion, in_gallery
 
 Names = list[tuple[str, str]]
 

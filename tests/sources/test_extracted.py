@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli import __version__
-from crnr_cli.sources.extracted import PickedRows
+from crnr_cli.sources.formats.extracted import PickedRows
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_pictures
 from helpers.templates import Templates

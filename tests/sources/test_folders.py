@@ -12,8 +12,8 @@ import pytest
 
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.folders import Pictures
-from crnr_cli.sources.listing import fingerprint, open_source
+from crnr_cli.sources.opening import fingerprint, open_source
+from crnr_cli.sources.pictures import Pictures
 from helpers.runner import Runner, read_rows, rows
 from helpers.samples import make_features, make_pictures, picture
 

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from crnr_cli.errors import DataError
-from crnr_cli.sources import hdf5
-from crnr_cli.sources import hdf5_text_process as text_process
-from crnr_cli.sources.readers import Refused
+from crnr_cli.sources.formats import Refused, hdf5
+from crnr_cli.sources.formats import hdf5_text_process as text_process
 from helpers.paths import DATA
 from helpers.runner import Outcome, Runner, read_rows
 
@@ -106,7 +105,7 @@ def test_a_file_that_changes_between_two_looks(tmp_path: Path, monkeypatch: pyte
 
 SLOW_START = """
 import sys, time
-if "crnr_cli.sources.hdf5_text_process" in " ".join(sys.orig_argv):
+if "crnr_cli.sources.formats.hdf5_text_process" in " ".join(sys.orig_argv):
     time.sleep(5)
 """
 

@@ -19,8 +19,7 @@ from scipy.sparse import csc_array
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.sources import matlab_process
-from crnr_cli.sources.base import Keys
+from crnr_cli.sources.formats import Keys, matlab_process
 from crnr_cli.sources.tables import FeatureFile
 from helpers.patches import set_free_bytes
 from helpers.runner import Runner

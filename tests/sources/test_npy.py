@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crnr_cli.errors import DataError
-from crnr_cli.sources.base import Keys
+from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile, open_tables
 from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import make_features

@@ -13,8 +13,7 @@ import pytest
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.sources import npz
-from crnr_cli.sources.base import Keys
+from crnr_cli.sources.formats import Keys, numpy_files
 from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.system import memory
 
@@ -34,9 +33,9 @@ def save(path: Path, values: Array, compression: str) -> None:
         archive.writestr("features.npy", data.getvalue())
 
 
-@pytest.fixture(params=[npz._READ_WHOLE, 0], ids=["whole", "by rows"])
+@pytest.fixture(params=[numpy_files._READ_WHOLE, 0], ids=["whole", "by rows"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npz, "_READ_WHOLE", request.param)
+    monkeypatch.setattr(numpy_files, "_READ_WHOLE", request.param)
 
 
 @pytest.mark.usefixtures("way")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
-from crnr_cli.sources.base import Keys
+from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.system import parquet
 from helpers.patches import set_free_bytes
@@ -219,7 +219,7 @@ def test_the_whole_way(crnr: Runner) -> None:
 
 def test_a_missing_package_is_named_with_its_extra(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table(columns()), "x.parquet")
-    monkeypatch.setattr("crnr_cli.system.optional.find_spec", lambda name: None)
+    monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
     assert crnr("build", "x.parquet") == Outcome(
         1, "", "error: x.parquet: reading Parquet needs pyarrow: pip install 'crnr-cli[parquet]'\n"
     )

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError
-from crnr_cli.sources import labels as label_reader
-from crnr_cli.sources import npz as npz_reader
-from crnr_cli.sources.base import Keys
+from crnr_cli.sources.formats import Keys
+from crnr_cli.sources.formats import labels as label_reader
+from crnr_cli.sources.formats import numpy_files as npz_reader
 from crnr_cli.sources.tables import FeatureFile, Features, open_tables
 from helpers.runner import Runner
 

@@ -10,9 +10,9 @@ import pytest
 
 from crnr_cli.sources import walk
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.folders import Pictures
-from crnr_cli.sources.listing import fingerprint, open_source
-from crnr_cli.sources.picture_files import PackedFiles
+from crnr_cli.sources.compact_listing import PackedFiles
+from crnr_cli.sources.opening import fingerprint, open_source
+from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.walk import Folder, Sublisting, sublisting
 from helpers.runner import Runner, powerless
 from helpers.samples import make_pictures, picture

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from crnr_cli.system.blas import product_threads
-from crnr_cli.system.cores import pieces_at_once, side_by_side, threads_per_product
+from crnr_cli.system.cores import pieces_at_once, product_threads, side_by_side, threads_per_product
 
 CONTROLLER = ThreadpoolController().select(internal_api="openblas")
 pytestmark = pytest.mark.skipif(not CONTROLLER.info(), reason="NumPy has another library of products")

@@ -11,11 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
-from crnr_cli.results.corrections import read_corrections
+from crnr_cli.results.edited import marked_samples, read_corrections
 from crnr_cli.results.formats import read_answers
-from crnr_cli.results.marks import marked_samples
 from crnr_cli.results.table import read_predictions
-from crnr_cli.sources.csv_features import read_csv
+from crnr_cli.sources.formats.csv_table import read_csv
 from crnr_cli.sources.label_table import LabelOptions
 from crnr_cli.system.csv_file import write_rows
 

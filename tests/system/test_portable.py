@@ -15,10 +15,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crnr_cli.results.sort_names import escaped, fitted
+from crnr_cli.sorting.names import escaped, fitted
 from crnr_cli.system import names as module
-from crnr_cli.system.names import folded, folds_names
-from crnr_cli.system.portable import portable
+from crnr_cli.system.names import folded, folds_names, portable
 
 FORBIDDEN = set('<>:"/\\|?*') | {chr(code) for code in range(32)}  # as Microsoft lists them
 

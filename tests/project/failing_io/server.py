@@ -20,7 +20,6 @@ import crnr_cli.jobs.build
 import crnr_cli.jobs.evaluate
 import crnr_cli.jobs.sort
 import crnr_cli.jobs.split
-import crnr_cli.jobs.unsort
 import crnr_cli.jobs.update
 from helpers.runner import Runner
 

@@ -1,0 +1,387 @@
+"""crnr from Python: the answers of `crnr classify` and `crnr explain` as typed values.
+
+    from crnr_cli import Gallery
+
+    gallery = Gallery.load("gallery.h5")
+    for answer in gallery.classify("queries"):
+        print(answer.path, answer.label, answer.margin)
+
+Errors are those of `crnr_cli.errors`, which all derive from `CrnrError`, with the messages of the commands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from operator import index
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from crnr_cli.arrays import Array, mapped
+from crnr_cli.choices import AUTO, PROVIDERS
+from crnr_cli.errors import UsageError
+from crnr_cli.gallery.gallery import Gallery as StoredGallery
+from crnr_cli.gallery.gallery import describe
+from crnr_cli.gallery.queries import QueryOptions, Run, check_queries, load_for, with_calibration
+from crnr_cli.gallery.reading import open_recipe
+from crnr_cli.jobs.explain import ExplainReport, Query, WeightedSample, explained, opened_query
+from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.recipe.recipe import OpenRecipe
+from crnr_cli.results.decision import OK, Answers, predictions
+from crnr_cli.results.formats import by_class
+from crnr_cli.results.probability import rounded
+from crnr_cli.sources.base import Source
+from crnr_cli.sources.formats import Keys, is_table
+from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.tables import rows_as_source
+from crnr_cli.sources.walk import list_pictures
+from crnr_cli.system.cores import available_cores, product_threads
+from crnr_cli.wording import counted, not_one_of
+
+STRONGEST = 8  # gallery samples of an explanation, as `crnr explain` shows them
+Name = str | os.PathLike[str]
+# One file or folder, several, or rows of features as an array: (m, d), or (d,) for one row.
+Inputs = Name | Iterable[Name] | Array
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What the gallery says about one input: a row of the CSV that `crnr classify` writes.
+
+    An input that cannot be used has no label, a `status` that is the code of the reason, and an `error`.
+    """
+
+    path: str  # as it was named; for features, the name of the row
+    truth: str | None  # the true class, if a folder or a label of the input names one
+    label: str | None  # the best class; "unknown" if the input was rejected, None if it cannot be used
+    residual: float | None  # of the best class
+    runner_up: str | None  # the second-best class; for a rejected input, the best one
+    margin: float | None  # 1 - best/second: 0 is a tie, 1 a perfect match
+    status: str  # "ok", "rejected", or why there is no answer
+    separation: float | None  # 1 - best/mean of the others
+    probability: float | None  # that the best class is right; None if the gallery is not calibrated
+    set: tuple[str, ...] | None  # the labels that cannot be excluded, the best first; None without `sets`
+    residuals: dict[str, float] | None  # by class, in name order; with `top`, the best first
+    probabilities: dict[str, float] | None  # likewise
+    error: str | None  # why there is no answer, in words
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a label, and it was not rejected."""
+        return self.status == OK
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """What one part of a picture says by itself, in a gallery that was built with --parts."""
+
+    row: int | None  # of the tile, counted from 1; None if the part is not a tile
+    column: int | None
+    name: str | None  # of a part that is not a tile
+    label: str | None  # the class with the smallest residual; None if several have it
+    margin: float  # how much the part speaks for the label of the query, from -1 to 1
+    residuals: dict[str, float]  # by class, in name order
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """Why a query gets its label: what `crnr explain --json` prints."""
+
+    query: str
+    truth: str | None  # the true class, if a folder or a label of the query names one
+    method: str
+    parameters: dict[str, Any]  # of the method
+    label: str
+    runner_up: str
+    margin: float
+    residuals: dict[str, float]  # by class, in name order
+    weight_shares: dict[str, float] | None  # of all positive weights; None for a method without weights
+    nearest: WeightedSample | None  # for nn, the sample that decides
+    strongest: list[WeightedSample]  # the gallery samples with the largest weights, the largest first
+    parts: list[Part] | None  # None if the gallery has no parts
+    against: Explanation | None = None  # by the other method, if one was named
+
+    def record(self) -> dict[str, Any]:
+        """The answer of this method as plain values, as in the JSON of `crnr explain`."""
+        plain = asdict(self)
+        for name in ("query", "truth", "against", *(() if self.parts else ("parts",))):
+            del plain[name]
+        for part in plain.get("parts", ()):
+            for name in ("row", "column") if part["name"] else ("name",):
+                del part[name]
+        return plain
+
+
+def explanations(report: ExplainReport, strongest: int = STRONGEST) -> list[Explanation]:
+    """By the gallery's method, and by the one that it is compared with."""
+    classes = report.gallery.classes
+    found = []
+    for one in report.explanations:
+        shares = report.shares(one)
+        first, second = one.order[:2].tolist()
+        parts = [
+            Part(
+                row=part.row,
+                column=part.column,
+                name=part.name or None,
+                label=None if part.label is None else classes[part.label],
+                margin=part.margin,
+                residuals=_by_name(classes, part.residuals),
+            )
+            for part in report.parts(one)
+        ]
+        found.append(
+            Explanation(
+                query=report.query,
+                truth=report.truth,
+                method=one.method.name,
+                parameters=one.method.parameters,
+                label=classes[first],
+                runner_up=classes[second],
+                margin=one.margin,
+                residuals=_by_name(classes, one.residuals),
+                weight_shares=None if shares is None else _by_name(classes, shares),
+                nearest=report.nearest(one),
+                strongest=report.strongest(one, strongest),
+                parts=parts or None,
+            )
+        )
+    return found
+
+
+def _by_name(classes: Sequence[str], values: Array) -> dict[str, float]:
+    return dict(zip(classes, values.tolist(), strict=True))
+
+
+def answers_of(answers: Answers, classes: Sequence[str], top: int | None = None) -> list[Answer]:
+    """Of a batch; with `top`, with the residuals of so many classes, the best first."""
+    residuals, probabilities = answers.residuals, answers.probabilities
+    top = None if top is None else min(top, len(classes))
+    of_rows: list[dict[int, dict[str, float]]] = []
+    for values in (residuals, None if probabilities is None else mapped(rounded, probabilities)):
+        found = [] if values is None else by_class(values, residuals, classes, top)
+        of_rows.append(dict(zip(answers.batch.rows.tolist(), found, strict=False)))
+    return [
+        Answer(
+            **row._asdict(),
+            residuals=of_rows[0].get(query),
+            probabilities=of_rows[1].get(query),
+            error=None if error is None else str(error),
+        )
+        for query, (row, error) in enumerate(
+            zip(predictions(answers, classes), answers.batch.errors, strict=True)
+        )
+    ]
+
+
+class Gallery:
+    """A gallery that `crnr build` wrote, ready to answer. Make one with `Gallery.load`.
+
+    It does not change, and notices no changes of its file. Calls may come from several threads.
+    """
+
+    def __init__(self, stored: StoredGallery, path: str, options: QueryOptions) -> None:
+        self._stored, self._path, self._options = stored, path, options
+        self._calibrated: StoredGallery | None = None  # computed when it is first needed
+        self._recipe: tuple[tuple[bool, int], OpenRecipe] | None = None  # and what it was opened for
+
+    @classmethod
+    def load(
+        cls,
+        path: Name,
+        *,
+        extractor: Name | None = None,
+        provider: str = AUTO,
+        max_pixels: int = MAX_PIXELS,
+    ) -> Self:
+        """Read and check the file; GalleryError if it is missing, damaged or no gallery.
+
+        The keywords are options of `crnr classify`. For a gallery with a network, `extractor` is the path of
+        the network, if it has moved, and `provider` what it runs on. Pictures of more than `max_pixels` are
+        not decoded.
+        """
+        if provider not in (AUTO, *PROVIDERS):
+            raise UsageError(f"provider: {not_one_of(provider, (AUTO, *PROVIDERS))}")
+        _require_counts(max_pixels=max_pixels)
+        model = None if extractor is None else Path(extractor)
+        options = QueryOptions(model=model, provider=provider, max_pixels=max_pixels)
+        return cls(load_for(options, Path(path)), os.fspath(path), options)
+
+    def __repr__(self) -> str:
+        stored = self._stored
+        return (
+            f"<Gallery {self._path}: {stored.method.name}, {counted(len(stored.names), 'sample')}, "
+            f"{counted(len(stored.classes), 'class')}>"
+        )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """In name order."""
+        return tuple(self._stored.classes)
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """The names of the samples, class by class."""
+        return tuple(self._stored.names)
+
+    def describe(self) -> dict[str, Any]:
+        """How the gallery was made, as plain values, as `crnr info --json` prints them."""
+        return describe(self._stored)
+
+    def classify(
+        self,
+        inputs: Inputs,
+        *,
+        reject: float | None = None,
+        min_probability: float | None = None,
+        sets: float | None = None,
+        top: int | None = None,
+        jobs: int | None = None,
+        features_key: str | None = None,
+        labels_key: str | None = None,
+    ) -> list[Answer]:
+        """The answers to all inputs, in the order of the rows that `crnr classify` writes.
+
+        `inputs` is a file or folder, several of them, or an array of features with one row per sample. The
+        keywords are the options of the command. An input that cannot be used has an answer too, whose
+        `status` says why; so does each of several files that does not exist. What raises an error: a single
+        file or folder that does not exist, and inputs of another kind than the gallery's (DataError); a
+        keyword out of range (UsageError); a gallery of one class (GalleryError).
+
+        One call for many inputs is much faster than many calls: each starts its own decoders.
+        """
+        return list(
+            self.iter_classify(
+                inputs,
+                reject=reject,
+                min_probability=min_probability,
+                sets=sets,
+                top=top,
+                jobs=jobs,
+                features_key=features_key,
+                labels_key=labels_key,
+            )
+        )
+
+    def iter_classify(
+        self,
+        inputs: Inputs,
+        *,
+        reject: float | None = None,
+        min_probability: float | None = None,
+        sets: float | None = None,
+        top: int | None = None,
+        jobs: int | None = None,
+        features_key: str | None = None,
+        labels_key: str | None = None,
+    ) -> Iterator[Answer]:
+        """Like `classify`, but the answers come batch by batch, for more inputs than fit into memory."""
+        for name, value in (("reject", reject), ("min_probability", min_probability), ("sets", sets)):
+            if value is not None and not 0 <= value <= 1:
+                raise UsageError(f"{name} must be a number from 0 to 1, not {value}")
+        _require_counts(jobs=jobs)
+        _require_counts(0, top=top)
+        options = replace(
+            self._options,
+            reject=reject,
+            min_probability=min_probability,
+            sets=sets,
+            top=top,
+            jobs=jobs,
+            keys=Keys(features_key, labels_key),
+        )
+        source = self._opened(inputs, options)
+        if source is None:
+            return iter(())
+        with product_threads(1):
+            ready = with_calibration(self._stored, options, lambda: self._calibrate(options.n_jobs))
+        source = check_queries(source, ready)
+        return self._answers(Run.prepare(ready, source, options, self._open_recipe(source, options)))
+
+    def explain(
+        self,
+        query: Name | Array,
+        *,
+        against: str | None = None,
+        strongest: int = STRONGEST,
+        features_key: str | None = None,
+        labels_key: str | None = None,
+    ) -> Explanation:
+        """Why a query gets its label: a picture, a row of a feature file such as `queries.h5#3`, or an array.
+
+        `against` is the name of another method to compare with, and `strongest` the number of gallery samples
+        to return. A query that cannot be used raises DataError.
+        """
+        options = replace(self._options, keys=Keys(features_key, labels_key))
+        if isinstance(query, str | os.PathLike):
+            one = opened_query(_file_name(query), self._stored, options)
+        else:
+            source = check_queries(rows_as_source(_as_rows(np.asarray(query))), self._stored)
+            if len(source) != 1:
+                raise UsageError(f"explain takes one row of features, not {len(source)}")
+            one = Query("row 0", source, 0)
+        with product_threads(available_cores()):
+            recipe = self._open_recipe(one.source, options)
+            report = explained(one, self._stored, options, against, recipe)
+        found, *others = explanations(report, strongest)
+        return replace(found, against=others[0]) if others else found
+
+    @staticmethod
+    def _answers(run: Run) -> Iterator[Answer]:
+        with product_threads(1), closing(run.answer(DecoderPool(run.options.jobs))) as batches:
+            for batch in batches:
+                yield from answers_of(batch, run.gallery.classes, run.top)
+
+    def _open_recipe(self, source: Source, options: QueryOptions) -> OpenRecipe:
+        """Return the recipe for these queries. The last one is kept, as loading a network takes long."""
+        key = (source.n_features is not None, options.n_jobs)
+        if self._recipe is None or self._recipe[0] != key:
+            self._recipe = key, open_recipe(self._stored.recipe, source, options)
+        return self._recipe[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process, which opens the recipe itself."""
+        return vars(self) | {"_recipe": None}
+
+    def _calibrate(self, jobs: int) -> StoredGallery:
+        if self._calibrated is None:
+            self._calibrated = self._stored.calibrated(jobs)
+        return self._calibrated
+
+    def _opened(self, inputs: Inputs, options: QueryOptions) -> Source | None:
+        """None if there are no inputs."""
+        if isinstance(inputs, str | os.PathLike):
+            return open_source([_file_name(inputs)], options, allow_missing=True)
+        if hasattr(inputs, "__array__"):
+            array = np.asarray(inputs)
+            if array.dtype.kind in "fiub":
+                rows = _as_rows(array)
+                return rows_as_source(rows) if len(rows) else None
+            inputs = array.ravel().tolist()
+        names = [_file_name(name) for name in inputs]
+        if self._stored.recipe.kind != "pictures" or "" in names or any(map(is_table, names)):
+            return open_source(names, options, allow_missing=True) if names else None
+        pictures = list_pictures(names, nul_separated=False)  # even if none of them exists
+        return pictures if len(pictures) else None
+
+
+def _require_counts(at_least: int = 1, /, **counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and index(count) < at_least:
+            raise UsageError(f"{name} must be a whole number of at least {at_least}, not {count}")
+
+
+def _file_name(name: Name) -> str:
+    if not isinstance(name, str | os.PathLike):
+        raise TypeError(f"an input must be a path, or all of them an array of numbers; found {name!r}")
+    text = os.fsdecode(name)
+    return "./-" if text == "-" else text  # for a command, - is a list on stdin
+
+
+def _as_rows(array: Array) -> Array:
+    return array[np.newaxis] if array.ndim == 1 else array

@@ -1,1 +1,0 @@
-"""What Python programs import: a gallery, its answers and its explanations."""

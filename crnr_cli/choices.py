@@ -1,0 +1,95 @@
+"""The names that options offer. It loads nothing heavy, so that `crnr --help` is fast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crnr_cli.errors import UsageError
+from crnr_cli.models.presets import PRESETS
+from crnr_cli.wording import not_one_of
+
+FORMATS = ("csv", "jsonl", "parquet")
+_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+ENDINGS = (".csv", *_ENDINGS)
+AUTO = "auto"
+CPU = "cpu"
+PROVIDERS = {
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "rocm": "ROCMExecutionProvider",
+    "migraphx": "MIGraphXExecutionProvider",
+    "directml": "DmlExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "xnnpack": "XnnpackExecutionProvider",
+    CPU: "CPUExecutionProvider",
+}
+# Those that `auto` tries, the best first. It leaves out those that prepare a model for minutes.
+PREFERRED = ("cuda", "rocm", "directml", "coreml", "openvino", CPU)
+# Which package has a provider, if the one that is installed does not.
+PACKAGES = {
+    "cuda": "onnxruntime-gpu",
+    "tensorrt": "onnxruntime-gpu",
+    "rocm": "onnxruntime-rocm",
+    "directml": "onnxruntime-directml",
+    "openvino": "onnxruntime-openvino",
+}
+DEFAULT = "gradients"
+BLOCK_NORMS = ("soft", "clipped", "none")  # how gradients are normalized, the default first
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+CHANNELS = ("rgb", "bgr", "grey")
+LAYOUTS = ("nchw", "nhwc")
+POOLS = ("cls", "mean", "none")
+OLD_POOLS = {"avg": "mean"}  # still accepted, and stored in galleries, which all versions can then read
+
+
+def format_by_name(name: str) -> str:
+    """The format that a file of this name is written in, unless the user says otherwise."""
+    return _ENDINGS.get(Path(name).suffix.lower(), "csv")
+
+
+@dataclass(frozen=True)
+class ExtractorOptions:
+    """The settings that are not given are derived from the pictures, or from the model of a network."""
+
+    name: str | None = None  # in the registry; None: the user did not choose
+    settings: Mapping[str, Any] = field(default_factory=dict)  # those that were given
+
+    @property
+    def was_given(self) -> bool:
+        return self.name is not None or bool(self.settings)
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """The user's options for a model.
+
+    Those that are None come from the preset, from a file beside the model, or from the model itself.
+    """
+
+    model: Path
+    preset: str | None = None
+    size: tuple[int, int] | None = None
+    crop: float | None = None
+    filter: str | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    channels: str | None = None
+    layout: str | None = None
+    output: str | None = None
+    pool: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.preset is not None and self.preset not in PRESETS:
+            raise UsageError(f"preset: {not_one_of(self.preset, PRESETS)}")
+        if self.pool in OLD_POOLS:
+            object.__setattr__(self, "pool", OLD_POOLS[self.pool])
+
+    @property
+    def scaling(self) -> dict[str, Any]:
+        """Crop, filter, mean and std, as far as they were chosen."""
+        names = ("crop", "filter", "mean", "std")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

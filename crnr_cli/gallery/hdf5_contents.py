@@ -1,0 +1,228 @@
+"""The arrays and attributes of an HDF5 file, checked, with checksums of their blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from crnr_cli import __version__
+from crnr_cli.arrays import Array
+from crnr_cli.errors import CrnrError, GalleryError
+from crnr_cli.methods import NEWEST_VERSION as NEWEST_METHOD
+from crnr_cli.recipe.recipe import NEWEST_VERSION as NEWEST_RECIPE
+from crnr_cli.sources.formats.extracted import FORMAT as FEATURES
+from crnr_cli.sources.formats.hdf5 import scalar_attribute
+from crnr_cli.system import memory
+from crnr_cli.system.cores import available_cores, side_by_side
+
+FORMAT = "crnr-gallery"
+NEWEST_VERSION = max(NEWEST_METHOD, NEWEST_RECIPE)
+_BLOCKS_SINCE = 4  # the version from which on large arrays are checked block by block, and mapped
+_BLOCKS = "blocks/"  # where the checksums of the blocks are
+_MAX_DEPTH = 2
+_MAX_GROUPS = 100
+BLOCK = 2**20  # bytes
+_AT_ONCE = 2**26  # bytes that one thread hashes before it returns
+
+
+@dataclass(frozen=True)
+class Content:
+    """A file's arrays and attributes by path; the checksum covers all of them."""
+
+    arrays: dict[str, Array]
+    attributes: dict[str, dict[str, Any]]
+    # The checksums of the blocks of large arrays, by path. The checksum covers these instead of the values.
+    blocks: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def has_blocks(self) -> bool:
+        return bool(self.attributes["/"]["version"] >= _BLOCKS_SINCE)
+
+    def with_blocks(self) -> Content:
+        """With the checksums of the blocks of all large arrays, if the version of the file has them."""
+        large = {path: array for path, array in self.arrays.items() if array.nbytes > BLOCK}
+        return replace(self, blocks={path: block_digests(array) for path, array in large.items()})
+
+    def stored(self) -> dict[str, Array]:
+        """All arrays of the file."""
+        return self.arrays | {_stored_at(path): digests for path, digests in self.blocks.items()}
+
+    def has_damaged_blocks(self) -> bool:
+        """Whether a large array differs from the checksums of its blocks, which `sha256` takes for true."""
+        if any(found.dtype != np.uint8 for found in self.blocks.values()):
+            return True
+        known = self.blocks.items()
+        return not all(np.array_equal(block_digests(self.arrays[path]), found) for path, found in known)
+
+    def sha256(self) -> str:
+        digest = hashlib.sha256()
+        for path, values in sorted(self.attributes.items()):
+            for key, value in sorted(values.items()):
+                if (path, key) != ("/", "sha256"):
+                    _update(digest.update, f"{path}@{key}", np.asarray(value))
+        for path, array in sorted(self.arrays.items()):
+            if self.has_blocks:
+                blocks = self.blocks[path] if path in self.blocks else block_digests(array)
+                _update(digest.update, path, array, blocks)
+            else:
+                _update(digest.update, path, array)
+        return digest.hexdigest()
+
+
+def _stored_at(path: str) -> str:
+    return _BLOCKS + path.replace("/", ".")
+
+
+def _update(update: Callable[[Any], None], path: str, array: Array, values: Array | None = None) -> None:
+    values = array if values is None else values
+    update(f"{path}\0{array.dtype.str}\0{array.shape}\0".encode())
+    update(np.ascontiguousarray(values).reshape(-1).view(np.uint8) if values.size else b"")
+
+
+def is_gallery(path: Path) -> bool:
+    """Whether a file says that it is a gallery; it may still be damaged."""
+    if not os.path.isfile(path):  # noqa: PTH113 - it never raises, and a pipe would keep us waiting
+        return False
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            return bool(scalar_attribute(file, "format") == FORMAT.encode())
+    except Exception:  # HDF5 may raise anything on a damaged or malicious file
+        return False
+
+
+def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: bool = True) -> Content:
+    """Everything in the file, or only the wanted arrays; large ones are mapped, if they may be.
+
+    All declarations are checked before any data is read or any link followed.
+    """
+    try:
+        with path.open("rb"):  # HDF5 would not say why it cannot read a file
+            pass
+        if not h5py.is_hdf5(path):
+            raise GalleryError(f"{path}: not a crnr gallery")
+        with h5py.File(path, "r", locking=False) as file:
+            kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
+            if kind == FEATURES.encode():
+                raise GalleryError(
+                    f"{path}: contains features, written by `crnr extract`, and is not a gallery; "
+                    f"build one from it with `crnr build {path}`"
+                )
+            if kind != FORMAT.encode():
+                raise GalleryError(f"{path}: not a crnr gallery")
+            if not isinstance(version, np.integer) or version > NEWEST_VERSION:
+                raise GalleryError(
+                    f"{path}: gallery format {version}, but this crnr ({__version__}) reads up to "
+                    f"{NEWEST_VERSION}; please upgrade crnr"
+                )
+            size = path.stat().st_size
+            content = Content({}, {})
+            _collect(file, "/", 0, size, content)
+            declared = {
+                name: dataset for name, dataset in content.arrays.items() if wanted is None or name in wanted
+            }
+            return _read_arrays(path, declared, content, may_map)
+    except CrnrError as e:
+        raise e if str(e).startswith(str(path)) else GalleryError(f"{path}: {e}; build it again") from e
+    except PermissionError as e:
+        raise GalleryError(f"{path}: cannot read it ({e.strerror})") from e
+    except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
+        raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
+
+
+def _collect(group: Any, path: str, depth: int, budget: int, content: Content) -> int:
+    """Collect attributes and datasets, which are not read yet; returns the rest of the budget of bytes."""
+    values = {key: scalar_attribute(group, key) for key in group.attrs}
+    if None in values.values():
+        raise GalleryError("an attribute is not a single plain value")
+    if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, if it is not UTF-8
+        raise GalleryError("a name in it is not text")
+    content.attributes[path] = values
+    if len(content.attributes) > _MAX_GROUPS:  # hard links can make the same group appear any number of times
+        raise GalleryError("it has more groups than any gallery")
+    for name in group:
+        where = name if path == "/" else f"{path}/{name}"
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise GalleryError(f"{where} is a link")
+        item = group[name]
+        if isinstance(item, h5py.Dataset):
+            budget -= _checked_size(item, where)
+            if budget < 0:
+                raise GalleryError(f"{where} declares more data than the file contains")
+            content.arrays[where] = item
+        elif isinstance(item, h5py.Group) and depth < _MAX_DEPTH:
+            budget = _collect(item, where, depth + 1, budget, content)
+        else:
+            raise GalleryError(f"{where} does not belong in a gallery")
+    return budget
+
+
+def _checked_size(dataset: Any, where: str) -> int:
+    plan = dataset.id.get_create_plist()
+    if plan.get_layout() != h5py.h5d.CONTIGUOUS or plan.get_nfilters() or plan.get_external_count():
+        raise GalleryError(f"{where} is not stored as plain data")
+    if dataset.dtype.kind not in "fiuS" or dataset.dtype.hasobject:
+        raise GalleryError(f"{where} is of type {dataset.dtype}")
+    size: int = math.prod(dataset.shape) * dataset.dtype.itemsize
+    return size
+
+
+def _read_arrays(path: Path, declared: dict[str, Any], content: Content, may_map: bool) -> Content:
+    """The arrays, read or, if they are large and can be checked by blocks, mapped from the file."""
+    is_mapped = {
+        name: may_map and content.has_blocks and item.nbytes > BLOCK for name, item in declared.items()
+    }
+    memory.require(
+        path.stat().st_size - sum(item.nbytes for name, item in declared.items() if is_mapped[name]),
+        f"{path}: the gallery",
+        "classify on a larger machine, or build it with --neighbors or --pca",
+    )
+    arrays = {
+        name: _mapped(path, item) if is_mapped[name] else _read_array(item) for name, item in declared.items()
+    }
+    blocks: dict[str, Array] = {}
+    for name in list(arrays) if content.has_blocks else ():
+        digests = arrays.pop(_stored_at(name), None) if not name.startswith(_BLOCKS) else None
+        if digests is not None:
+            blocks[name] = digests
+    return replace(content, arrays=arrays, blocks=blocks)
+
+
+def _read_array(dataset: Any) -> Array:
+    array: Array = dataset[()]
+    return array
+
+
+def _mapped(path: Path, dataset: Any) -> Array:
+    """An array whose pages are read when they are used, and shared by all processes that map the file."""
+    offset, file_size = dataset.id.get_offset(), path.stat().st_size
+    if offset is None or offset + dataset.nbytes > file_size:
+        raise GalleryError(f"{dataset.name.strip('/')} lies outside of the file")
+    return np.asarray(np.memmap(path, dataset.dtype, "r", offset, dataset.shape))
+
+
+def block_digests(array: Array) -> Array:
+    """(blocks, 32): the SHA-256 of each successive block of the values in C order; none if it is empty."""
+    values = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+    parts = (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+    if len(values) <= _AT_ONCE:
+        return np.concatenate([np.empty((0, 32), np.uint8), *map(_digests, parts)])
+    # Hashing releases the lock of the interpreter, so that threads run on as many cores.
+    return np.concatenate(list(side_by_side(_digests, parts, available_cores())))
+
+
+def _digests(values: Array) -> Array:
+    found = b"".join(hashlib.sha256(block.data).digest() for block in _blocks(values))
+    return np.frombuffer(found, np.uint8).reshape(-1, 32)
+
+
+def _blocks(values: Array) -> Iterator[Array]:
+    for start in range(0, len(values), BLOCK):
+        yield values[start : start + BLOCK]

@@ -1,0 +1,358 @@
+"""Queries are read, compared with all classes, and answered, batch by batch."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+from crnr_cli import __version__
+from crnr_cli.arrays import Batch
+from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.fit import KnownSamples
+from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.reading import open_recipe, refuse_mismatch
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.recipe import OpenRecipe
+from crnr_cli.results.decision import Answers, Prediction
+from crnr_cli.results.formats import JsonLinesFormatter
+from crnr_cli.results.journal import Identity
+from crnr_cli.results.probability import Sureness
+from crnr_cli.results.table import CsvFormatter
+from crnr_cli.sources.base import InputOptions, Source, Span
+from crnr_cli.sources.opening import fingerprint, open_source
+from crnr_cli.sources.pictures import ignored_note, is_unrelated
+from crnr_cli.sources.tables import Features
+from crnr_cli.sources.walk import Lister
+from crnr_cli.system.cores import pieces_at_once, side_by_side
+from crnr_cli.system.memory import room_for
+from crnr_cli.system.names import Spellings
+from crnr_cli.system.outputs import refuse_mentioned
+from crnr_cli.wording import Note, counted
+
+_MANY_CLASSES = 1000  # with more, only the best are written, unless all are asked for
+_BEST = 5
+TruthOf = Callable[[Batch], list[str | None]]  # the true class of each sample of a batch, if it is known
+MAX_FAILURES = 10  # kept for the report; the output has all of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions(InputOptions):
+    reject: float | None = None  # reject queries at this rate of false rejections
+    min_probability: float | None = None  # reject queries whose best class is less probable
+    sets: float | None = None  # write the labels that cannot be excluded at this level
+    # Write only this many of the best classes; 0: the residuals of all; None: of all, unless these are many.
+    top: int | None = None
+    format: str = "csv"  # of what is written: csv, jsonl or parquet
+    model: Path | None = None  # the path of the gallery's network, if it has moved
+    find_copies: bool = False  # look for queries that are in the gallery too
+
+
+@dataclass(frozen=True)
+class Run:
+    """A classification, as it is decided before the first query is read."""
+
+    gallery: Gallery
+    source: Source
+    recipe: OpenRecipe
+    options: QueryOptions
+    batch_size: int  # queries that are classified at once
+    top: int | None  # how many of the best classes are written for each query; None: the residuals of all
+    min_separation: float  # a query whose best class stands out less is rejected
+    sureness: Sureness | None  # None if the gallery does not know how probable its answers are
+    first: int = 0  # the batch to start with: an earlier run finished those before it
+
+    @classmethod
+    def prepare(
+        cls, gallery: Gallery, source: Source, options: QueryOptions, recipe: OpenRecipe | None = None
+    ) -> Run:
+        """Decide everything; a model that is missing or has changed is reported now, before any work.
+
+        The `recipe` of the gallery is opened here, unless the caller has opened it before.
+        """
+        if recipe is None:
+            recipe = open_recipe(gallery.recipe, source, options)
+        return cls(
+            gallery=gallery,
+            source=source,
+            recipe=recipe,
+            options=options,
+            batch_size=queries_per_batch(gallery, recipe, options),
+            top=_classes_written(gallery, options),
+            min_separation=_min_separation(gallery, options),
+            sureness=_sureness(gallery, options),
+        )
+
+    def with_source(self, source: Source) -> Run:
+        """Return the same run for other queries; the model is kept, unless they are of another kind."""
+        if (source.n_features is None) == (self.source.n_features is None):
+            return replace(self, source=source)
+        return Run.prepare(self.gallery, source, self.options)
+
+    @property
+    def spans(self) -> list[Span]:
+        """The batches that are still to be classified."""
+        return self.source.spans(self.batch_size)[self.first :]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of MORE_COLUMNS that the answers have."""
+        return self.sureness.columns if self.sureness else ()
+
+    def identity(self) -> Identity:
+        """Return everything that the bytes of the output depend on, by the names that users know."""
+        options = self.options
+        return {
+            "crnr": __version__,
+            "gallery": self.gallery.sha256,
+            "--max-pixels": options.max_pixels,
+            "--features-key": options.keys.features,
+            "--labels-key": options.keys.labels,
+            "--samples": options.keys.samples,
+            "--reject": options.reject,
+            "--min-probability": options.min_probability,
+            "--sets": options.sets,
+            "--top": self.top,
+            "--provider": options.provider if self.gallery.recipe.has_network else None,
+            "--format": options.format,
+            "number of inputs": len(self.source),
+            "list of inputs": fingerprint(self.source),
+            "batch": self.batch_size,
+        }
+
+    def notes(self) -> list[Note]:
+        """Return what the user should know about the run, whatever the answers are."""
+        notes = []
+        if name := self.recipe.accelerator:
+            text = f"the network ran on {name}; --provider cpu uses the processor instead"
+            notes.append(Note("provider", text))
+        if isinstance(self.source, Features):
+            notes += [Note("source", text) for text in self.source.notes()]
+        if self.source.ignored:
+            notes.append(Note("ignored", ignored_note(self.source.ignored)))
+        if self.options.top is None and self.top is not None:
+            text = (
+                f"of {counted(len(self.gallery.classes), 'class')}, the {self.top} best of each input are "
+                "written; --top sets how many, and --top 0 writes the residuals of all"
+            )
+            notes.append(Note("top", text))
+        level, sure = self.options.sets, self.sureness
+        if level is not None and sure is not None and not sure.certainty.can_exclude(level):
+            held_out = counted(len(sure.certainty.of_truth), "sample")
+            text = (
+                f"--sets {level:g} excludes no label: too few samples could be held out of the gallery "
+                f"({held_out}) for so high a level; choose a lower one, or add samples"
+            )
+            notes.append(Note("sets", text))
+        return notes
+
+    def rejection_rule(self) -> str | None:
+        """Return when a query is labelled as unknown, in words; None if none is."""
+        options, calibration = self.options, self.gallery.calibration
+        if calibration is None:
+            return None
+        rules = []
+        if options.reject is not None:
+            rules.append(calibration.rule(options.reject, self.gallery.dtype))
+        if options.min_probability is not None:
+            least = f"{options.min_probability:g}"
+            rules.append(f"probability below {least} (calibrated on {calibration.origin})")
+        return "; or ".join(rules) or None
+
+    @cached_property
+    def row_formatter(self) -> RowFormatter:
+        classes, top, columns = self.gallery.classes, self.top, self.columns
+        if self.options.format == "jsonl":
+            return RowFormatter(JsonLinesFormatter(classes, top, columns))
+        return RowFormatter(CsvFormatter(classes, self.gallery.dtype, top, columns))
+
+    def answer(self, decoders: DecoderPool, progress: Progress = silent) -> Generator[Answers]:
+        """Classify all queries in this process, in fixed batches of the listing."""
+        total = len(self.source)
+        progress("classifying", 0, total)
+        truth_of = truths_by(self.gallery, self.source)
+        answer_batch = partial(self._answer_batch, truth_of, self._known_samples())
+        with (
+            closing(self.source.batches(self.spans, self.recipe.request, decoders)) as batches,
+            closing(
+                side_by_side(answer_batch, self._read(batches, progress), self._batches_at_once())
+            ) as done,
+        ):
+            for answers in done:
+                yield answers
+                progress("classifying", answers.batch.end, total)
+
+    def _read(self, batches: Iterable[Batch], progress: Progress) -> Iterator[Batch]:
+        """Run a network here and not in the threads that answer, as it uses all cores itself."""
+        for batch in batches:
+            if not self.recipe.is_network:
+                yield batch
+                continue
+            raw = self.recipe.raw(batch)
+            progress("reading", batch.end, len(self.source))  # answers come several batches later
+            yield raw
+
+    def _answer_batch(self, truth_of: TruthOf, known: KnownSamples | None, batch: Batch) -> Answers:
+        """Compare a batch with all classes; a network has run on it before."""
+        raw = batch if self.recipe.is_network else self.recipe.raw(batch)
+        vectors = self.recipe.vectors(raw, self.gallery.dtype)
+        return Answers(
+            batch=vectors.without_values(),
+            residuals=self.gallery.residuals(vectors.values),
+            truths=truth_of(raw),
+            min_separation=self.min_separation,
+            signed=self.gallery.method.signed,
+            copies=known.in_batch(raw, vectors) if known else [],
+            sureness=self.sureness,
+        )
+
+    def _known_samples(self) -> KnownSamples | None:
+        """Return the samples of the gallery, if queries that are copies of them are looked for."""
+        if not self.options.find_copies:
+            return None
+        gallery = self.gallery
+        return KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.samples.vectors)
+
+    def _batches_at_once(self) -> int:
+        """One batch per core, but fewer if they would fill half of the free memory."""
+        needed = self.gallery.method.batch_bytes(self.gallery.samples, self.batch_size)
+        return min(room_for(needed), pieces_at_once(self.options.n_jobs))
+
+
+def load_for(options: QueryOptions, gallery_path: Path, progress: Progress = silent) -> Gallery:
+    """Load the gallery, and calibrate it if the options need it and its file has no calibration."""
+    gallery = load_gallery(gallery_path)
+    refuse_mentioned(gallery.names)
+    if options.model is not None:
+        gallery = with_model_at(options.model, gallery, gallery_path)
+    return with_calibration(gallery, options, lambda: gallery.calibrated(options.n_jobs, progress))
+
+
+def with_calibration(gallery: Gallery, options: QueryOptions, compute: Callable[[], Gallery]) -> Gallery:
+    """Return the gallery with the calibration that the options need, which its file may not have."""
+    stored = gallery.calibration
+    if options.min_probability is not None or options.sets is not None:
+        is_ready = stored is not None and stored.certainty is not None
+        return gallery if is_ready else compute()
+    if options.reject is None or stored:
+        return gallery
+    gallery = compute()
+    assert gallery.calibration is not None
+    # The column `probability` is written if the gallery's file has probabilities, or if it is asked for.
+    return replace(gallery, calibration=replace(gallery.calibration, certainty=None))
+
+
+def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
+    extractor = gallery.recipe.extractor and gallery.recipe.extractor.moved_to(model)
+    if extractor is None:
+        raise UsageError(f"--extractor: {gallery_path} was built without a network; leave it out")
+    return replace(gallery, recipe=replace(gallery.recipe, extractor=extractor))
+
+
+def open_queries(
+    names: Sequence[str], gallery: Gallery, options: QueryOptions, lister: Lister | None = None
+) -> Source:
+    """List the queries, and refuse those that the gallery cannot classify, before any work."""
+    return check_queries(open_source(names, options, allow_missing=True, lister=lister), gallery)
+
+
+def check_queries(source: Source, gallery: Gallery) -> Source:
+    """Return the queries as the gallery sees them; those that it cannot classify are refused."""
+    if len(gallery.classes) < 2:
+        raise GalleryError(
+            f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
+        )
+    source = source.with_classes(gallery.classes)
+    refuse_mismatch(source, gallery.recipe)
+    return source
+
+
+def truths_by(gallery: Gallery, source: Source) -> TruthOf:
+    """A function that returns the true class of each sample of a batch, or None if it is not known."""
+    truth = truth_in(gallery.classes, is_labelled=source.is_labelled)
+    return lambda batch: list(map(truth, batch.candidates))
+
+
+def truth_in(classes: Iterable[str], *, is_labelled: bool) -> Callable[[tuple[str, ...]], str | None]:
+    """A function from the possible classes of a sample to its true one.
+
+    The class of a picture is the first of its folders that is named after a class; a label in a file is taken
+    as it is. Both are returned in the gallery's spelling, as a name can have two Unicode forms.
+    """
+    known = Spellings(classes)
+
+    @functools.lru_cache(maxsize=4096)  # there are usually few different folders or labels, but many samples
+    def truth(candidates: tuple[str, ...]) -> str | None:
+        for candidate in candidates:
+            name = known.find(candidate)
+            if name is not None or is_labelled:
+                return candidate if name is None else name
+        return None
+
+    return truth
+
+
+def queries_per_batch(gallery: Gallery, recipe: OpenRecipe, options: QueryOptions) -> int:
+    return recipe.batch_size(options.batch_size or gallery.method.batch_size(gallery.samples))
+
+
+def _classes_written(gallery: Gallery, options: QueryOptions) -> int | None:
+    """Return how many of the best classes are written for each query; None: the residuals of all."""
+    if options.top is None:
+        return _BEST if len(gallery.classes) > _MANY_CLASSES else None
+    return options.top or None
+
+
+def _min_separation(gallery: Gallery, options: QueryOptions) -> float:
+    if options.reject is None or gallery.calibration is None:
+        return 0.0
+    return gallery.calibration.min_standout(options.reject)
+
+
+def _sureness(gallery: Gallery, options: QueryOptions) -> Sureness | None:
+    certainty = gallery.calibration.certainty if gallery.calibration else None
+    if certainty is None:
+        return None
+    least = None if options.sets is None else certainty.least_probability(options.sets)
+    return Sureness(certainty, options.min_probability or 0.0, least)
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """The rows of a batch of queries."""
+
+    data: bytes
+    statuses: Counter[str]  # number of queries by status
+    missing: int  # queries without an answer, except unrelated files
+    first_missing: tuple[str, str] | None  # the path and the status of the first of them
+    failures: list[tuple[str, str]]  # the first queries without an answer, and the reasons
+
+    @classmethod
+    def of(cls, answers: Answers, rows: Sequence[Prediction], data: bytes = b"") -> RowBatch:
+        missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
+        names = answers.batch.names
+        failed = [(names[query], f"{error.status}, {error}") for query, error in answers.batch.failed()]
+        return cls(
+            data,
+            Counter(row.status for row in rows),
+            len(missing),
+            (missing[0].path, missing[0].status) if missing else None,
+            failed[:MAX_FAILURES],
+        )
+
+
+@dataclass(frozen=True)
+class RowFormatter:
+    """Makes rows of CSV or of JSON Lines."""
+
+    lines: CsvFormatter | JsonLinesFormatter
+
+    def format(self, answers: Answers) -> RowBatch:
+        rows, data = self.lines.format(answers)
+        return RowBatch.of(answers, rows, data)

@@ -1,0 +1,163 @@
+"""How the samples of a source become raw values: the recipe, and who may be compared with whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crnr_cli.choices import DEFAULT, ExtractorOptions
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.gallery.workers import Workers
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.progress import Progress
+from crnr_cli.recipe.base import Extractor, Step, Stored
+from crnr_cli.recipe.gradients import are_colored
+from crnr_cli.recipe.recipe import EXTRACTORS, OpenRecipe, Recipe
+from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.wording import Note, counted
+
+_LOOKED_AT = 100  # pictures, evenly spread over the source, to find out whether they are in colour
+_SMALL = (32, 32)
+
+
+class Seen:
+    """The pictures of a source, of which headers and a few examples are read on request."""
+
+    def __init__(self, source: Source, options: InputOptions, progress: Progress, workers: Workers) -> None:
+        self.jobs, self.provider = options.n_jobs, options.provider
+        self.sizes = cache(lambda: workers.picture_sizes(source, options.max_pixels, progress))
+        self.are_colored = cache(lambda: _are_colored(source, options))
+
+
+def _are_colored(source: Source, options: InputOptions) -> bool:
+    """Whether most of the pictures that can be read are in colour."""
+    places = np.unique(np.linspace(0, len(source) - 1, _LOOKED_AT).astype(int)).tolist()
+    request = PixelRequest(_SMALL, True, options.max_pixels, eight_bit=True)
+    decoders = DecoderPool(options.jobs)
+    batches = source.batches([(place, place + 1) for place in places], request, decoders)
+    found = np.concatenate([are_colored(batch.values) for batch in batches])
+    return bool(found.size and found.mean() > 0.5)
+
+
+def new_recipe(
+    source: Source, chosen: ExtractorOptions, steps: tuple[Step, ...], seen: Seen
+) -> tuple[Recipe, list[Note]]:
+    """The recipe, with steps that are not fitted yet, and what the user should know about it."""
+    if source.n_features is not None:
+        if chosen.was_given:
+            option = "--extractor" if chosen.name else _option(*min(chosen.settings.items()))
+            raise UsageError(f"{option} is for pictures, but these are features{_of(source)}")
+        known = recipe_of(source)
+        return Recipe.of(source.n_features, known.extractor if known else None, steps), []
+    kind = EXTRACTORS[chosen.name or DEFAULT]
+    for setting, value in chosen.settings.items():
+        if setting not in kind.settings:
+            option = _option(setting, value)
+            raise UsageError(f"{option} cannot be used with the extractor {kind.name}; leave it out")
+    extractor, notes = kind.made(chosen.settings, seen)
+    return Recipe.for_pictures(extractor, steps), notes
+
+
+def _of(source: Source) -> str:
+    return " that were extracted from pictures before; leave it out" if source.kind == "pictures" else ""
+
+
+def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: Seen) -> Sequence[Extractor]:
+    """Other extractors for `tune` to try: those that are left to choose by what the user gave."""
+    if recipe.extractor is None:
+        return []
+    others = list(recipe.extractor.alternatives(chosen.settings))
+    if not chosen.was_given:
+        others.append(EXTRACTORS["pixels"].made({}, seen)[0])
+    return others
+
+
+def _option(setting: str, value: Any) -> str:
+    """The option that the user gave."""
+    return "--grey" if setting == "color" and not value else f"--{setting.replace('_', '-')}"
+
+
+def open_recipe(
+    recipe: Recipe, source: Source, options: InputOptions, *, with_hash: bool = False
+) -> OpenRecipe:
+    """Make a recipe ready for a source; a model that is missing or has changed is reported now."""
+    return recipe.open(
+        has_values=source.n_features is not None,
+        jobs=options.n_jobs,
+        provider=options.provider,
+        max_pixels=options.max_pixels,
+        with_hash=with_hash,
+    )
+
+
+def recipe_of(source: Source) -> Recipe | None:
+    """The recipe, without steps, by which `crnr extract` made the values of a source; None if it did not.
+
+    Several files must have been made by the same extractor.
+    """
+    found: list[tuple[Path, Recipe]] = []
+    plain = [path for path, described in source.recipes if described is None]
+    for path, described in source.recipes:
+        if described is not None:
+            found.append((path, restored_recipe(path, described, source.n_features)))
+    if not found:
+        return None
+    first, recipe = found[0]
+    if plain and recipe.extractor:
+        raise DataError(
+            f"{first}: was extracted from pictures, but {plain[0]} was not; give one kind of files"
+        )
+    for path, other in found[1:]:
+        if not is_same(recipe.extractor, other.extractor):
+            raise DataError(
+                f"{first} and {path} were extracted in different ways: "
+                f"{in_words(recipe.extractor, other.extractor, 'and')}; give files of one extractor"
+            )
+    return recipe
+
+
+def restored_recipe(path: Path, described: Mapping[str, Any], n_features: int | None) -> Recipe:
+    """The recipe that an untrusted file with so many values per sample describes."""
+    try:
+        recipe = Recipe.restored(Stored(dict(described), folder=path.parent))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
+        raise DataError(
+            f"{path}: the description of its extractor cannot be used ({e}); extract it again"
+        ) from e
+    if recipe.steps or recipe.n_inputs != n_features:
+        raise DataError(f"{path}: its values are not those that its recipe describes; extract it again")
+    return recipe
+
+
+def is_same(one: Extractor | None, other: Extractor | None) -> bool:
+    return one is other if one is None or other is None else one.is_same(other)
+
+
+def in_words(one: Extractor | None, other: Extractor | None, link: str = "instead of") -> str:
+    """Two extractors that differ, as words that differ."""
+    texts = [extractor.describe() if extractor else "features" for extractor in (one, other)]
+    if texts[0] == texts[1]:
+        return f"{texts[0]}, but with another model or other settings"
+    return f" {link} ".join(texts)
+
+
+def refuse_mismatch(source: Source, recipe: Recipe) -> None:
+    """Refuse queries, or samples to add, of another kind or dimension than the gallery was built from."""
+    if source.kind != recipe.kind:
+        raise DataError(f"the gallery was built from {recipe.kind}, but these are {source.kind}")
+    known = recipe_of(source)
+    if known and not is_same(known.extractor, recipe.extractor):
+        raise DataError(
+            f"{source.recipes[0][0]}: extracted in another way than the gallery's samples: "
+            f"{in_words(known.extractor, recipe.extractor)}; extract it again, as the gallery's samples were"
+        )
+    if source.n_features not in (None, recipe.n_inputs):
+        raise DataError(
+            f"{next(source.listing())[0]}: {counted(source.n_features or 0, 'feature')} per sample, but the "
+            f"gallery was built from {recipe.n_inputs}; use the same features for both"
+        )

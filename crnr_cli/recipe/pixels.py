@@ -1,0 +1,101 @@
+"""The pixels themselves as raw values, and the size that pictures are resized to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from crnr_cli.arrays import Array
+from crnr_cli.choices import AUTO
+from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Section, Stored, is_one_color
+from crnr_cli.wording import Note
+
+_LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
+_DEFAULT_SIZE = (32, 32)
+# Measured by benchmarks/vectors.py, with the default settings.
+ON_PHOTOGRAPHS = (
+    "of 12 kinds of flowers with 12 examples each, pixels label 26 % correctly, gradients with colour 69 %, "
+    "and a network 94 %"
+)
+Size = tuple[int, int]
+_LARGE = (32, 32)  # the size that large pictures are resized to
+_WEAK = (
+    f"raw pixels work poorly on photographs ({ON_PHOTOGRAPHS}); "
+    "if these are photographs, use a network with --extractor MODEL.onnx, or at least gradients"
+)
+
+
+def working_size(
+    chosen: Size | None, pictures: PicturesSeen, of_large: Size, weak: str
+) -> tuple[Size, list[Note]]:
+    """The chosen size, or the common one of all pictures if it is small, or a default, with notes on it.
+
+    `of_large` is the default if there are large pictures, and `weak` a note for them.
+    """
+    if chosen is not None:
+        return chosen, []
+    sizes = pictures.sizes()
+    if len(sizes) == 1 and max(next(iter(sizes))) <= _LARGEST_NATIVE:
+        return next(iter(sizes)), []
+    if not sizes:  # no picture can be read, which is reported later
+        return _DEFAULT_SIZE, []
+    are_large = any(max(found) > _LARGEST_NATIVE for found in sizes)
+    width, height = of_large if are_large else _DEFAULT_SIZE
+    why = "differ in size" if len(sizes) > 1 else f"are larger than {_LARGEST_NATIVE}x{_LARGEST_NATIVE}"
+    notes = [
+        Note("size", f"pictures {why}: all are resized to {width}x{height}; --size chooses another size")
+    ]
+    if are_large:
+        notes.append(Note("weak vectors", weak))
+    return (width, height), notes
+
+
+@dataclass(frozen=True)
+class RawPixels(Extractor):
+    name: ClassVar[str] = "pixels"
+    settings: ClassVar[tuple[str, ...]] = ("size", "color")
+
+    size: tuple[int, int]  # width and height that pictures are resized to
+    color: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.size) < 1:  # in an untrusted gallery
+            raise ValueError(f"invalid picture size {self.size[0]}x{self.size[1]}")
+
+    @classmethod
+    def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+        size, notes = working_size(settings.get("size"), pictures, _LARGE, _WEAK)
+        return cls(size, settings.get("color", False)), notes
+
+    @property
+    def n_values(self) -> int:
+        return self.size[0] * self.size[1] * (3 if self.color else 1)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        return (Section(self.size[1], self.size[0], 3 if self.color else 1, is_centred=True),)
+
+    def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
+        return PixelRequest(self.size, self.color, max_pixels, with_hash)
+
+    def is_blank(self, pixels: Array) -> Array:
+        return is_one_color(pixels, 1)  # 1, as all-red pictures are usable: their bands differ
+
+    def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
+        return OpenExtractor(lambda pixels: pixels)
+
+    def stored(self) -> Stored:
+        return Stored({"width": self.size[0], "height": self.size[1], "color": self.color})
+
+    @classmethod
+    def restored(cls, settings: Mapping[str, Any], stored: Stored) -> RawPixels:
+        values = stored.attributes
+        return cls((int(values["width"]), int(values["height"])), bool(values["color"]))
+
+    def facts(self) -> dict[str, Any]:
+        return {"size": list(self.size), "color": self.color, "extractor": {"name": self.name}}
+
+    def describe(self) -> str:
+        return f"pixels, {self.size[0]}x{self.size[1]}, {'colour' if self.color else 'grey'}"

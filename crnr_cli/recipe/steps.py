@@ -1,0 +1,324 @@
+"""The steps between raw values and unit vectors: power, PCA and parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.recipe.base import Extractor, Section, Step, Stored
+from crnr_cli.wording import counted
+
+_LARGEST = 100  # beyond that, all values but the largest vanish
+_GRID = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
+_BLANK = 1e-6  # a part whose values differ by less than this share of the largest is all the same
+
+
+@dataclass(frozen=True)
+class Power(Step):
+    """A power below 1 gives small features more weight."""
+
+    name: ClassVar[str] = "power"
+    off: ClassVar[Any] = 1.0
+    tried: ClassVar[tuple[Any, ...]] = (1.0, 0.5)
+    power: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.power <= _LARGEST:
+            raise UsageError(f"power must be above 0 and at most {_LARGEST}, not {self.power:g}")
+
+    @classmethod
+    def of(cls, setting: Any) -> Power:
+        return cls(float(setting))
+
+    @classmethod
+    def parse(cls, text: str) -> float:
+        return float(text)
+
+    @property
+    def setting(self) -> float:
+        return self.power
+
+    def apply(self, values: Array, dtype: str) -> Array:
+        raised: Array = np.copysign(np.abs(values) ** self.power, values)
+        return raised
+
+    def stored(self) -> Stored:
+        return Stored({"power": self.power})
+
+    @classmethod
+    def restored(cls, stored: Stored) -> Power | None:
+        power = float(stored.attributes.get("power", cls.off))
+        return None if power == cls.off else cls(power)
+
+    def describe(self) -> str:
+        return f"features to the power {self.power:g}"
+
+
+@dataclass(frozen=True)
+class Pca(Step):
+    """Projects samples without subtracting the mean, as the authors of the method do."""
+
+    name: ClassVar[str] = "pca"
+    off: ClassVar[Any] = None
+    tried: ClassVar[tuple[Any, ...]] = (None,)
+    learns: ClassVar[bool] = True
+    keeps_places: ClassVar[bool] = False
+    count: int
+    axes: Array | None = field(default=None, compare=False)  # (n_inputs, count) once it is fitted
+
+    @classmethod
+    def of(cls, setting: Any) -> Pca:
+        return cls(int(setting))
+
+    @classmethod
+    def parse(cls, text: str) -> int | None:
+        count = float(text)  # 100.0 is allowed too
+        if count < 0 or count != int(count):
+            raise ValueError(f"{text} is not a whole number of at least 0")
+        return int(count) or None
+
+    @property
+    def setting(self) -> int:
+        return self.count
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.axes is not None
+
+    def fit(self, values: Array) -> Pca:
+        return replace(self, axes=principal_axes(values, self.count))
+
+    def fit_to_blocks(self, blocks: Iterable[Array]) -> Pca:
+        return replace(self, axes=principal_axes_of_blocks(blocks, self.count))
+
+    def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
+        return n_samples * n_inputs * (itemsize + 8) + 3 * 8 * min(n_samples, n_inputs) ** 2
+
+    def n_outputs(self, n_inputs: int) -> int:
+        if self.axes is not None and self.axes.shape != (n_inputs, self.count):
+            raise ValueError(
+                f"its principal axes have the shape {self.axes.shape} for {counted(n_inputs, 'input')}"
+            )
+        return self.count
+
+    @cached_property
+    def _single_axes(self) -> Array:
+        assert self.axes is not None
+        return self.axes.astype(np.float32)
+
+    def apply(self, values: Array, dtype: str) -> Array:
+        """The projection is computed in the type of the vectors, like everything after it."""
+        axes = self.axes if dtype == "float64" else self._single_axes
+        projected: Array = (values.astype(dtype) @ axes).astype(np.float64)
+        return projected
+
+    def stored(self) -> Stored:
+        assert self.axes is not None
+        return Stored(arrays={"pca": self.axes})
+
+    @classmethod
+    def restored(cls, stored: Stored) -> Pca | None:
+        axes = stored.arrays.get("pca")
+        return None if axes is None else cls(int(axes.shape[1]), axes)
+
+    def describe(self) -> str:
+        return counted(self.count, "principal component")
+
+
+def principal_axes(values: Array, count: int) -> Array:
+    """(n_inputs, count): the first eigenvectors of the covariance of the centred samples.
+
+    `values` are float64, and are overwritten.
+    """
+    n, n_inputs = values.shape
+    _require_count(count, n, n_inputs)
+    values -= values.mean(axis=0)
+    if n_inputs <= n:
+        _, axes = _leading_eigenvectors(values.T @ values, count)
+    else:
+        # The same axes from the smaller matrix: if G u = s u for G = A A', then A'u is an axis of A'A.
+        variances, weights = _leading_eigenvectors(values @ values.T, count)
+        if variances[0] <= n * np.finfo(float).eps * variances[-1]:
+            raise DataError(f"--pca {count}: the samples span fewer dimensions; choose fewer components")
+        axes = (values.T @ weights) / np.sqrt(variances)
+    return np.ascontiguousarray(axes[:, ::-1])
+
+
+def principal_axes_of_blocks(blocks: Iterable[Array], count: int) -> Array:
+    """(n_inputs, count), of blocks of rows in float64: from their covariance, which one pass gives.
+
+    The mean is not known before the end. That of the first block is near enough to it that nothing is lost
+    by cancellation.
+    """
+    n, shift, total, squares = 0, np.empty(0), np.empty(0), np.empty(0)
+    for block in blocks:
+        if not n:
+            shift = block.mean(axis=0)
+            total, squares = np.zeros(len(shift)), np.zeros((len(shift), len(shift)))
+        n += len(block)
+        centred = block - shift
+        total += centred.sum(axis=0)
+        squares += centred.T @ centred
+    _require_count(count, n, len(shift))
+    if not np.isfinite(squares).all():
+        raise DataError(f"--pca {count}: some samples are too large to be compared with others; scale them")
+    mean = total / n
+    _, axes = _leading_eigenvectors(squares - n * np.outer(mean, mean), count)
+    return np.ascontiguousarray(axes[:, ::-1])
+
+
+def _require_count(count: int, n: int, n_inputs: int) -> None:
+    largest = min(n - 1, n_inputs)
+    if not 1 <= count <= largest:
+        raise UsageError(
+            f"--pca {count}: choose 1 to {counted(largest, 'principal component')} for "
+            f"{counted(n, 'sample')} of {counted(n_inputs, 'number')}"
+        )
+
+
+def _leading_eigenvectors(symmetric: Array, count: int) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors, the largest last."""
+    n = len(symmetric)
+    if 4 * count > n:  # computing all of them is faster
+        variances, axes = np.linalg.eigh(symmetric)
+        return variances[n - count :], axes[:, n - count :]
+    from scipy.linalg import eigh  # slow to import, and queries never need it
+
+    variances, axes = eigh(symmetric, subset_by_index=[n - count, n - 1])
+    return variances, axes
+
+
+class Tile(NamedTuple):
+    """One part of a picture: the box that it takes, in shares of the height and the width."""
+
+    top: float
+    bottom: float
+    left: float
+    right: float
+    name: str = ""  # of a part that is no tile, but belongs to the picture as a whole
+
+
+@dataclass(frozen=True)
+class Parts(Step):
+    """Every part is centred if it holds pixels, and gets unit length; together they follow each other."""
+
+    name: ClassVar[str] = "parts"
+    off: ClassVar[Any] = None
+    tried: ClassVar[tuple[Any, ...]] = (None,)
+    since_version: ClassVar[int] = 2
+    rows: int
+    columns: int
+    sections: tuple[Section, ...] = field(default=(), compare=False)  # of the raw values, once they are known
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.columns) < 1:
+            raise UsageError(f"--parts {self.setting}: there must be at least one row and one column")
+
+    @classmethod
+    def of(cls, setting: Any) -> Parts:
+        found = _GRID.fullmatch(str(setting))
+        if not found:
+            raise UsageError(f"--parts {setting!r}: write the rows and columns of tiles, such as 4x4")
+        return cls(int(found[1]), int(found[2]))
+
+    @classmethod
+    def parse(cls, text: str) -> str | None:
+        if text == "0":
+            return None
+        if not _GRID.fullmatch(text):
+            raise ValueError(f"{text} is neither 0 nor rows and columns of tiles, such as 4x4")
+        return text
+
+    @property
+    def setting(self) -> str:
+        return f"{self.rows}x{self.columns}"
+
+    def placed(self, extractor: Extractor | None) -> Parts:
+        if extractor is None:
+            raise UsageError("--parts is for pictures, but these are features")
+        if not extractor.sections:
+            raise UsageError(
+                "--parts cannot be used with a network: its features have no place in the picture"
+            )
+        rows, columns = extractor.sections[0][:2]
+        if self.rows > rows or self.columns > columns:
+            raise UsageError(
+                f"--parts {self.setting}: choose at most {rows}x{columns} for {extractor.describe()}"
+            )
+        return replace(self, sections=extractor.sections)
+
+    @cached_property
+    def tiles(self) -> list[Tile]:
+        """The parts, in their order."""
+        rows, columns, *_ = self.sections[0]
+        down, right = _cuts(rows, self.rows) / rows, _cuts(columns, self.columns) / columns
+        tiles = [
+            Tile(float(down[i]), float(down[i + 1]), float(right[j]), float(right[j + 1]))
+            for i in range(self.rows)
+            for j in range(self.columns)
+        ]
+        return tiles + [Tile(0.0, 1.0, 0.0, 1.0, section.name) for section in self.sections[1:]]
+
+    @cached_property
+    def _order(self) -> Array:
+        """Which raw value each value of the parts is, one part after the other."""
+        rows, columns, depth, *_ = self.sections[0]
+        places = np.arange(rows * columns * depth).reshape(rows, columns, depth)
+        down, right = _cuts(rows, self.rows), _cuts(columns, self.columns)
+        parts = [
+            places[down[i] : down[i + 1], right[j] : right[j + 1]].ravel()
+            for i in range(self.rows)
+            for j in range(self.columns)
+        ]
+        return np.concatenate([*parts, np.arange(places.size, self.part_edges[-1])])
+
+    @cached_property
+    def part_edges(self) -> Array:
+        """From the sizes alone, as a gallery of a stranger may declare more values than there are."""
+        rows, columns, depth, *_ = self.sections[0]
+        sizes = np.outer(np.diff(_cuts(rows, self.rows)), np.diff(_cuts(columns, self.columns))) * depth
+        others = [section.rows * section.columns * section.depth for section in self.sections[1:]]
+        return np.cumsum([0, *sizes.ravel().tolist(), *others])
+
+    def n_outputs(self, n_inputs: int) -> int:
+        if self.part_edges[-1] != n_inputs:
+            raise ValueError("its parts do not fit its inputs")
+        return n_inputs
+
+    def apply(self, values: Array, dtype: str) -> Array:
+        values = values[:, self._order]
+        edges, sizes = self.part_edges[:-1], np.diff(self.part_edges)
+        if not len(values):
+            return values
+        if self.sections[0].is_centred:
+            means = np.add.reduceat(values, edges, axis=1) / sizes
+            spread = np.maximum.reduceat(values, edges, axis=1) - np.minimum.reduceat(values, edges, axis=1)
+            values -= np.repeat(means, sizes, axis=1)
+            # Of a part that is all the same, only rounding errors are left.
+            values *= np.repeat(spread > _BLANK * np.abs(means), sizes, axis=1)
+        norms = np.sqrt(np.add.reduceat(values * values, edges, axis=1))
+        values /= np.repeat(np.where(norms > 0, norms, 1), sizes, axis=1)
+        return values
+
+    def stored(self) -> Stored:
+        return Stored({"parts": self.setting})
+
+    @classmethod
+    def restored(cls, stored: Stored) -> Parts | None:
+        setting = stored.attributes.get("parts")
+        return None if setting is None else cls.of(setting)
+
+    def describe(self) -> str:
+        return f"{self.setting} parts"
+
+
+def _cuts(places: int, parts: int) -> Array:
+    """Where each of the parts begins, and the number of places: parts of about the same size."""
+    return np.round(np.linspace(0, places, parts + 1)).astype(int)

@@ -1,0 +1,135 @@
+"""CSVs that people edit, corrections and marks, and the classes that they choose from."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import DataError
+from crnr_cli.results.decision import UNKNOWN
+from crnr_cli.system.csv_file import opened_csv, records, require_file, require_utf_8
+from crnr_cli.system.names import class_key, place_of
+
+_RESIDUAL = "residual:"
+_RANKED = re.compile(r"label_[1-9][0-9]*")
+PATH, MARK = "path", "remove"
+_YES = {"x", "yes", "y", "1", "true"}
+_NO = {"", "no", "n", "0", "false"}
+COLUMNS = ("path", "label", "corrected", "when")
+_SHOWN = 40  # characters of a text that is no date
+
+
+def read_candidates(path: Path, wanted: Container[int], count: int) -> tuple[dict[int, list[str]], list[str]]:
+    """Of the wanted rows, counted from 0: the classes with the smallest residuals, the smallest first.
+
+    And all classes that the header names.
+    """
+    with opened_csv(path) as reader:
+        header = next(iter(reader), [])
+        ranked = [i for i, name in enumerate(header) if _RANKED.fullmatch(name)][:count]
+        by_class = [
+            (i, name.removeprefix(_RESIDUAL)) for i, name in enumerate(header) if name.startswith(_RESIDUAL)
+        ]
+        found: dict[int, list[str]] = {}
+        for number, row in enumerate(filter(None, reader)):
+            if number in wanted:
+                found[number] = [row[i] for i in ranked if row[i]] if ranked else _best(row, by_class, count)
+        return found, [name for _, name in by_class]
+
+
+def _best(row: list[str], by_class: list[tuple[int, str]], count: int) -> list[str]:
+    residuals = ((float(row[i]), name) for i, name in by_class if row[i])
+    return [name for _, name in heapq.nsmallest(count, (r for r in residuals if math.isfinite(r[0])))]
+
+
+def marked_samples(path: Path) -> list[str]:
+    """The names in the column `path` of all rows that are marked in the column `remove`, each once."""
+    require_file(path, "give the CSV that `crnr audit --csv` wrote")
+    marked: dict[str, None] = {}
+    for (name, text), where, _ in records(path, (PATH, MARK), "was it written by `crnr audit --csv`?"):
+        mark = text.strip().lower()
+        if mark not in _YES | _NO:
+            raise DataError(f"{where}: the column {MARK} contains {mark!r}; write x, or leave it empty")
+        if mark in _YES:
+            marked[name] = None
+    if not marked:
+        raise DataError(f"{path}: no row is marked; write x into the column {MARK} of the samples to remove")
+    return list(marked)
+
+
+class Correction(NamedTuple):
+    """One answer that a person looked at."""
+
+    path: str  # as the predictions CSV has it
+    label: str  # the answer; empty if there was none
+    corrected: str  # what it is: the same if the answer was accepted
+    when: float | None  # seconds since 1970; None if it is not known
+    line: int
+
+    @property
+    def is_outsider(self) -> bool:
+        """Whether it belongs to no class."""
+        return self.corrected == UNKNOWN
+
+
+@dataclass(frozen=True)
+class Corrections:
+    file: Path
+    by_place: Mapping[str, Correction]
+
+    def of(self, path: str) -> Correction | None:
+        """The correction of a file, by whatever name it is known."""
+        return self.by_place.get(place_of(path))
+
+    def __iter__(self) -> Iterator[Correction]:
+        return iter(self.by_place.values())
+
+    def __len__(self) -> int:
+        return len(self.by_place)
+
+
+def read_corrections(file: Path) -> Corrections:
+    require_file(file, "give the corrections that the page of `crnr review` saved")
+    by_place: dict[str, Correction] = {}
+    rows = records(file, COLUMNS, "was it saved by the page of `crnr review`?")
+    for correction in (_correction(values, line, where) for values, where, line in rows):
+        other = by_place.setdefault(place_of(correction.path), correction)
+        if class_key(other.corrected) != class_key(correction.corrected):
+            raise DataError(
+                f"{file}, line {correction.line}: {correction.path} is {correction.corrected!r} here, and "
+                f"{other.corrected!r} in line {other.line}"
+            )
+    if not by_place:
+        raise DataError(f"{file}: has no corrections; review some answers and save it again")
+    return Corrections(file, by_place)
+
+
+def _correction(values: Sequence[str], line: int, where: str) -> Correction:
+    path, label, corrected, when = values
+    if not path:
+        raise DataError(f"{where}: the path is empty")
+    if "\0" in path:
+        raise DataError(f"{where}: the path contains NUL")
+    if not corrected:
+        raise DataError(f"{where}: the column corrected is empty; name the class, or remove the row")
+    require_utf_8(corrected, where, "the column corrected")
+    return Correction(path, label, corrected, _seconds(when, where), line)
+
+
+def _seconds(text: str, where: str) -> float | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError) as e:
+        raise DataError(
+            f"{where}: the column when contains {text[:_SHOWN]!r}, which is not a date such as "
+            "2026-01-31T12:00:00Z; leave it empty if it is not known"
+        ) from e

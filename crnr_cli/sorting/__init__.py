@@ -1,0 +1,1 @@
+"""Files go to folders by their labels."""

@@ -1,0 +1,73 @@
+"""Files that a CSV names: where they are, and whether the user can have meant them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import DataError
+from crnr_cli.system.names import ON_WINDOWS, as_listed, slashed
+
+GONE = "there is no such file"
+
+
+class NamedFile(NamedTuple):
+    """A regular file, or the reason why it is none."""
+
+    source: str = ""  # its whole path, without links
+    status: os.stat_result | None = None
+    reason: str = ""
+
+
+class NamedFiles:
+    """Finds files by their names, the real path of each folder once.
+
+    A file outside of the given folders is refused, as a CSV from a stranger may name any file.
+    """
+
+    def __init__(self, roots: Sequence[Path], by: str, *, follow_links: bool) -> None:
+        """`by` is what names the files. Links to folders are always followed."""
+        self._roots = [os.path.normcase(os.path.join(os.path.realpath(root), "")) for root in roots]  # noqa: PTH118
+        self._by, self._follow_links = by, follow_links
+        self._folders: dict[str, str] = {}
+
+    def find(self, path: str) -> NamedFile:
+        above, slash, name = slashed(path).rpartition("/")
+        if "\0" in path or name in ("", ".", "..") or (ON_WINDOWS and ":" in name):
+            return NamedFile(reason="is not the name of a file")
+        folder = self._folders.get(above)
+        if folder is None:
+            folder = self._folders[above] = self.allowed(as_listed(above) + slash, path)
+        source = folder + name
+        try:
+            try:
+                status = os.lstat(source)
+            except FileNotFoundError:
+                source = as_listed(source)
+                status = os.lstat(source)
+            if stat.S_ISLNK(status.st_mode) and self._follow_links:
+                source = os.path.realpath(source)
+                self.allowed(os.path.dirname(source), path)  # noqa: PTH120
+                status = os.lstat(source)
+        except (FileNotFoundError, NotADirectoryError):
+            return NamedFile(source, None, GONE)
+        except OSError as e:
+            return NamedFile(source, None, e.strerror or "cannot be read")
+        if stat.S_ISLNK(status.st_mode):
+            return NamedFile(source, status, "is a link, and only files are moved")
+        if not stat.S_ISREG(status.st_mode):
+            return NamedFile(source, status, "is not a regular file")
+        return NamedFile(source, status)
+
+    def allowed(self, folder: str, path: str) -> str:
+        """The real path of a folder of `path`, with a slash at its end."""
+        real = os.path.join(os.path.realpath(folder or "."), "")  # noqa: PTH118
+        if not os.path.normcase(real).startswith(tuple(self._roots)):
+            raise DataError(
+                f"{path}: is neither below the current folder nor below that of {self._by}, which may name "
+                f"any file; if you mean it, add --below {real.rstrip(os.sep) or os.sep}"
+            )
+        return real

@@ -1,0 +1,168 @@
+"""The names that sorted files get: a template with fields, names that any file system takes, and numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from string import Formatter
+
+from crnr_cli.errors import UsageError
+from crnr_cli.results.decision import OK, UNKNOWN, Prediction
+from crnr_cli.system.names import percent, portable, slashed
+from crnr_cli.wording import not_one_of
+
+DEFAULT_TEMPLATE = "{label}/{name}"
+
+# Folders that no class has: a class whose name begins with _ is escaped.
+REJECTED, FAILED, DOUBTFUL, NONE = "_unknown", "_failed", "_doubtful", "_none"
+_OWN = ".crnr-"  # how the names of our own files begin
+_LONGEST_SUFFIX = 32  # bytes; more than this is no suffix
+_DIGITS = 16  # of the hash in a name that was cut
+
+# What cannot be in a name, or would change the screen: /, control characters, line ends, bytes that are not
+# UTF-8. A % is escaped where it would be taken for an escape.
+_UNSAFE = re.compile(r"[/\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|%(?=[0-9A-Fa-f]{2})|^[._]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@lru_cache(maxsize=100_000)
+def escaped(name: str) -> str:
+    """The name of a class as that of a folder; `urllib.parse.unquote` gives the class again."""
+    return _UNSAFE.sub(lambda found: percent(found[0]), name) if name else NONE
+
+
+def _name(path: str) -> str:
+    return slashed(path).rpartition("/")[2]
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The name of a file without its suffix, and its suffix."""
+    stem, suffix = os.path.splitext(_name(path))  # noqa: PTH122, a path may be no path at all
+    if len(os.fsencode(suffix)) > _LONGEST_SUFFIX:
+        return stem + suffix, ""
+    return stem, suffix
+
+
+def folder_of(row: Prediction) -> str:
+    """The folder of its label; an input without a class has a folder of its own."""
+    if row.label is None:
+        return FAILED
+    return REJECTED if row.label == UNKNOWN else escaped(row.label)
+
+
+# The fields of a template, and what they are.
+FIELDS: dict[str, Callable[[Prediction], str]] = {
+    "label": folder_of,
+    "truth": lambda row: escaped(row.truth or ""),
+    "runner_up": lambda row: escaped(row.runner_up or ""),
+    "status": lambda row: escaped(row.status or OK),
+    "name": lambda row: _name(row.path),
+    "stem": lambda row: _split(row.path)[0],
+    "suffix": lambda row: _split(row.path)[1],
+}
+
+
+@dataclass(frozen=True)
+class Template:
+    """Where files go, such as {label}/{truth}-{name}; refused if it is not a name below the folder."""
+
+    text: str = DEFAULT_TEMPLATE
+    longest: int = 255  # bytes of a name
+    is_portable: bool = False  # names that Windows can have too
+
+    def __post_init__(self) -> None:
+        try:
+            parsed = list(Formatter().parse(self.text))
+        except ValueError as e:
+            raise UsageError(f"--template {self.text!r}: {e}") from e
+        for literal, field, form, conversion in parsed:
+            if field is not None and (form or conversion):
+                raise UsageError(f"--template {self.text!r}: a field is just a name, such as {{label}}")
+            if field is not None and field not in FIELDS:
+                raise UsageError(f"--template {self.text!r}: {not_one_of(field, FIELDS)}")
+            if _CONTROL.search(literal):
+                raise UsageError(f"--template {self.text!r}: a control character cannot be part of a name")
+        if any(part in ("", ".", "..") for part in self.text.split("/")):
+            raise UsageError(
+                f"--template {self.text!r}: give names separated by single slashes, without . and .., "
+                "as files are only put below the folder"
+            )
+        if not any(field for _, field, _, _ in parsed):
+            raise UsageError(
+                f"--template {self.text!r}: has no field, such as {{name}}, so that all files would have "
+                "one name"
+            )
+
+    @cached_property
+    def _parts(self) -> list[list[tuple[str, Callable[[Prediction], str] | None]]]:
+        """By component: texts, each with the field that follows it."""
+        parts: list[list[tuple[str, Callable[[Prediction], str] | None]]] = [[]]
+        for literal, field, _, _ in Formatter().parse(self.text):
+            *before, last = literal.split("/")
+            for text in before:
+                parts[-1].append((text, None))
+                parts.append([])
+            parts[-1].append((last, FIELDS[field] if field else None))
+        return parts
+
+    def target(self, row: Prediction, special: str | None = None) -> str:
+        """The name below the folder; `special` is a folder that replaces the label."""
+        *folders, name = self._parts
+        key = (row.label, row.truth, row.runner_up, row.status, special)
+        above = self._above.get(key) if self._is_shared else None
+        if above is None:
+            above = "".join([self._component(part, row, special) + "/" for part in folders])
+            if self._is_shared:
+                self._above[key] = above
+        return above + self._component(name, row, special)
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether all files with the same answer go to the same folder."""
+        own = [FIELDS[name] for name in ("name", "stem", "suffix")]
+        return not any(get in own for part in self._parts[:-1] for _, get in part)
+
+    @cached_property
+    def _above(self) -> dict[tuple[str | None, ...], str]:
+        """The folders that are known already, by answer."""
+        return {}
+
+    def _component(
+        self,
+        part: list[tuple[str, Callable[[Prediction], str] | None]],
+        row: Prediction,
+        special: str | None,
+    ) -> str:
+        name = "".join(
+            [
+                text + (special if special and get is folder_of else get(row) if get else "")
+                for text, get in part
+            ]
+        )
+        name = _harmless(name)
+        return fitted(portable(name) if self.is_portable else name, self.longest)
+
+
+def _harmless(name: str) -> str:
+    """A file keeps its own name, unless it would mean something else in the folder."""
+    if name in ("", ".", ".."):
+        return name.replace(".", "%2E") or NONE
+    return "%2E" + name[1:] if name.startswith(_OWN) else name
+
+
+def fitted(name: str, longest: int, number: int = 1) -> str:
+    """The name with a number, if that is above 1; a stem that is too long is cut and ends with its hash."""
+    if number == 1 and len(name) * 4 <= longest:
+        return name
+    stem, suffix = _split(name)
+    ending = f" ({number}){suffix}" if number > 1 else suffix
+    room = longest - len(os.fsencode(ending))
+    data = os.fsencode(stem)
+    if len(data) > room:
+        digest = hashlib.sha256(data).hexdigest()[:_DIGITS]
+        stem = data[: max(0, room - _DIGITS - 1)].decode("utf-8", "ignore") + "~" + digest
+    return stem + ending

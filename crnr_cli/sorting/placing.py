@@ -1,0 +1,213 @@
+"""Files are put in their places, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import OutputError
+from crnr_cli.system import descriptors, folders
+from crnr_cli.system.files import LONGEST_NAME as LONGEST_NAME
+from crnr_cli.system.files import longest_name as longest_name
+from crnr_cli.system.folders import Place as Place
+from crnr_cli.system.folders import Tree as Tree
+from crnr_cli.system.folders import opened_tree as opened_tree
+from crnr_cli.system.names import existing
+
+PART = ".crnr-sort.part"  # what is copied has this name until it is whole
+_BLOCK = 1 << 20  # bytes
+THERE, LEFT_OUT = "there", "left out"
+_STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
+
+
+@contextmanager
+def folder_errors(folder: Path) -> Iterator[None]:
+    """Turn what a file system refuses into an error. Limits of the machine are reported elsewhere."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno is None or e.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        raise OutputError(
+            f"{folder}: stopped ({os.strerror(e.errno)}); nothing is lost, and the same command continues"
+        ) from e
+
+
+def place_of_folder(folder: Path) -> Path:
+    """The folder itself or, if it is missing, the one that it will be made in."""
+    found = existing(folder)
+    if found is not None and not stat.S_ISDIR(found.st_mode):
+        raise OutputError(f"{folder}: is not a folder; choose another place")
+    above = folder.absolute().parent
+    if found is None and not above.is_dir():
+        raise OutputError(f"{folder}: there is no directory {folder.parent}; create it first")
+    return above if found is None else folder
+
+
+def is_within(place: str, folder: str) -> bool:
+    """Whether a path is that of the folder, or below it."""
+    return os.path.join(place, "").startswith(os.path.join(folder, ""))  # noqa: PTH118
+
+
+def rename_new(source: Place, target: Place) -> None:
+    """Rename a file within a file system. If there is a file of the new name, FileExistsError is raised."""
+    if not folders.renamed(source, target):
+        link_new(source, target)
+        _remove_or_undo(source, target)
+
+
+def link_new(source: Place, target: Place) -> None:
+    """A second name of the same file."""
+    folders.link(source, target)
+
+
+def symlink_new(text: str, target: Place) -> None:
+    target.make_link(text)
+
+
+def put_new(source: str, target: Place, part: Place, how: str) -> None:
+    """Copy or link a file, given by its whole path."""
+    if how == "copy":
+        copy_new(Place(source), target, part)
+    elif how == "hardlink":
+        link_new(Place(source), target)
+    else:
+        symlink_new(source, target)
+
+
+def copy_new(source: Place, target: Place, part: Place, *, sync: bool = False) -> None:
+    """Copy a file with its permissions and times, as `cp -p` does; with `sync`, it survives a power failure.
+
+    It has the name `part`, on the same file system, until it is whole.
+    """
+    read = source.opened()
+    try:
+        status = os.fstat(read)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file any more", source.name)
+        written = _new_part(part)
+        try:
+            descriptors.copy_bytes(read, written)
+            descriptors.copy_status(read, status, written)
+            if sync:
+                descriptors.sync(written)
+        finally:
+            os.close(written)
+    finally:
+        os.close(read)
+    try:
+        part.set_status(status)
+        rename_new(part, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.remove()
+        raise
+
+
+def move_new(source: Place, target: Place, part: Place) -> None:
+    """Move a file, also to another file system: it is removed when its copy is on the disk."""
+    try:
+        rename_new(source, target)
+    except OSError as e:
+        if e.errno != errno.EXDEV:
+            raise
+        copy_new(source, target, part, sync=True)
+        _remove_or_undo(source, target, sync=True)
+
+
+def _remove_or_undo(source: Place, target: Place, *, sync: bool = False) -> None:
+    """Remove the source; if that is not permitted, remove the target again, as a file has one place."""
+    try:
+        if sync:
+            target.sync_folder()
+        source.remove()
+    except FileNotFoundError:  # somebody else was faster
+        pass
+    except OSError:
+        target.remove()
+        raise
+
+
+def is_same_file(one: Place, other: Place) -> bool:
+    """Whether these are two names of one file, or whole copies of each other."""
+    first, second = one.status(), other.status()
+    if first is None or second is None:
+        return False
+    if os.path.samestat(first, second):
+        return True
+    if not stat.S_ISREG(first.st_mode) or not stat.S_ISREG(second.st_mode):
+        return False
+    return first.st_size == second.st_size and _has_same_bytes(one, other)
+
+
+def _has_same_bytes(one: Place, other: Place) -> bool:
+    with (
+        os.fdopen(one.opened(), "rb") as first,
+        os.fdopen(other.opened(), "rb") as second,
+    ):
+        while block := first.read(_BLOCK):
+            if second.read(_BLOCK) != block:
+                return False
+        return not second.read(1)
+
+
+def _new_part(part: Place) -> int:
+    """What a killed run left of this name is removed; whoever writes here has a lock."""
+    try:
+        return part.created()
+    except FileExistsError:
+        part.remove()
+        return part.created()
+
+
+class Placed(NamedTuple):
+    """What becomes of one file."""
+
+    path: str
+    target: str  # with the folder; empty if the file is left out
+    result: str  # how, or THERE, or LEFT_OUT
+    reason: str = ""  # why it is left out
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass
+class PlacingReport:
+    how: str
+    rows: list[Placed] = field(default_factory=list)
+    passed_over: int = 0  # unrelated files, which stay where they are
+
+    @property
+    def left_out(self) -> Sequence[Placed]:
+        return [row for row in self.rows if row.result == LEFT_OUT]
+
+    def count(self, result: str) -> int:
+        return sum(1 for row in self.rows if row.result == result)
+
+    def leave_out(self, number: int, target: Path, error: OSError) -> None:
+        """Record that a file could not be put in its place; OutputError if no other one could be either."""
+        if error.errno in _STOPPING:
+            raise OutputError(
+                f"{target}: cannot write ({os.strerror(error.errno)}); the same command continues from here"
+            ) from error
+        taken = "there is another file of this name now"
+        reason = taken if isinstance(error, FileExistsError) else str(error.strerror)
+        if error.errno == errno.EINVAL:
+            reason += "; if the file system does not take this name, use --portable-names"
+        self.rows[number] = Placed(self.rows[number].path, "", LEFT_OUT, reason)
+
+
+def refuse_other_device(path: str, folder: Path, status: os.stat_result, device: int) -> None:
+    if status.st_dev != device:
+        raise OutputError(
+            f"{path}: is on another file system than {folder}, and hard links cannot lead there; "
+            "use --how copy or --how link"
+        )

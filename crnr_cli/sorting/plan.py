@@ -1,0 +1,282 @@
+"""The plan of a sort, and the list by which it is undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from json.encoder import encode_basestring_ascii
+from pathlib import Path
+from typing import NamedTuple
+
+from crnr_cli.errors import DataError, OutputError
+from crnr_cli.sorting.names import fitted
+from crnr_cli.sorting.placing import LONGEST_NAME, Place, Tree, longest_name
+from crnr_cli.system.files import disk_errors, replacing
+from crnr_cli.system.names import ON_WINDOWS, class_key, existing, folded, portable
+from crnr_cli.system.outputs import Output, planned
+
+HOWS = ("copy", "hardlink", "link", "move")
+LOCK = ".crnr-sort.lock"
+_VERSION = 1
+_TIME_UNITS = (1, 100, 1000, 10**7, 10**9, 2 * 10**9)  # ns: NTFS has 100, exFAT 10**7, HFS+ a second
+_NAME = re.compile(r"\.crnr-sort-(\d{1,9})\.jsonl")
+
+
+class Entry(NamedTuple):
+    """One file."""
+
+    source: str  # the whole path, without links
+    target: str  # below the folder
+    wish: str  # the target without a number
+    size: int
+    mtime: int  # in ns
+
+
+@dataclass(frozen=True)
+class SortList:
+    path: Path
+    how: str
+    made: list[str] = field(default_factory=list)  # folders that were missing; the folder itself is ""
+    entries: list[Entry] = field(default_factory=list)
+    is_finished: bool = False
+
+    def extended(self, entries: list[Entry], made: list[str]) -> SortList:
+        known = set(self.entries)
+        return replace(
+            self,
+            made=list(dict.fromkeys([*self.made, *made])),
+            entries=[*self.entries, *(entry for entry in entries if entry not in known)],
+        )
+
+    def write(self) -> None:
+        """Before any file is touched: it is on the disk, whole, when this returns."""
+        header = {"crnr_sort": _VERSION, "how": self.how, "made": self.made}
+        lines = [json.dumps(header), *map(_line, self.entries), ""]
+        with planned([Output(self.path)]), replacing(self.path) as file:
+            file.write("\n".join(lines).encode("ascii"))
+
+    def finish(self, failed: Sequence[str]) -> None:
+        """Record that all files are in their places, except for these targets."""
+        with disk_errors(self.path, "all files are in their places"), self.path.open("ab") as file:
+            file.write(json.dumps({"finished": True, "failed": failed}).encode("ascii") + b"\n")
+
+
+def _line(entry: Entry) -> str:
+    """JSON; `json.dumps` of the whole would take a tenth of the time of linking the file."""
+    source, target, wish = map(encode_basestring_ascii, entry[:3])
+    return f"[{source}, {target}, {wish}, {entry.size}, {entry.mtime}]"
+
+
+def is_in_place(entry: Entry, how: str, target: Place) -> bool:
+    """Whether the target is what a copy or a link makes of the source, unchanged."""
+    status = target.status()
+    if status is None:
+        return False
+    if how == "link":
+        return stat.S_ISLNK(status.st_mode) and target.link_text() == entry.source
+    if how == "hardlink":
+        source = Place(entry.source).status()
+        return source is not None and os.path.samestat(source, status)
+    is_whole = stat.S_ISREG(status.st_mode) and status.st_size == entry.size
+    return is_whole and _is_stored_as(status.st_mtime_ns, entry.mtime)
+
+
+def _is_stored_as(stored: int, time: int) -> bool:
+    """Whether a time in ns is what a file system makes of another one; FAT keeps even seconds alone."""
+    return any(stored % unit == 0 and abs(stored - time) < unit for unit in _TIME_UNITS)
+
+
+def read_list(path: Path) -> SortList:
+    """A list as it was written; anything else is refused."""
+    if existing(path) is None:
+        raise DataError(f"{path}: there is no such list")
+    if not os.path.isfile(path) or _NAME.fullmatch(path.name) is None:  # noqa: PTH113, access was checked
+        raise _not_a_list(path)
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+    try:
+        # What follows the last line end is of a finish that was interrupted.
+        values = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+        return _parsed(path, values)
+    except (ValueError, RecursionError) as e:
+        raise _not_a_list(path) from e
+
+
+def _parsed(path: Path, values: list[object]) -> SortList:
+    is_finished, failed = False, set()
+    match values:
+        case [*values, {"finished": True, "failed": list(targets)}]:
+            is_finished, failed = True, {target for target in targets if isinstance(target, str)}
+    match values:
+        case [{"crnr_sort": 1, "how": str(how), "made": list(made)}, *lines] if how in HOWS:
+            entries = [entry for entry in map(_entry, lines) if entry.target not in failed]
+            folders = [one for one in made if one == "" or (isinstance(one, str) and _is_below(one))]
+            return SortList(path, how, folders, entries, is_finished)
+    raise ValueError("not a list")
+
+
+def _not_a_list(path: Path) -> DataError:
+    return DataError(f"{path}: not a list that `crnr sort` wrote; if it is in the way, remove it")
+
+
+def _entry(value: object) -> Entry:
+    match value:
+        case [str(source), str(target), str(wish), int(size), int(mtime)] if (
+            _is_below(target) and os.path.isabs(source) and _is_path(source)  # noqa: PTH117
+        ):
+            return Entry(source, target, wish, size, mtime)
+    raise ValueError("not an entry")
+
+
+def _is_below(name: str) -> bool:
+    """Whether this is a name below a folder, whatever is there: a list may come from a stranger."""
+    return _is_path(name) and all(map(_is_name, name.split("/")))
+
+
+def _is_name(part: str) -> bool:
+    """On Windows, a name with a backslash or a colon would be a path, and some other names are devices."""
+    return part not in ("", ".", "..") and not (ON_WINDOWS and part != portable(part))
+
+
+def _is_path(name: str) -> bool:
+    """Whether the system can be asked about it; JSON can spell what no file name contains."""
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+
+
+def lists_in(folder: Path) -> Iterator[SortList]:
+    """The lists of earlier runs, the first one first."""
+    for path in sorted(filter(_number, folder.iterdir()), key=_number):
+        yield read_list(path)
+
+
+def new_list(folder: Path, earlier: list[SortList], how: str) -> SortList:
+    """The list of the run to be continued, or a new one."""
+    if earlier and not earlier[-1].is_finished and earlier[-1].how == how:
+        return earlier[-1]
+    number = 1 + (_number(earlier[-1].path) if earlier else 0)
+    return SortList(folder / f".crnr-sort-{number}.jsonl", how)
+
+
+def _number(path: Path) -> int:
+    """The number in the name of a list; 0 if this is not the name of one."""
+    found = _NAME.fullmatch(path.name)
+    return int(found[1]) if found else 0
+
+
+class Names:
+    """The names in the folder: which are taken, and which files got theirs from an earlier run.
+
+    With `folds`, names that differ only in case or Unicode form are the same one.
+    """
+
+    def __init__(self, earlier: Sequence[SortList], how: str, tree: Tree | None, *, folds: bool) -> None:
+        self._tree, self._how, self._folds = tree, how, folds
+        self._longest = longest_name(tree.path) if tree else LONGEST_NAME
+        self._folders: dict[str, dict[str, str] | None] = {}
+        self._reserved: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._earlier: dict[str, tuple[Entry, bool]] = {}  # by source, and whether its run was finished
+        self._targets = {entry.target for one in earlier for entry in one.entries} if folds else set()
+        for one in earlier:
+            self._reserved.update([self._key(entry.target) for entry in one.entries])
+            if one.how == how:
+                for entry in one.entries:
+                    self._earlier[entry.source] = entry, one.is_finished
+
+    def _key(self, name: str) -> str:
+        return folded(name) if self._folds else name
+
+    def done(self, source: str, wish: str, status: os.stat_result | None) -> str | None:
+        """The place of a file that an earlier run has put there."""
+        if not self._earlier:
+            return None
+        entry, is_finished = self._earlier.get(source, (None, False))
+        if entry is None or not self._exists(entry.target):
+            return None
+        if self._how == "move":
+            return entry.target if status is None else None
+        if status is None or wish != entry.wish:
+            return None
+        return entry.target if is_finished or self._is_done(entry) else None
+
+    def _is_done(self, entry: Entry) -> bool:
+        """Whether a run that was stopped came this far: the file may be somebody else's."""
+        assert self._tree is not None
+        return is_in_place(entry, self._how, self._tree.place(entry.target))
+
+    def new(self, source: str, wish: str) -> str:
+        """A name that is not taken; the one that was planned for this file, if it is still free."""
+        entry, is_finished = self._earlier.get(source, (None, True))
+        # If a move was stopped in the middle, the file is in both places, which is seen when it is moved.
+        was_stopped = self._how == "move" and not is_finished
+        if entry and wish == entry.wish and (was_stopped or not self._exists(entry.target)):
+            return entry.target
+        above, slash, name = wish.rpartition("/")
+        key = self._key(wish)
+        number = self._numbers.get(key, 1)
+        target = wish
+        while number > 1 or key in self._reserved or self._exists(target):
+            candidate = above + slash + fitted(name, self._longest, number)
+            if number > 1 and self._key(candidate) not in self._reserved and not self._exists(candidate):
+                target = candidate
+                break
+            number += 1
+        self._numbers[key] = number + 1
+        self._reserved.add(self._key(target))
+        return target
+
+    def _exists(self, target: str) -> bool:
+        above, _, name = target.rpartition("/")
+        return self._key(name) in (self._listed(above) or ())
+
+    def _listed(self, below: str) -> dict[str, str] | None:
+        """The names in a folder by their keys; None if it does not exist."""
+        if below not in self._folders:
+            names = self._tree.names(below) if self._tree else None
+            self._folders[below] = None if names is None else {self._key(name): name for name in names}
+        return self._folders[below]
+
+    def refuse_merged(self, wishes: Sequence[str], folder: Path) -> None:
+        """Refuse two folders that would be one, as the files of two classes would be mixed."""
+        if not self._folds:
+            return
+        # Some file systems list names in another case than they were given.
+        ours = {above for target in self._targets for above in _folders_of(target)}
+        planned = {folded(below): below for below in ours if self._listed(below) is not None}
+        for below in dict.fromkeys(above for wish in wishes for above in _folders_of(wish)):
+            other = planned.setdefault(folded(below), below)
+            above, slash, name = below.rpartition("/")
+            there = (self._listed(above) or {}).get(folded(name), name)
+            if other == below and below not in ours and class_key(there) != class_key(name):
+                other = above + slash + there
+            if other != below:
+                # As ASCII, because two Unicode forms of one name look the same.
+                raise OutputError(
+                    f"{folder}: the folders {other!a} and {below!a} differ only in case or Unicode form, and "
+                    "would be one folder on this or another system; rename a class or the folder, or use "
+                    "another --template"
+                )
+
+    def missing_folders(self, entries: Sequence[tuple[int, Entry]]) -> list[str]:
+        """Folders that have to be made, those above before those below."""
+        missing: dict[str, None] = {}
+        for above in dict.fromkeys(entry.target.rpartition("/")[0] for _, entry in entries):
+            for below in _folders_of(f"{above}/"):
+                if self._listed(below) is None:
+                    missing[below] = None
+        return list(missing)
+
+
+def _folders_of(target: str) -> list[str]:
+    """All folders that a target is in, those above before those below."""
+    parts = target.split("/")[:-1]
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1) if parts[0]]

@@ -1,0 +1,251 @@
+"""Which arrays of a file are the features and the labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crnr_cli.errors import DataError
+from crnr_cli.sources.formats import Keys, Reader, Refused
+from crnr_cli.sources.formats.axes import MAX_AXES, Cells, sample_axis, shown, table_of
+from crnr_cli.sources.formats.labels import class_axis, read_labels
+from crnr_cli.wording import counted
+
+# What labels are usually called, in any case.
+_LABEL_NAMES = ("labels", "label", "y", "gnd", "target", "targets", "class", "classes")
+_MATLAB_NUMBERS = ("double", "single", "logical", "int", "uint")
+_SHOWN = 5  # possibilities in a message
+_MOST_ONES = 2**24  # numbers of a matrix that is read to find out whether it has one 1 per sample
+_FEATURES, _LABELS = "features", "labels"
+_ORDINALS = ("first", "second", "third", "fourth")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One array of a file, and what it could be."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    could_be: tuple[str, ...]  # of "features" and "labels"
+    n_labels: int | None  # if it could be labels
+    why_not: str | None = None  # why it must not be read
+
+
+def listed(path: Path, reader: Reader, arrays: Mapping[str, Any]) -> list[Found]:
+    """All arrays; a matrix that has one 1 per sample is looked into, as only its values tell."""
+    matrices = {name for name, array in arrays.items() if _may_be_ones(array, arrays)}
+    cells = {name for name, array in arrays.items() if _type(array) == "cell"}
+    known = dict(arrays)
+    if unread := {name for name in matrices | cells if not hasattr(arrays[name], "dtype")}:
+        known |= _read(path, reader, unread)
+    found = [_found(name, array, is_matrix=name in matrices) for name, array in known.items()]
+    # As in the file: cells become the rows of a table when they are read.
+    return [replace(one, shape=tuple(arrays[one.name].shape)) if one.shape else one for one in found]
+
+
+def guessed_pair(
+    path: Path, reader: Reader, arrays: Mapping[str, Any], labels_key: str | None
+) -> tuple[str, str]:
+    """The only features, and the only labels that fit them; without any, the labels are called `labels`."""
+    found = listed(path, reader, arrays)
+    features = [one for one in found if "features" in one.could_be]
+    labels = [one for one in found if "labels" in one.could_be]
+    if labels_key is not None:
+        labels = [one for one in labels if one.name == labels_key]
+    pairs = [(f, l) for f in features for l in labels if fits(f, l)]
+    named = [(f, l) for f, l in pairs if l.name.lower() in _LABEL_NAMES]
+    pairs = named if len(named) == 1 else pairs
+    if len(pairs) == 1:
+        return pairs[0][0].name, pairs[0][1].name
+    if not pairs and len(features) == 1:
+        return features[0].name, labels_key or "labels"
+    raise DataError(f"{path}: no dataset features; {_choice(found, features, pairs)}")
+
+
+def guessed_labels(reader: Reader, arrays: Mapping[str, Any], features: str) -> str | None:
+    """The only array that is called like labels and fits the samples of the features."""
+    values = arrays[features]
+    shape = () if isinstance(values, Refused) else values.shape
+    sizes = shape if reader.either_axis else shape[:1]
+    found = [
+        name
+        for name, array in arrays.items()
+        if name.lower() in _LABEL_NAMES and _found(name, array, is_matrix=False).n_labels in sizes
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def fits(features: Found, labels: Found) -> bool:
+    return features.name != labels.name and labels.n_labels in features.shape
+
+
+def _choice(found: Sequence[Found], features: Sequence[Found], pairs: Sequence[tuple[Found, Found]]) -> str:
+    could_be = [f"{f.name} with the labels {l.name}" for f, l in pairs]
+    could_be = could_be or [f"{f.name} ({shown(f.shape)})" for f in features]
+    if could_be:
+        return f"it could be {', or '.join(could_be[:_SHOWN])}; choose with --features-key and --labels-key"
+    names = ", ".join(f"{one.name} {one.shape or 'refused'}" for one in found)
+    return f"found {names}, none of which is a table of numbers"
+
+
+def _found(name: str, array: Any, *, is_matrix: bool) -> Found:
+    if isinstance(array, Refused):
+        return Found(name, (), "-", (), None, array.why)
+    shape, kind = tuple(map(int, array.shape)), _type(array)
+    if isinstance(array, Cells):
+        return Found(name, shape, f"cells of {kind}", ("features",), None)
+    is_text = _is_text(array)
+    long_axes = sum(size > 1 for size in shape)
+    if is_text or (_is_number(array) and 1 <= len(shape) <= 2 and long_axes <= 1):
+        count = shape[0] if kind == "char" and shape else math.prod(shape)
+        return Found(name, shape, kind, ("labels",) if count else (), count or None)
+    if not _is_number(array) or not 2 <= len(shape) <= MAX_AXES or 0 in shape:
+        return Found(name, shape, kind, (), None)
+    axis = _class_axis(array) if is_matrix else None
+    if axis is not None:
+        return Found(name, shape, kind, ("labels",), shape[1 - axis])
+    return Found(name, shape, kind, ("features",), None)
+
+
+def _class_axis(array: Any) -> int | None:
+    values = np.asarray(array)
+    return class_axis(values) if values.ndim == 2 else None
+
+
+def _may_be_ones(array: Any, arrays: Mapping[str, Any]) -> bool:
+    """Whether an array is a small matrix, and not the only one that could be features."""
+    if isinstance(array, Refused) or not _is_number(array) or len(array.shape) != 2:
+        return False
+    others = [one.shape for one in arrays.values() if one is not array and not isinstance(one, Refused)]
+    small = min(array.shape) > 1 and math.prod(array.shape) <= _MOST_ONES
+    return small and any({*array.shape} & {*shape} for shape in others)
+
+
+def _read(path: Path, reader: Reader, names: set[str]) -> dict[str, Any]:
+    """One by one, as some of them may not be readable."""
+    found: dict[str, Any] = {}
+    for name in sorted(names):
+        try:
+            found[name] = reader.read(path, {name})[name]
+        except DataError:
+            found[name] = Refused("cannot be read")
+    return found
+
+
+def _type(array: Any) -> str:
+    dtype = getattr(array, "dtype", None)
+    return str(getattr(array, "kind", "-")) if dtype is None else "text" if _is_text(array) else str(dtype)
+
+
+def _is_text(array: Any) -> bool:
+    dtype = getattr(array, "dtype", None)
+    if dtype is None:
+        return getattr(array, "kind", "") in ("char", "cell")
+    return bool(dtype.kind in "SUO")
+
+
+def _is_number(array: Any) -> bool:
+    dtype = getattr(array, "dtype", None)
+    if dtype is None:
+        return str(getattr(array, "kind", "")).startswith(_MATLAB_NUMBERS)
+    return bool(dtype.kind in "fiub")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    arrays: Mapping[str, Any]  # all of the file
+    features: str  # their name
+    values: Any  # (n, d): an array, or a dataset that is read by slices
+    axis: int  # that the samples have in the file
+    labels_from: str | None  # their name
+    labels: list[str] | None
+    notes: tuple[str, ...]  # what was assumed
+    beside: tuple[Path, ...]  # further files that were read
+
+
+def chosen(path: Path, reader: Reader, keys: Keys) -> Chosen:
+    """As the user says, else the arrays `features` and `labels`, else the only ones that are plausible."""
+    features = _FEATURES if keys.features is None else keys.features
+    labels = _LABELS if keys.labels is None else keys.labels
+    wanted = {features, labels, "paths"}
+    arrays = reader.read(path, wanted)
+    notes = [*getattr(arrays, "notes", ())]
+    beside = getattr(arrays, "beside", ())
+    if keys.features is None and features not in arrays and arrays:
+        features, labels = guessed_pair(path, reader, arrays, keys.labels)
+        notes.append(_taken(path, arrays, features, labels))
+    elif keys.labels is None and labels not in arrays and features in arrays:
+        found = guessed_labels(reader, arrays, features)
+        if found is not None:
+            labels = found
+            notes.append(f"{path}: the labels are {labels}; --labels-key names others")
+    if not {features, labels} <= wanted:
+        arrays = reader.read(path, {features, labels, "paths"})
+    values = _features(path, arrays, features)
+    texts = None
+    if keys.labels is not None or labels in arrays:
+        stored = arrays[_key(path, arrays, "labels", labels)]
+        # Checked before they are read, except in .mat, where text may be a matrix of characters.
+        if not reader.either_axis and not {math.prod(stored.shape), *stored.shape} & {*values.shape}:
+            raise _mismatch(path, len(values), math.prod(stored.shape))
+        texts = read_labels(path, stored, reader.first_class)
+    n_labels = None if texts is None else len(texts)
+    axis = sample_axis(path, values, keys.samples, n_labels, either=reader.either_axis)
+    table = table_of(values, axis)
+    if n_labels not in (None, len(table)):
+        raise _mismatch(path, len(table), n_labels or 0)
+    if keys.samples is None and (axis > 0 or len(values.shape) > 2):
+        notes += _axis_note(path, features, values, axis, reader)
+    found_labels = None if texts is None else labels
+    return Chosen(arrays, features, table, axis, found_labels, texts, tuple(notes), beside)
+
+
+def _features(path: Path, arrays: Mapping[str, Any], name: str) -> Any:
+    values = arrays[_key(path, arrays, _FEATURES, name)]
+    if not 2 <= len(values.shape) <= MAX_AXES or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
+        raise DataError(
+            f"{path}: features must be a table of numbers with one row per sample, or a stack of "
+            f"pictures, but are {values.dtype} of shape {values.shape}; "
+            "name another dataset with --features-key"
+        )
+    return values
+
+
+def _mismatch(path: Path, rows: int, labels: int) -> DataError:
+    return DataError(f"{path}: {counted(rows, 'row')} of features but {counted(labels, 'label')}")
+
+
+def _taken(path: Path, arrays: Mapping[str, Any], features: str, labels: str) -> str:
+    options = "--features-key and --labels-key name others"
+    what = f"{features} ({shown(arrays[features].shape)})"
+    if labels not in arrays:
+        return f"{path}: the features are {what}, without labels; {options}"
+    return f"{path}: the features are {what}, the labels are {labels}; {options}"
+
+
+def _axis_note(path: Path, name: str, values: Any, axis: int, reader: Reader) -> list[str]:
+    """What was assumed about the axes; in .mat files, samples are often the columns of a table."""
+    if isinstance(values, Cells) or (reader.either_axis and len(values.shape) == 2):
+        return []
+    where = "last" if axis == len(values.shape) - 1 else _ORDINALS[axis]
+    samples = counted(values.shape[axis], "sample")
+    numbers = counted(math.prod(values.shape) // max(1, values.shape[axis]), "number")
+    return [
+        f"{path}: {name} ({shown(values.shape)}) has {samples} along its {where} axis, of {numbers} each; "
+        "--samples chooses another axis"
+    ]
+
+
+def _key(path: Path, arrays: Mapping[str, Any], what: str, key: str) -> str:
+    if key in arrays:
+        if isinstance(arrays[key], Refused):
+            raise DataError(f"{path}: dataset {key} {arrays[key].why}")
+        return key
+    found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+    raise DataError(f"{path}: no dataset {key}; found {found}; name one with --{what}-key")

@@ -1,0 +1,213 @@
+"""Reader of CSV: a sample per line and a feature per column, with or without a header."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+from crnr_cli.sources.formats import Arrays, Reader
+from crnr_cli.sources.formats.columns import Columns
+from crnr_cli.sources.formats.labels import require_room
+from crnr_cli.system import memory
+from crnr_cli.system.csv_file import refuse_separators, refuse_utf_16
+from crnr_cli.wording import counted
+
+_INDEX_NAMES = ("", "Unnamed: 0")  # of a first column with the numbers of the rows, as pandas and R write it
+_OF_PREDICTIONS = {
+    "truth",
+    "residual",
+    "runner_up",
+    "margin",
+    "status",
+}  # columns that `crnr classify` writes
+_LONGEST_LINE = 2**25  # bytes
+_BLOCK = 2**20  # bytes
+_BYTES_PER_TEXT = 200
+_SHOWN = 30  # characters of a cell in a message
+_WHOLE = re.compile(r"-?\d+\.0")  # a label that pandas has read as a number
+
+
+def read_csv(path: Path, wanted: Collection[str]) -> Arrays:
+    """All numbers as `features`, the columns of labels and paths as such, and wanted ones by their names."""
+    try:
+        with path.open("rb") as file:
+            rows, size = _limits(file)
+            lines = _Lines(path, file)
+            reader = csv.reader(lines, strict=True)
+            try:
+                table = _Table.of(path, reader, wanted)
+                return table.read(reader, lines, min(rows, size // len(table.columns.names) + 1))
+            except csv.Error as e:
+                raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({e})") from e
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+
+
+def has_features(path: Path) -> bool:
+    """Whether a CSV is one of features, and not of predictions or of anything else, by its first two rows."""
+    if not os.path.isfile(path):  # noqa: PTH113, and what is read from a pipe is gone
+        return False
+    try:
+        with path.open("rb") as file:
+            reader = csv.reader(_Lines(path, file), strict=True)
+            first, second = next(filter(None, reader), []), next(filter(None, reader), [])
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+    except (csv.Error, DataError):
+        return False
+    if not _is_header(first):
+        return any(map(_is_number, first))
+    return not _OF_PREDICTIONS & {*first} and any(map(_is_number, second))
+
+
+class _Lines:
+    """The lines of a file as text, none of which may be too long."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file = path, file
+        self.has_underscore = False  # one of the lines since this was reset
+
+    def __iter__(self) -> Iterator[str]:
+        number = 0
+        while line := self._file.readline(_LONGEST_LINE + 1):
+            number += 1
+            if len(line) > _LONGEST_LINE:
+                raise DataError(
+                    f"{self._path}, line {number}: longer than {_LONGEST_LINE} bytes; "
+                    "is it a table of numbers?"
+                )
+            if number == 1:
+                refuse_utf_16(line, self._path)
+            self.has_underscore |= b"_" in line
+            text = line.decode("utf-8", "surrogateescape")
+            yield text.removeprefix("\ufeff") if number == 1 else text
+
+
+@dataclass(frozen=True)
+class _Table:
+    path: Path
+    columns: Columns  # their names are from the header; without one, they are numbered from 1
+    head: list[list[str]]  # rows of numbers that have been read
+
+    @classmethod
+    def of(cls, path: Path, reader: Iterator[list[str]], wanted: Collection[str]) -> _Table:
+        """By the first rows."""
+        first = next(filter(None, reader), None)
+        if first is None:
+            raise DataError(f"{path}: is empty")
+        refuse_separators(first, path)
+        if _is_header(first):
+            second = next(filter(None, reader), None)
+            table = cls(path, Columns(path, first), [] if second is None else [second])
+            if first[0] in _INDEX_NAMES and len(first) > 1:
+                table.columns.ignore(0)
+        else:
+            table = cls(path, Columns(path, [str(i + 1) for i in range(len(first))]), [first])
+        table.columns.refuse_predictions()
+        table.columns.assign(wanted, table._columns_of_text)
+        return table
+
+    def _columns_of_text(self) -> list[int]:
+        cells = enumerate(self.head[0][: len(self.columns.names)] if self.head else ())
+        return [i for i, cell in cells if cell.strip() and not _is_number(cell)]
+
+    def read(self, reader: Iterator[list[str]], lines: _Lines, most_rows: int) -> Arrays:
+        """All rows, of which there are at most so many."""
+        numbers, width = self.columns.numbers(), len(self.columns.names)
+        columns_of_text = self.columns.texts
+        memory.require(
+            8 * most_rows * len(numbers), f"{self.path}: its numbers", "divide the file into several"
+        )
+        require_room(self.path, most_rows * len(columns_of_text), _BYTES_PER_TEXT, "labels or names")
+        values = np.empty((most_rows, len(numbers)))
+        texts: dict[str, list[str]] = {name: [] for name in columns_of_text}
+        count = 0
+        for row in chain(self.head, filter(None, reader)):
+            line = getattr(reader, "line_num")  # noqa: B009, which csv's types do not have
+            if len(row) != width or count == most_rows:
+                raise DataError(
+                    f"{self.path}, line {line}: {counted(len(row), 'column')}, but there are "
+                    f"{width} before; is the file complete?"
+                )
+            cells = [row[i] for i in numbers] if len(numbers) < width else row
+            try:
+                if lines.has_underscore and any("_" in cell for cell in cells):  # float takes 1_0 for 10
+                    raise ValueError("an underscore")
+                values[count] = list(map(float, cells))
+            except ValueError:
+                values[count] = [self._number(row[i], line, i) for i in numbers]
+            for name, column in columns_of_text.items():
+                texts[name].append(self._text(name, row[column], line))
+            count += 1
+            lines.has_underscore = False
+        arrays = Arrays({"features": values[:count]})
+        arrays |= {name: _as_array(name, found) for name, found in texts.items()}
+        arrays.notes = tuple(self.columns.notes)
+        return arrays
+
+    def _number(self, cell: str, line: int, column: int) -> float:
+        """An empty cell is a missing value, which pandas writes that way."""
+        if not cell.strip():
+            return math.nan
+        if _is_number(cell):
+            return float(cell)
+        shown = cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "..."
+        found = self.columns.names[column]
+        name = "" if found == str(column + 1) else f" ({found})"
+        raise DataError(
+            f"{self.path}, line {line}, column {column + 1}{name}: {shown!r} is not a number; if the column "
+            "has the labels, name it with --labels-key, else correct or remove it"
+        )
+
+    def _text(self, name: str, cell: str, line: int) -> str:
+        if not cell and name != "paths":
+            raise DataError(f"{self.path}, line {line}: the label is empty")
+        return cell
+
+
+def _limits(file: BinaryIO) -> tuple[int, int]:
+    """The most rows that a file can have, and its size; a row takes a byte for each of its columns."""
+    lines = size = 0
+    while block := file.read(_BLOCK):
+        lines += block.count(b"\n")
+        size += len(block)
+    file.seek(0)
+    return lines + 1, size
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
+
+
+def _is_header(row: Sequence[str]) -> bool:
+    """Whether the first row has names. Those of pandas are 0, 1, 2, ... if an array had no names."""
+    numbers = [cell for cell in row if _is_number(cell)]
+    if not numbers:
+        return True
+    return numbers == [str(i) for i in range(len(numbers))] and len(numbers) > (len(row) == len(numbers)) + 1
+
+
+def _as_array(name: str, texts: list[str]) -> Array:
+    if name != "paths" and all(map(_WHOLE.fullmatch, texts)):
+        texts = [text[:-2] for text in texts]
+    found = np.empty(len(texts), dtype=object)
+    found[:] = texts
+    return found
+
+
+READER = Reader(read_csv, word="column")

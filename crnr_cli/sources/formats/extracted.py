@@ -1,0 +1,135 @@
+"""The part of a feature file that only `crnr extract` writes: where its rows come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crnr_cli.arrays import Array, Stamp, take_rows
+from crnr_cli.errors import DataError
+from crnr_cli.sources.formats import Refused
+from crnr_cli.sources.formats.labels import read_at_once, require_room, texts
+from crnr_cli.system.names import class_key
+from crnr_cli.wording import counted
+
+FORMAT, VERSION = "crnr-features", 1
+DATASETS = ("sha256", "size", "mtime_ns", "folders", "named_folder", "scale")
+
+_BYTES_PER_ROW = 500
+_SHA256 = re.compile("[0-9a-f]{64}")
+_ROWS_PER_RUN = 64  # rows further apart than this are read one by one
+
+
+@dataclass(frozen=True)
+class Origins:
+    """For every row, what the gallery would store about the file that the row was extracted from."""
+
+    recipe: Mapping[str, Any]  # the description of the extractor, as a gallery stores it
+    hashes: list[str]  # SHA-256 of the file's content
+    stamps: list[Stamp]
+    folders: list[tuple[str, ...]] | None  # further folders that may name the class; None: there are none
+    named: list[str] | None  # the folder that the user named, if the file is directly in it
+    scales: list[float] | None  # see Batch; None: all are 1
+
+    @classmethod
+    def read(cls, path: Path, arrays: Mapping[str, Any], recipe: Mapping[str, Any], count: int) -> Origins:
+        """Of an untrusted file with so many rows of features."""
+        require_room(path, count, _BYTES_PER_ROW, "samples")
+        found: dict[str, Any] = {}
+        for name in DATASETS:
+            if name in arrays:
+                found[name] = _checked(path, name, arrays[name], count)
+        if missing := [name for name in ("sha256", "size", "mtime_ns") if name not in found]:
+            raise DataError(f"{path}: its dataset {missing[0]} is missing; extract it again")
+        hashes = texts(path, found["sha256"])
+        if not all(map(_SHA256.fullmatch, hashes)):
+            raise DataError(f"{path}: its dataset sha256 has something else than hashes; extract it again")
+        sizes, times = (read_at_once(path, found[name]).tolist() for name in ("size", "mtime_ns"))
+        scales = read_at_once(path, found["scale"]) if "scale" in found else None
+        if scales is not None and not np.isfinite(scales).all():
+            raise DataError(f"{path}: its dataset scale has values that are not numbers; extract it again")
+        folders = None
+        if "folders" in found:
+            names = texts(path, found["folders"])
+            depth = found["folders"].shape[1]
+            rows = (names[i : i + depth] for i in range(0, len(names), depth))
+            folders = [tuple(filter(None, row)) for row in rows]
+        return cls(
+            recipe=recipe,
+            hashes=hashes,
+            stamps=[Stamp(size, time) for size, time in zip(sizes, times, strict=True)],
+            folders=folders,
+            named=texts(path, found["named_folder"]) if "named_folder" in found else None,
+            scales=None if scales is None else scales.tolist(),
+        )
+
+    @property
+    def are_pictures(self) -> bool:
+        return bool(self.recipe.get("kind") == "pictures")
+
+    def candidates(self, row: int, label: str, classes: Mapping[str, str]) -> tuple[str, ...]:
+        """The possible classes of a picture, the best first; a folder that was named is one of `classes`."""
+        if label:
+            return (label, *(self.folders[row] if self.folders else ()))
+        named = self.named[row] if self.named else ""
+        found = classes.get(class_key(named)) if named else None
+        return () if found is None else (found,)
+
+    def take(self, rows: Sequence[int]) -> Origins:
+        """Return the origins of some of the rows."""
+        columns = {name: column for name, column in vars(self).items() if name != "recipe" and column}
+        taken: dict[str, Any] = {name: take_rows(column, rows) for name, column in columns.items()}
+        return replace(self, **taken)
+
+
+def _checked(path: Path, name: str, array: Any, count: int) -> Any:
+    """A dataset of one entry per row, or of several folders per row, of the right type."""
+    if isinstance(array, Refused):
+        raise DataError(f"{path}: dataset {name} {array.why}")
+    kind = {"size": "i", "mtime_ns": "i", "scale": "f"}.get(name, "S")
+    n_axes = 2 if name == "folders" else 1
+    if len(array.shape) != n_axes or array.shape[0] != count or 0 in array.shape or array.dtype.kind != kind:
+        raise DataError(
+            f"{path}: its dataset {name} is {array.dtype} of shape {array.shape}, which does not match "
+            f"its {counted(count, 'row')} of features; extract it again"
+        )
+    if name == "folders":
+        require_room(path, array.shape[0] * array.shape[1], array.dtype.itemsize, "folders")
+    return array
+
+
+@dataclass(frozen=True)
+class PickedRows:
+    """Some rows of a table, in any order, of which slices are read."""
+
+    values: Any  # (n, d): an array, or a dataset that is read by slices
+    rows: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), int(self.values.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.values.dtype
+        return dtype
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, where: slice) -> Array:
+        """Rows that are close to each other are read at once, as each reading takes its time."""
+        wanted = self.rows[where]
+        out = np.empty((len(wanted), self.shape[1]), self.dtype)
+        order = np.argsort(wanted, kind="stable")
+        ascending = wanted[order]
+        gaps = np.flatnonzero(np.diff(ascending) > _ROWS_PER_RUN) + 1
+        for places in np.split(order, gaps) if len(order) else ():
+            first, last = int(wanted[places[0]]), int(wanted[places[-1]])
+            out[places] = np.asarray(self.values[first : last + 1])[wanted[places] - first]
+        return out

@@ -1,0 +1,159 @@
+"""Reader of MATLAB files: variables by name, in the shape they have in MATLAB, if numbers or text."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import h5py
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+from crnr_cli.sources.formats import Reader, Refused
+from crnr_cli.sources.formats.axes import Cells, Transposed
+from crnr_cli.sources.formats.hdf5 import VariableText, guarded, listed_datasets, scalar_attribute, why_not
+from crnr_cli.sources.formats.matlab_process import (
+    REFUSED,
+    most_memory,
+    most_seconds,
+    odd_cells,
+    refuse_odd_class,
+    too_large,
+)
+from crnr_cli.system import memory
+from crnr_cli.system.child import Guard, crash, start_guarded
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A variable that is not wanted: it is listed, but not loaded."""
+
+    shape: tuple[int, ...]
+    kind: str  # MATLAB's name for its type
+
+
+def read_mat(path: Path, wanted: Collection[str]) -> dict[str, Any]:
+    if h5py.is_hdf5(path):  # MATLAB's v7.3
+        return read_v73(path, wanted)
+    return read_matlab(path, wanted)
+
+
+def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
+    """All variables of a file up to v7: the `wanted` ones as arrays, the rest only listed."""
+    with (
+        tempfile.TemporaryFile() as messages,
+        start_guarded(
+            "crnr_cli.sources.formats.matlab_process",
+            *(str(path), *sorted(wanted)),
+            memory=most_memory(),
+            seconds=most_seconds(path),
+            messages=messages,
+        ) as guard,
+    ):
+        output = guard.process.stdout
+        assert output is not None
+        # Only a read method: NumPy would ask a file object for its position, which a pipe does not have.
+        stream = SimpleNamespace(read=output.read)
+        try:
+            header = json.loads(output.readline())
+            variables: dict[str, Any] = {
+                name: Unread(tuple(shape), kind) for name, (shape, kind) in header["variables"].items()
+            }
+            for name, kind in header["arrays"].items():
+                array = np.lib.format.read_array(stream, allow_pickle=False)
+                variables[name] = Cells(array) if kind == "cells" else array
+        except (ValueError, EOFError) as e:
+            guard.process.wait()
+            messages.seek(0)
+            raise DataError(_failure(path, guard, os.fsdecode(messages.read()))) from e
+    return variables
+
+
+def _failure(path: Path, guard: Guard, message: str) -> str:
+    code = guard.process.returncode
+    if guard.is_out_of_memory:
+        return too_large(path)
+    if code == REFUSED:
+        return message
+    reason = f"its parser crashed with {cause}" if (cause := crash(code)) else message
+    if guard.is_out_of_time:
+        reason = "its parser worked too long on it"
+    return f"{path}: not a readable .mat file ({reason})"
+
+
+def read_v73(path: Path, wanted: Collection[str]) -> dict[str, Any]:
+    """The variables of a v7.3 file, which is HDF5 with every array transposed."""
+    with listed_datasets(path, references=True) as datasets:
+        return {
+            name: _from_dataset(path, name, dataset) if name in wanted else _listed(dataset)
+            for name, dataset in datasets.items()
+        }
+
+
+def _listed(dataset: Any) -> Any:
+    return dataset if isinstance(dataset, Refused) else Unread(dataset.shape[::-1], _class_of(dataset) or "-")
+
+
+def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
+    if isinstance(dataset, Refused):
+        return dataset
+    kind = _class_of(dataset)
+    if kind is None:
+        (kind,) = np.asarray(VariableText(path, name, (1,), "MATLAB_class")).tolist()
+    refuse_odd_class(path, name, kind)
+    if "MATLAB_empty" in dataset.attrs:
+        raise DataError(f"{path}: {name} is empty")
+    if kind not in ("char", "cell"):
+        return Transposed(guarded(path, name, dataset))
+    try:
+        if kind == "char":
+            return _joined(dataset)
+        # In MATLAB's order, column by column, which is the order of rows here.
+        cells = [dataset.file[reference] for reference in np.ravel(dataset[()])]
+        return _from_cells(path, name, cells)
+    except (OSError, RuntimeError, LookupError, ValueError, TypeError) as e:
+        raise DataError(f"{path}: {name} is not readable as text or numbers ({e})") from e
+
+
+def _from_cells(path: Path, name: str, cells: Sequence[Any]) -> Any:
+    kinds = {_class_of(cell) for cell in cells}
+    if any(why_not(cell) for cell in cells if isinstance(cell, h5py.Dataset)):
+        raise odd_cells(path, name)
+    if kinds == {"char"}:
+        texts = [[] if "MATLAB_empty" in cell.attrs else _joined(cell).tolist() for cell in cells]
+        return np.array([text[0] if text else "" for text in texts])
+    if kinds & {"struct", "cell", "char", None} or len({cell.shape for cell in cells}) != 1:
+        raise odd_cells(path, name)
+    if any("MATLAB_empty" in cell.attrs or cell.dtype.kind not in "fiub" for cell in cells):
+        raise odd_cells(path, name)
+    size = sum(cell.size * cell.dtype.itemsize for cell in cells)
+    memory.require(2 * size, f"{path}: {name}", "save fewer samples per file")
+    return Cells(np.array([cell[()].T.ravel() for cell in cells]))
+
+
+def _class_of(item: Any) -> str | None:
+    """MATLAB's name for the type; None if it is stored in a way that is not safe to read here."""
+    if not isinstance(item, h5py.Dataset):
+        return "struct"
+    if "MATLAB_class" not in item.attrs:
+        return "double"
+    kind = scalar_attribute(item, "MATLAB_class")
+    return kind.decode("ascii", "replace") if isinstance(kind, bytes) else None
+
+
+def _joined(characters: Any) -> Array:
+    """The rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
+    if characters.dtype != np.uint16:
+        raise TypeError(f"characters of type {characters.dtype}")
+    units = np.atleast_2d(characters[()]).T.astype("<u2")
+    return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in units], dtype=str)
+
+
+READER = Reader(read_mat, either_axis=True, first_class=1)

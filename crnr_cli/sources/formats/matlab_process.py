@@ -1,0 +1,157 @@
+"""A process that reads a MATLAB file up to v7 for its parent: SciPy's parser crashes on some damaged files.
+
+The arguments are the path and the names of the wanted variables. The output is one line of JSON, with the
+shapes and classes of all variables and the kinds of those that follow, and then these variables in NumPy's
+format. If the file cannot be read, the exit code is above 0, and the reason is on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from crnr_cli.arrays import Array
+from crnr_cli.errors import DataError
+from crnr_cli.sources.formats import BEST_RATIO
+from crnr_cli.system import memory
+from crnr_cli.system.child import limit_address_space, limit_cpu_time
+
+REFUSED = 2  # exit code of the reading process if its stderr is the complete message
+_NUMBERS = {
+    *("double", "single", "logical"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
+_TEXT = {"char", "cell"}
+BASE_BYTES = 2**30  # of address space, for Python and SciPy themselves
+_SECONDS = 60.0  # of work on a core
+_NUMBERS_PER_SECOND = 2e6  # the minimum
+_REMEDY = "save fewer samples per file"
+Listed = dict[str, tuple[list[int], str]]  # shape and class of all variables
+
+
+def refuse_odd_class(path: Path, name: str, kind: str) -> None:
+    if kind not in _NUMBERS | _TEXT:
+        remedy = f"full({name})" if kind == "sparse" else "it as a plain matrix"
+        raise DataError(
+            f"{path}: {name} is of the MATLAB class {kind}, but must be numbers or text; save {remedy}"
+        )
+
+
+def odd_cells(path: Path, name: str) -> DataError:
+    return DataError(
+        f"{path}: {name} is a cell array of something else than texts, or arrays of numbers of one size; "
+        "save one text, number or picture per sample"
+    )
+
+
+def read(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[str, Array], set[str]]:
+    """What all variables are, the wanted variables, and which of them are cells of numbers."""
+    from scipy.io import loadmat, whosmat  # imported here, as SciPy is slow to import
+
+    limit_cpu_time(_SECONDS)
+    listed = {name: (shape, kind) for name, shape, kind in whosmat(str(path))}
+    found = [name for name in listed if name in wanted]
+    numbers = 0
+    for name in found:
+        shape, kind = listed[name]
+        refuse_odd_class(path, name, kind)
+        count = math.prod(int(side) for side in shape)
+        if count > BEST_RATIO * path.stat().st_size:
+            raise DataError(f"{path}: {name} declares more data than the file can contain")
+        numbers += count
+    # A number of any class takes at least one byte, as MATLAB stores small ones in fewer bytes.
+    memory.require(2 * numbers, f"{path}: {', '.join(found)}", _REMEDY)
+    limit_cpu_time(_SECONDS + numbers / _NUMBERS_PER_SECOND)
+    loaded = loadmat(str(path), variable_names=found) if found else {}
+    variables = {name: ([int(side) for side in shape], kind) for name, (shape, kind) in listed.items()}
+    cells = {name for name in found if _has_numbers(loaded[name])}
+    arrays = {
+        name: _stacked(path, name, loaded[name]) if name in cells else _plain(path, name, loaded[name])
+        for name in found
+    }
+    memory.require(sum(array.nbytes for array in arrays.values()), f"{path}: {', '.join(found)}", _REMEDY)
+    return variables, arrays, cells
+
+
+def _has_numbers(array: Array) -> bool:
+    """Whether this is a cell array that begins with numbers."""
+    return (
+        array.dtype == object
+        and array.size > 0
+        and getattr(array.flat[0], "dtype", array.dtype).kind in "fiub"
+    )
+
+
+def _stacked(path: Path, name: str, cells: Array) -> Array:
+    """One row per cell, in MATLAB's order; the numbers of a cell are in the order of reading."""
+    arrays = [np.asarray(cell) for cell in cells.ravel(order="F")]
+    if len({cell.shape for cell in arrays}) != 1 or any(cell.dtype.kind not in "fiub" for cell in arrays):
+        raise odd_cells(path, name)
+    memory.require(2 * sum(cell.nbytes for cell in arrays), f"{path}: {name}", _REMEDY)
+    return np.array([cell.ravel() for cell in arrays])
+
+
+def _plain(path: Path, name: str, array: Array) -> Array:
+    """Cells and matrices of characters as an array of text; numbers as they are."""
+    if array.dtype.kind == "U":
+        return np.array([text.rstrip() for text in array.ravel().tolist()])
+    if array.dtype != object:
+        return array
+    texts = [cell for cell in array.ravel() if isinstance(cell, np.ndarray) and cell.dtype.kind == "U"]
+    if len(texts) < array.size or any(text.size > 1 for text in texts):
+        raise odd_cells(path, name)
+    return np.array(["".join(text.ravel().tolist()) for text in texts])
+
+
+def most_memory() -> int | None:
+    """Half of what is free is left to the parent, which needs the same variables."""
+    free = memory.free_bytes()
+    return None if free is None else BASE_BYTES + free // 2
+
+
+def most_seconds(path: Path) -> float:
+    """Of work, for any file of this size; the process itself has a stricter limit, where there are any."""
+    return 2 * _SECONDS + BEST_RATIO * path.stat().st_size / _NUMBERS_PER_SECOND
+
+
+def _limit_memory() -> None:
+    if (limit := most_memory()) is not None:
+        limit_address_space(limit)
+
+
+def too_large(path: Path) -> str:
+    return f"{path}: needs more memory than there is; {_REMEDY}"
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    sys.stderr.buffer.write(os.fsencode(message))
+    sys.exit(code)
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    try:
+        _limit_memory()
+        variables, arrays, cells = read(path, sys.argv[2:])
+    except DataError as e:
+        _fail(str(e), REFUSED)
+    except MemoryError:
+        _fail(too_large(path), REFUSED)
+    except Exception as e:  # the parser may raise anything on a damaged file; the user sees its message
+        _fail(" ".join(str(e).split()) or type(e).__name__, 1)
+    kinds = {name: "cells" if name in cells else "array" for name in arrays}
+    sys.stdout.buffer.write(json.dumps({"variables": variables, "arrays": kinds}).encode() + b"\n")
+    for array in arrays.values():
+        np.save(sys.stdout.buffer, array, allow_pickle=False)
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

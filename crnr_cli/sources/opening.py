@@ -1,0 +1,115 @@
+"""A source is opened: folders, files, lists, and pictures whose labels are in a table."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.sources.formats import Keys, is_table
+from crnr_cli.sources.label_table import LabelOptions
+from crnr_cli.sources.pictures import Pictures
+from crnr_cli.sources.tables import open_tables
+from crnr_cli.sources.walk import Lister, list_pictures
+from crnr_cli.system.names import ON_WINDOWS, as_listed, existing, place_of
+from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
+from crnr_cli.wording import are, counted
+
+_SHOWN = 3  # paths
+
+
+def labelled(source: Source, options: LabelOptions) -> Source:
+    """The same listing with the labels of the table; files that it does not have are of no class."""
+    if not isinstance(source, Pictures):
+        raise UsageError("--labels is for pictures, but these are features, which have labels of their own")
+    labels = options.read()
+    found = [labels.label_of(file.path) for file in source.files]
+    if not any(found):
+        example = next(iter(labels.by_place), None)
+        looked_for = f"; the first one was looked for at {example}" if example else ""
+        if example and "\\" in example and os.sep == "/":
+            looked_for += ", with backslashes as on Windows; replace them by slashes"
+        raise DataError(
+            f"{labels.table}: has a label for none of the {counted(len(source), 'file')}{looked_for}; "
+            "--root names the folder that its paths are relative to"
+        )
+    files = [
+        file._replace(folders=(label,) if label else ())
+        for file, label in zip(source.files, found, strict=True)
+    ]
+    notes = []
+    if missing := labels.missing({place_of(file.path) for file in source.files}):
+        shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+        count = counted(len(missing), "file")
+        notes.append(f"{count} of {labels.table} {are(len(missing))} not in the source: {shown}")
+    return replace(
+        source, files=files, named_folders=[], empty_folders=[], labels_from=labels.table, extra_notes=notes
+    )
+
+
+def open_source(
+    names: Sequence[str], options: InputOptions, *, allow_missing: bool = False, lister: Lister | None = None
+) -> Source:
+    """List all samples in these files and folders; `-` is a list of files on stdin.
+
+    With `allow_missing`, a picture that does not exist is listed too, as it is if stdin names it, unless
+    nothing else was named. The `lister` lists the folders below those that are named; None: this process.
+    """
+    if "" in names:  # as a path, it would be the current folder
+        raise UsageError("the name of a source is empty; is a variable of your script not set?")
+    names = [found for name in names for found in _expanded(name)]
+    paths = [Path(name) for name in names if name != "-"]
+    missing = [path for path in paths if existing(path, follow_links=False) is None]
+    named_tables = _named_tables(paths, len(names))
+    if missing and (not allow_missing or len(missing) == len(names) or named_tables):
+        raise DataError(f"{missing[0]}: no such file or folder")
+    tables = [path for path in named_tables if os.path.isfile(path)]  # noqa: PTH113
+    if tables and len(tables) < len(names):
+        raise UsageError("give pictures or feature files, not both at once")
+    if options.keys != Keys() and not tables:
+        raise UsageError(
+            "--features-key, --labels-key and --samples are for feature files, but these are pictures"
+        )
+    for path in paths:
+        if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied
+            refuse_inside(path)
+    refuse_inputs(tables)  # before they are opened
+    source: Source = (
+        open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated, lister)
+    )
+    if options.labels is not None:
+        source = labelled(source, options.labels)
+    listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
+    refuse_listed(listed, are_pictures=source.kind == "pictures")
+    if not len(source):
+        if list(names) == ["-"]:
+            raise DataError("nothing to do: the list of files on stdin is empty")
+        raise DataError(f"nothing to do: no files found in {', '.join(names)}")
+    return source
+
+
+def _expanded(name: str) -> list[str]:
+    """The files that were meant: shells of Windows leave patterns such as *.png to the programs."""
+    if ON_WINDOWS and existing(name, follow_links=False) is None and (found := sorted(glob.glob(name))):  # noqa: PTH207
+        return found
+    return [as_listed(name)]
+
+
+def _named_tables(paths: list[Path], n_named: int) -> list[Path]:
+    """Those that are named like feature files. A CSV among pictures is no more than a file beside them."""
+    tables = [path for path in paths if is_table(path)]
+    only_csv = all(path.suffix.lower() == ".csv" for path in tables)
+    return [] if only_csv and len(tables) < n_named else tables
+
+
+def fingerprint(source: Source) -> str:
+    """SHA-256 of a listing: the names, order, sizes and mtimes of its files."""
+    digest = hashlib.sha256()
+    for text in source.listing_texts():
+        digest.update(text)
+    return digest.hexdigest()

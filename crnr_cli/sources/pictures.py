@@ -1,0 +1,230 @@
+"""Picture files and their class folders, as a source."""
+
+from __future__ import annotations
+
+import math
+import os
+from array import array
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crnr_cli.arrays import Array, Batch, Stamp
+from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
+from crnr_cli.pictures.pool import Decoded, DecoderPool
+from crnr_cli.progress import Progress
+from crnr_cli.sources.base import Kind, Source, Span
+from crnr_cli.sources.compact_listing import PackedFiles, PictureFile, as_texts
+from crnr_cli.sources.formats import Keys
+from crnr_cli.system.files import sha256_of
+from crnr_cli.system.names import Spellings
+from crnr_cli.wording import counted
+
+_PICTURE_SUFFIXES = {
+    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
+}
+
+
+@dataclass
+class NamedFolder:
+    """A folder that the user named: its files outside of class folders, and whether it has such folders."""
+
+    path: str
+    loose: array[int] = field(default_factory=lambda: array("q"))  # positions in the listing: 8 bytes each
+    has_folders: bool = False
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(os.path.abspath(self.path))  # noqa: PTH100, PTH119, which keep links
+
+
+@dataclass
+class Pictures(Source):
+    files: Sequence[PictureFile] = field(default_factory=list)
+    ignored: int = 0
+    empty_folders: list[str] = field(default_factory=list)  # first-level folders without any file
+    named_folders: list[NamedFolder] = field(default_factory=list)
+    labels_from: Path | None = None  # the table with the labels; None: the folders are the labels
+    base: str = ""  # the folder that relative paths are relative to; by default, the current one
+    extra_notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_labelled(self) -> bool:
+        return self.labels_from is not None
+
+    @property
+    def why_unlabelled(self) -> str:
+        return f"has no label in {self.labels_from}" if self.is_labelled else super().why_unlabelled
+
+    @property
+    def kind(self) -> Kind:
+        return "pictures"
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def names(self, span: Span | None = None) -> list[str]:
+        return [file.path for file in (self.files[slice(*span)] if span else self.files)]
+
+    def spans(self, batch_size: int) -> list[Span]:
+        n = len(self.files)
+        return [(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
+
+    def batches(
+        self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
+    ) -> Generator[Batch]:
+        assert request is not None
+        wanted = (file for start, stop in spans for file in self.files[start:stop])
+        decoded = decoders.decode([self.place(file) for file in wanted if file.error is None], request)
+        try:
+            for start, stop in spans:
+                yield _batch(self.files[start:stop], decoded, request, stop)
+        finally:
+            decoded.close()
+
+    def place(self, file: PictureFile) -> str:
+        """Where the file is. Its name is what the user gave."""
+        return os.path.join(self.base, file.path) if self.base else file.path  # noqa: PTH118
+
+    def part(self, span: Span) -> Pictures:
+        """With the current folder, as that of a worker is a different one."""
+        base = os.path.join(os.getcwd(), self.base)  # noqa: PTH109, PTH118
+        packed = self.files if isinstance(self.files, PackedFiles) else None
+        files = packed.cut(*span) if packed else self.files[slice(*span)]
+        return Pictures(files, labels_from=self.labels_from, base=base)
+
+    @property
+    def paths(self) -> list[Path]:
+        """Empty, as a missing picture is reported by its status."""
+        return []
+
+    def opened(self, keys: Keys) -> Pictures:
+        """A part of a listing of pictures is a listing itself."""
+        return replace(self, files=list(self.files))
+
+    def listing(self) -> Iterator[tuple[Any, ...]]:
+        return ((file.path, file.folders, *file.stamp) for file in self.files)
+
+    def listing_texts(self) -> Iterator[bytes]:
+        return self.files.texts() if isinstance(self.files, PackedFiles) else as_texts(self.listing())
+
+    def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Pictures:
+        files = [file for file in self.files if is_wanted(file.path, file.stamp, file.folders)]
+        return replace(self, files=files)
+
+    def contents(self) -> Iterator[tuple[str, str, str]]:
+        for file in self.files:
+            if file.error is not None and file.error.status == "unreadable":  # it may be there, or not
+                raise DataError(f"{file.path}: cannot read it ({file.error})")
+            if file.error is None:
+                try:
+                    sha256 = sha256_of(file.path)
+                except FileNotFoundError:  # removed since it was listed
+                    continue
+                except OSError as e:  # its content may be the same, or not
+                    raise DataError(f"{file.path}: cannot read it ({e.strerror})") from e
+                yield file.path, file.folders[0] if file.folders else "", sha256
+
+    def require_labels(self) -> None:
+        """Always accepted: the folders are the labels, and a picture outside of them is left out later."""
+
+    def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Pictures:
+        if self.is_labelled:
+            return self
+        files: list[PictureFile] = []
+        known = Spellings(classes)
+        for folder in self.named_folders:
+            label = known.find(folder.name)
+            if label is None or not folder.loose:
+                continue
+            if folder.has_folders:
+                if strict:
+                    raise UsageError(
+                        f"{folder.path}: contains both pictures, as the folder of a class does, and folders, "
+                        f"which may be classes; name its files or folders one by one, or put all pictures "
+                        f"into one class with --class {label}"
+                    )
+                continue
+            files = files or list(self.files)
+            for i in folder.loose:
+                files[i] = files[i]._replace(folders=(label,))
+        return replace(self, files=files) if files else self
+
+    def folder_of_no_class(self) -> str | None:
+        for folder in self.named_folders:
+            if folder.loose and not folder.has_folders and not self.files[folder.loose[0]].folders:
+                return folder.path
+        return None
+
+    def possible_classes(self) -> dict[str, str]:
+        return {
+            self.files[i].path: folder.name
+            for folder in self.named_folders
+            if not folder.has_folders
+            for i in folder.loose
+        }
+
+    def class_names(self) -> list[str]:
+        return list(dict.fromkeys(file.folders[0] for file in self.files if file.folders))
+
+    def notes(self) -> list[str]:
+        notes = [f"class {name}: left out, as its folder is empty" for name in self.empty_folders]
+        if self.ignored:
+            notes.insert(0, ignored_note(self.ignored))
+        return notes + self.extra_notes
+
+    def sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
+        paths = [self.place(file) for file in self.files if file.error is None]
+        sizes: set[tuple[int, int]] = set()
+        headers = decoders.decode(paths, PixelRequest(None, max_pixels=max_pixels, header_only=True))
+        for done, header in enumerate(headers, start=1):
+            if isinstance(header, Pixels):
+                sizes.add((header.width, header.height))
+            progress("measuring", done, len(paths))
+        return sizes
+
+
+def ignored_note(count: int) -> str:
+    files = counted(count, "hidden or system file")
+    return f"{files} ignored (names that begin with a dot, Thumbs.db and the like)"
+
+
+def is_unrelated(path: str, status: str) -> bool:
+    """Whether a file is neither a picture nor named like one, such as a README among the pictures."""
+    return status == "not_image" and Path(path).suffix.lower() not in _PICTURE_SUFFIXES
+
+
+def _batch(
+    files: Sequence[PictureFile], decoded: Iterator[Decoded], request: PixelRequest, end: int
+) -> Batch:
+    fresh = islice(decoded, sum(file.error is None for file in files))
+    results = [file.error or next(fresh) for file in files]
+    is_deep = any(isinstance(result, Pixels) and result.is_float for result in results)
+    return Batch(
+        names=[file.path for file in files],
+        errors=[result if isinstance(result, SampleError) else None for result in results],
+        values=_values([result for result in results if isinstance(result, Pixels)], request),
+        end=end,
+        candidates=[file.folders for file in files],
+        hashes=[result.sha256 if isinstance(result, Pixels) else "" for result in results],
+        stamps=[file.stamp for file in files],
+        scales=[_scale(result) for result in results] if is_deep else [],
+    )
+
+
+def _scale(decoded: Decoded) -> float:
+    if not isinstance(decoded, Pixels) or not decoded.is_float:
+        return 1.0
+    return scale_to_bytes(float(np.abs(np.frombuffer(decoded.data, np.float32)).max()))
+
+
+def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
+    assert request.size is not None  # so that all pictures have the same size
+    if not pictures:
+        return np.empty((0, math.prod(request.size) * request.bands), np.uint8)
+    return np.array([np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in pictures])
