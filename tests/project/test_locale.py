@@ -14,6 +14,7 @@ import pytest
 
 from crnr_cli import cli
 from crnr_cli.gallery.file import load_gallery
+from helpers.each import check_each
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_pictures, picture
 
@@ -81,36 +82,40 @@ def test_the_same_bytes_in_another_locale(
     assert load_gallery(crnr.here / "features.h5").classes == ["é", "日"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"PYTHONIOENCODING": "cp1252"},
-        {"PYTHONIOENCODING": "ascii:strict"},
-        {"PYTHONIOENCODING": "utf-16", "PYTHONUTF8": "0", "LC_ALL": "C"},
-        {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
-    ],
-    ids=lambda changes: " ".join(f"{name}={value}" for name, value in changes.items()),
-)
-def test_what_is_printed_is_utf_8_whatever_python_is_told(crnr: Runner, changes: Environment) -> None:
+SETTINGS: list[Environment] = [
+    {"PYTHONIOENCODING": "cp1252"},
+    {"PYTHONIOENCODING": "ascii:strict"},
+    {"PYTHONIOENCODING": "utf-16", "PYTHONUTF8": "0", "LC_ALL": "C"},
+    {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
+]
+COMMANDS = ("classify gallery", "info --samples", "evaluate gallery", "add gallery.h5 gallery/nö")
+
+
+def test_what_is_printed_is_utf_8_whatever_python_is_told(crnr: Runner) -> None:
     """As data, with \\n at the end of lines; in messages, bytes that are no text are shown as escapes."""
     for number, name in enumerate(CLASSES):
         (crnr.here / "gallery" / name).mkdir(parents=True)
         for sample in range(3):
             picture(number, sample).save(crnr.here / "gallery" / name / f"{sample} ☃.png")
     assert crnr("build", "gallery", "-q").exit == 0
-    commands = ("classify gallery", "info --samples", "evaluate gallery", "add gallery.h5 gallery/nö")
-    for command in commands:
-        outputs = []
-        for env in (environment(LC_ALL="C.UTF-8"), environment(**changes)):
-            with Path(crnr.here / "out").open("wb") as out, Path(crnr.here / "err").open("wb") as err:
-                crnr.process(*command.split(), env=env, stdout=out, stderr=err)
-            outputs.append(((crnr.here / "out").read_bytes(), (crnr.here / "err").read_bytes()))
-        assert outputs[0] == outputs[1]
-        assert b"\r" not in b"".join(outputs[0])
-        assert b"Traceback" not in outputs[0][1]
-        outputs[0][1].decode("utf-8")
-        assert command.startswith("add") or "日本".encode() in outputs[0][0]
-    assert outputs[0][1] == "error: gallery/nö: no such file or folder\n".encode()
+
+    def printed(command: str, env: Environment) -> tuple[bytes, bytes]:
+        with Path("out").open("wb") as out, Path("err").open("wb") as err:
+            crnr.process(*command.split(), env=env, stdout=out, stderr=err)
+        return Path("out").read_bytes(), Path("err").read_bytes()
+
+    expected = {command: printed(command, environment(LC_ALL="C.UTF-8")) for command in COMMANDS}
+    for command, (out, err) in expected.items():
+        assert b"\r" not in out + err
+        assert b"Traceback" not in err
+        err.decode("utf-8")
+        assert command.startswith("add") or "日本".encode() in out
+    assert expected[COMMANDS[-1]][1] == "error: gallery/nö: no such file or folder\n".encode()
+
+    def check(changes: Environment) -> None:
+        assert {command: printed(command, environment(**changes)) for command in COMMANDS} == expected
+
+    check_each(SETTINGS, check)
 
 
 def test_no_file_is_opened_with_the_encoding_of_the_system(crnr: Runner) -> None:
