@@ -61,7 +61,7 @@ def test_every_example_is_found() -> None:
     files = [block.path for block in BLOCKS if block.kind == "python"]
     assert files == [
         "crnr_cli/methods/centroid.py",
-        "crnr_cli/sources/tsv.py",
+        "crnr_cli/sources/formats/tsv.py",
         "crnr_cli/recipe/standardize.py",
         "crnr_cli/recipe/histogram.py",
     ]

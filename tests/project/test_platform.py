@@ -77,7 +77,7 @@ PATHS = {
     "/proc/self/fd/": "files.py",
 }
 # Where it matters which system this is; the folder of a user's files is a matter of custom.
-ASKING = {PACKAGE / "models" / "folder.py", *(PACKAGE / "system").glob("*.py")}
+ASKING = {PACKAGE / "models" / "catalog.py", *(PACKAGE / "system").glob("*.py")}
 
 
 def names(module: Module) -> Iterator[str]:
