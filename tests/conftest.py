@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy.linalg  # noqa: F401 - now, as a test that changes the environment would give it other threads
 from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers")
