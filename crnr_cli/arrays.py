@@ -23,6 +23,10 @@ def take_rows(column: Sequence[T], rows: Sequence[int] | Array) -> list[T]:
     return [column[row] for row in numbers]
 
 
+def as_float64(values: Array) -> Array:
+    return values.astype(np.float64)
+
+
 class Stamp(NamedTuple):
     """Size and mtime of a file: if both are the same, it is taken as unchanged. Zero if unknown."""
 

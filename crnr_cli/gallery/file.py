@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal
 import h5py
 import numpy as np
 
-from crnr_cli.arrays import Array, Stamp
+from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import (
@@ -170,6 +170,12 @@ def _from_content(content: Content, folder: Path) -> Gallery:
         raise ValueError("its classes are not names in ascending order")
     if not np.array_equal(np.unique(class_index), np.arange(len(classes))):
         raise ValueError("samples and classes do not match")
+    table = SampleTable(
+        names=Texts(arrays["samples/names"]),
+        labels=Labels(classes, class_index),
+        hashes=Texts(arrays["samples/sha256"]),
+        stamps=Stamps.read_from(arrays),
+    )
     recipe = Recipe.restored(
         Stored(
             {key: plain(value) for key, value in content.attributes["recipe"].items()},
@@ -179,12 +185,7 @@ def _from_content(content: Content, folder: Path) -> Gallery:
     )
     gallery = Gallery(
         samples=Samples.of(arrays["samples/vectors"], class_index, recipe.part_edges),
-        table=SampleTable(
-            Texts(arrays["samples/names"]),
-            Labels(classes, class_index),
-            Texts(arrays["samples/sha256"]),
-            _stamps(arrays),
-        ),
+        table=table,
         classes=classes,
         recipe=recipe,
         method=method,
@@ -208,12 +209,6 @@ def _from_content(content: Content, folder: Path) -> Gallery:
 def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
     """The arrays of a group, by their names in it."""
     return {path.removeprefix(group): array for path, array in arrays.items() if path.startswith(group)}
-
-
-def _stamps(arrays: dict[str, Array]) -> Sequence[Stamp]:
-    if "samples/size" not in arrays:
-        return []
-    return Stamps(arrays["samples/size"], arrays["samples/mtime_ns"])
 
 
 @dataclass(frozen=True)

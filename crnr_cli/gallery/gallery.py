@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -111,6 +111,13 @@ class Stamps(_Column[Stamp]):
         if not sizes.ndim == times.ndim == 1 or len(sizes) != len(times):
             raise ValueError("its parts are of different sizes")
         super().__init__(sizes, times)
+
+    @classmethod
+    def read_from(cls, arrays: Mapping[str, Array]) -> Sequence[Stamp]:
+        """Return the stamps among the arrays of a gallery file; old files have none."""
+        if "samples/size" not in arrays:
+            return []
+        return cls(arrays["samples/size"], arrays["samples/mtime_ns"])
 
     def _values(self, *arrays: Array) -> list[Stamp]:
         return list(map(Stamp, *(array.tolist() for array in arrays)))

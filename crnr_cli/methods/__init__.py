@@ -65,8 +65,10 @@ def make_method(name: str, parameters: Mapping[str, object]) -> Method:
     if not issubclass(kind, LocalMethod):
         return kind(**parameters)
     search: dict[str, Any] = {key: parameters.get(key, default) for key, default in ALL_SAMPLES.items()}
-    check_search(name, **search)
     method = kind(**{key: value for key, value in parameters.items() if key not in search})
+    if search == ALL_SAMPLES:
+        return method
+    check_search(name, **search)
     return Neighbors(method=method, **search) if search["neighbors"] else method
 
 

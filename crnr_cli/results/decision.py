@@ -9,8 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Batch, FewClasses, Values, at, dense, mapped, row_minima, row_sums
-from crnr_cli.results.probability import Sureness, as_float64, rounded
+from crnr_cli.arrays import (
+    Array,
+    Batch,
+    FewClasses,
+    Values,
+    as_float64,
+    at,
+    dense,
+    mapped,
+    row_minima,
+    row_sums,
+)
+from crnr_cli.results.probability import Sureness, rounded
 
 OK = "ok"
 _REJECTED = "rejected"
@@ -58,10 +69,11 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     found: list[Any] = [None] * len(batch.names)
     order = best_classes(answers.residuals, 2)
     best, second = at(answers.residuals, order).T
+    rows = batch.rows.tolist()
     separations = separation(answers.residuals, answers.signed)
     unsure, sureness = _sureness(answers, order[:, 0], classes)
     decided = zip(
-        batch.rows.tolist(),
+        rows,
         order.tolist(),
         best.tolist(),
         margins(best, second, answers.signed).tolist(),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Values, at, mapped, row_minima, row_sums
+from crnr_cli.arrays import Array, Values, as_float64, at, mapped, row_minima, row_sums
 
 DECIMALS = 4  # of the probabilities that are written: more than a calibration by 1000 samples can tell
 
@@ -104,10 +104,6 @@ def fitted_certainty(held_out: Sequence[tuple[Values, Array]], signed: bool = Fa
 def rounded(probabilities: Array) -> Array:
     """As they are written."""
     return probabilities.round(DECIMALS)
-
-
-def as_float64(values: Array) -> Array:
-    return values.astype(np.float64)
 
 
 def logarithms(residuals: Array) -> Array:

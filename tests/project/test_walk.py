@@ -18,10 +18,10 @@ class Walk(NamedTuple):
 
 
 # At most. The data path is without cli/ and system/.
-QUERY_DATA_PATH = Walk(43, 134)
-QUERY = Walk(64, 204)
-GALLERY_DATA_PATH = Walk(40, 123)
-GALLERY = Walk(63, 193)
+QUERY_DATA_PATH = Walk(35, 110)
+QUERY = Walk(52, 180)
+GALLERY_DATA_PATH = Walk(35, 112)
+GALLERY = Walk(52, 180)
 
 
 @pytest.fixture(scope="module")
