@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from crnr_cli.errors import DataError, UsageError, require
+from crnr_cli.errors import UsageError, refuse_too_many, require
 from crnr_cli.gallery.queries import MAX_FAILURES, QueryOptions, RowBatch, Run, load_for, open_queries
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.journal import Done, Partial, resumable
 from crnr_cli.system.files import is_replaceable, replacing
-from crnr_cli.wording import Note, counted, have
+from crnr_cli.wording import Note, counted
 
 
 @dataclass(frozen=True)
@@ -142,15 +142,16 @@ def _refuse_too_many(
     file: Partial | _Direct, total: int, options: QueryOptions, latest: tuple[str, str] | None = None
 ) -> None:
     """Stop when more inputs have no answer than is allowed, including those of the earlier run."""
-    failed, allowed = file.done.skipped, options.max_failure_rate
-    if failed <= allowed * total:
-        return
-    culprit = f"{latest[0]}: {latest[1]}; " if latest else ""
     remedy = (
         "; finished batches are kept: continue with --resume, without --strict or with a higher "
         "--max-failure-rate"
     )
-    raise DataError(
-        f"{culprit}stopped: {failed} of {counted(total, 'input')} {have(failed)} no answer, "
-        f"and at most {allowed:.2%} is allowed{remedy if isinstance(file, Partial) else ''}"
+    refuse_too_many(
+        file.done.skipped,
+        total,
+        options.max_failure_rate,
+        "input",
+        remedy if isinstance(file, Partial) else "",
+        fate="no answer",
+        latest=": ".join(latest) if latest else None,
     )
