@@ -28,9 +28,9 @@ from PIL import Image, ImageEnhance
 from vectors import Arrays, made
 
 from crnr_cli.choices import ExtractorOptions
-from crnr_cli.gallery.duplicates import groups_of, looks_of, near_pairs
+from crnr_cli.gallery.duplicates import find_near_pairs, group_pairs, read_looks
 from crnr_cli.gallery.samples import Reading, read_samples
-from crnr_cli.gallery.suspects import Folds, answers_of, doubts, suspects
+from crnr_cli.gallery.suspects import Folds, find_suspects, residuals_without_doubtful_labels, score_doubts
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.pictures.pool import DecoderPool
@@ -56,10 +56,12 @@ def spoilt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 def by_crnr(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     """The score of every sample, and a mask of the labels that look wrong."""
     method = Crnr()
-    found = answers_of(samples, method, Folds.of(samples, [str(i) for i in range(len(samples.vectors))]))
+    found = residuals_without_doubtful_labels(
+        samples, method, Folds.of(samples, [str(i) for i in range(len(samples.vectors))])
+    )
     mask = np.zeros(len(samples.vectors), dtype=bool)
-    mask[[suspect.sample for suspect in suspects(found, samples, method.signed)]] = True
-    return doubts(found, samples.class_index, method.signed)[0], mask
+    mask[[suspect.sample for suspect in find_suspects(found, samples, method.signed)]] = True
+    return score_doubts(found, samples.class_index, method.signed)[0], mask
 
 
 def by_cleanlab(samples: Samples) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -175,10 +177,10 @@ def duplicates(folder: Path, *, choosing: bool) -> None:
             reading = Reading()
             read = read_samples(open_source([place], reading), reading)
             started = time.perf_counter()
-            looks = looks_of(read.values, read.table.names, read.table.hashes, DecoderPool())
-            pairs = near_pairs(looks)
+            looks = read_looks(read.values, read.table.names, read.table.hashes, DecoderPool())
+            pairs = find_near_pairs(looks)
             seconds = time.perf_counter() - started
-            groups = [{read.table.names[i] for i in group} for group in groups_of(pairs)]
+            groups = [{read.table.names[i] for i in group} for group in group_pairs(pairs)]
             together = {one: group for group in groups for one in group}
             hits: dict[str, list[bool]] = {kind: [] for kind in KINDS}
             right = set()

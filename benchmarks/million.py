@@ -25,12 +25,12 @@ from rich.console import Console
 from rich.table import Table
 from speed import CRNR, apart, in_turns, seconds
 
-from crnr_cli.arrays import dense
+from crnr_cli.arrays import to_dense
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.base import residuals
-from crnr_cli.solvers.neighbors import nearest
-from crnr_cli.system.cores import available_cores, side_by_side
+from crnr_cli.solvers.neighbors import find_nearest
+from crnr_cli.system.cores import available_cores, run_side_by_side
 
 D, PER_CLASS, NEIGHBORS = 512, 100, 50
 QUERIES = 1024
@@ -168,7 +168,7 @@ def per_query(path: Path, queries: np.ndarray) -> tuple[float, float, float]:
         gallery.method.residuals(gallery.samples, gallery.state, batch)
 
     def searched(batch: np.ndarray) -> None:
-        nearest(X.T, batch.T, NEIGHBORS)
+        find_nearest(X.T, batch.T, NEIGHBORS)
 
     def multiplied(batch: np.ndarray) -> None:
         Y, out = np.ascontiguousarray(batch.T), np.empty((_CHUNK, len(batch)), X.dtype)
@@ -177,7 +177,7 @@ def per_query(path: Path, queries: np.ndarray) -> tuple[float, float, float]:
             np.matmul(block, Y, out=out[: len(block)])
 
     def timed(work: Callable[[np.ndarray], None]) -> Callable[[], float]:
-        return lambda: seconds(lambda: list(side_by_side(work, batches, cores)))
+        return lambda: seconds(lambda: list(run_side_by_side(work, batches, cores)))
 
     found = in_turns(timed(answered), timed(searched), timed(multiplied))
     return found[0], found[1], found[2]
@@ -212,7 +212,9 @@ def answering(path: Path, queries: np.ndarray) -> float:
     def answered(batch: np.ndarray) -> None:
         gallery.method.residuals(gallery.samples, gallery.state, batch)
 
-    return min(seconds(lambda: list(side_by_side(answered, batches, available_cores()))) for _ in range(3))
+    return min(
+        seconds(lambda: list(run_side_by_side(answered, batches, available_cores()))) for _ in range(3)
+    )
 
 
 def agreement(rng: np.random.Generator, n: int = 20_000) -> float:
@@ -231,7 +233,7 @@ def agreement(rng: np.random.Generator, n: int = 20_000) -> float:
         method = make_method("crnr", {"neighbors": neighbors})
         state = method.fit(samples)
         batches = [queries[i : i + 128] for i in range(0, QUERIES, 128)]
-        parts = [dense(residuals(method, samples, state, batch)) for batch in batches]
+        parts = [to_dense(residuals(method, samples, state, batch)) for batch in batches]
         winners.append(np.concatenate(parts).argmin(axis=1))
     return float((winners[0] == winners[1]).mean())
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from crnr_cli.arrays import dense
+from crnr_cli.arrays import to_dense
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.base import CodingMethod
 from crnr_cli.recipe.recipe import Recipe, make_steps
@@ -77,7 +77,7 @@ class Figure:
 
 def unit(split: datasets.Split, dtype: str, pca: int | None = None) -> datasets.Split:
     """Unit vectors, the training part by class, as a gallery has them."""
-    recipe = Recipe(split.train.shape[1], steps=make_steps({"pca": pca})).fitted(split.train)
+    recipe = Recipe(split.train.shape[1], steps=make_steps({"pca": pca})).fit(split.train)
     order = np.argsort(split.train_labels, kind="stable")
     return datasets.Split(
         recipe.unit_vectors(split.train[order], dtype)[0],
@@ -96,7 +96,7 @@ def residuals(
     state = method.fit(samples)
     batches = [split.test[start : start + BATCH] for start in range(0, len(split.test), BATCH)]
     if not decided_as:
-        return np.concatenate([dense(method.residuals(samples, state, batch)) for batch in batches])
+        return np.concatenate([to_dense(method.residuals(samples, state, batch)) for batch in batches])
     other = make_method(decided_as, {})
     assert isinstance(method, CodingMethod)
     assert isinstance(other, CodingMethod)

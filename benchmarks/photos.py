@@ -142,7 +142,7 @@ def _ready(model: Path, photographs: list[str]) -> np.ndarray:
     network = make_network(NetworkOptions(model=model), 1)
     decoded = DecoderPool().decode(photographs, network.request(10**9))
     pixels = [np.frombuffer(one.data, np.uint8) for one in decoded if isinstance(one, Pixels)]
-    return OpenNetwork(network, 1, "cpu")._prepared(np.stack(pixels))
+    return OpenNetwork(network, 1, "cpu")._prepare(np.stack(pixels))
 
 
 def _alone(model: Path, ready: np.ndarray, jobs: int, at_once: int) -> int:

@@ -22,13 +22,13 @@ import datasets
 import numpy as np
 from vectors import Arrays
 
-from crnr_cli.arrays import dense, stacked
+from crnr_cli.arrays import stack, to_dense
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.gallery.calibration import calibrate
-from crnr_cli.methods import Samples, fitted, make_method
+from crnr_cli.methods import Samples, fit_method, make_method
 from crnr_cli.methods.base import Split, residuals_in_batches
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.results.reliability import bins, calibration_error
+from crnr_cli.results.reliability import bin_indexes, calibration_error
 
 LEVELS = (0.9, 0.95)
 Vectors = tuple[
@@ -121,12 +121,12 @@ def measured(vectors: Vectors, method_name: str, jobs: int) -> tuple[list[float]
     method, samples = make_method(method_name, {}), Samples.of(gallery, labels)
     certainty = calibrate(samples, method, [], jobs).certainty
     assert certainty is not None
-    batches = residuals_in_batches(method, Split(samples, queries), fitted(method, samples))
-    residuals = dense(stacked(list(batches)))
-    probabilities = dense(certainty.probabilities(residuals, method.signed))
+    batches = residuals_in_batches(method, Split(samples, queries), fit_method(method, samples))
+    residuals = to_dense(stack(list(batches)))
+    probabilities = to_dense(certainty.probabilities(residuals, method.signed))
     best = residuals.argmin(axis=1)
     right, of_best = best == truth, np.round(probabilities.max(axis=1), 4)
-    error, (low, high) = calibration_error(of_best, right, bins(of_best))
+    error, (low, high) = calibration_error(of_best, right, bin_indexes(of_best))
     figures = [float(right.mean()), float(of_best.mean()), error]
     for level in LEVELS:
         kept = probabilities >= certainty.least_probability(level)

@@ -17,7 +17,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from crnr_cli.arrays import dense
+from crnr_cli.arrays import to_dense
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
@@ -52,7 +52,7 @@ def main() -> None:
             least = calibrate(samples, method, []).min_standout(options.rate)
             state = method.fit(samples)
             parts = np.array_split(vectors, 20)
-            residuals = np.concatenate([dense(method.residuals(samples, state, part)) for part in parts])
+            residuals = np.concatenate([to_dense(method.residuals(samples, state, part)) for part in parts])
             rejected = standout(residuals) < least
             right = np.array(kept)[residuals.argmin(axis=1)] == truth
             known = truth != left_out

@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 import crnr_cli
-from crnr_cli.arrays import Batch, dense
+from crnr_cli.arrays import Batch, to_dense
 from crnr_cli.methods import Method, Samples, batch_size, make_method
 from crnr_cli.pictures.decode import read_pixels
 from crnr_cli.pictures.pixels import PixelRequest
@@ -45,7 +45,7 @@ from crnr_cli.results.decision import Answers
 from crnr_cli.results.table import CsvFormatter
 from crnr_cli.solvers.admm import admm, class_residuals
 from crnr_cli.solvers.factors import factorize_low_rank, multiplications
-from crnr_cli.system.cores import available_cores, side_by_side, use_cores
+from crnr_cli.system.cores import available_cores, run_side_by_side, use_cores
 
 CRNR = [sys.executable, "-m", "crnr_cli"]
 Result = TypeVar("Result")
@@ -169,11 +169,11 @@ def classify_all(*tasks: Task) -> np.ndarray:
 
     def classes(work: tuple[Task, np.ndarray]) -> np.ndarray:
         task, batch = work
-        residuals = dense(task.method.residuals(task.samples, task.state, batch))
+        residuals = to_dense(task.method.residuals(task.samples, task.state, batch))
         return np.asarray(residuals.argmin(axis=1))
 
     batches = chain.from_iterable(task.batches() for task in tasks)
-    return np.concatenate(list(side_by_side(classes, batches, available_cores())))
+    return np.concatenate(list(run_side_by_side(classes, batches, available_cores())))
 
 
 def coding_seconds(split: datasets.Split, per_class: int, dtype: str) -> float:
@@ -256,20 +256,20 @@ def our_ar_demo(data: Path) -> list[float]:
     order = np.argsort(split.train_labels, kind="stable")
     train, labels = split.train[order], split.train_labels[order]
     largest = Pca(max(dimension for dimension, _ in AR_SETTINGS))
-    recipe = Recipe(train.shape[1], steps=(largest,)).fitted(train)
+    recipe = Recipe(train.shape[1], steps=(largest,)).fit(train)
 
     def projected(raw: np.ndarray) -> np.ndarray:
         return recipe.unit_vectors(raw, "float32")[0]
 
     cores = available_cores()
-    projections = list(side_by_side(projected, (train, split.test), cores))
+    projections = list(run_side_by_side(projected, (train, split.test), cores))
 
     def fitted(setting: tuple[int, float]) -> Task:
         dimension, lam = setting
         vectors, queries = (unit_rows(rows[:, :dimension], "float32") for rows in projections)
         return Task.of(Samples.of(vectors, labels), lam, queries)
 
-    classes = classify_all(*side_by_side(fitted, AR_SETTINGS, cores))
+    classes = classify_all(*run_side_by_side(fitted, AR_SETTINGS, cores))
     correct = classes.reshape(len(AR_SETTINGS), -1) == split.test_labels
     return [float(share) for share in correct.mean(axis=1)]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from crnr_cli.arrays import dense
+from crnr_cli.arrays import to_dense
 from crnr_cli.gallery.fit import make_gallery
 from crnr_cli.gallery.gallery import SampleTable
 from crnr_cli.gallery.samples import ReadSamples
@@ -51,13 +51,13 @@ def accuracy(setting: Setting, split: datasets.Split) -> float:
     """Percent of the test set, with a gallery built as `tune -o` builds it."""
     raw, queries, truth = split.train, split.test, split.test_labels
     samples = raw_samples(raw, split.train_labels)
-    recipe = samples.recipe.with_settings(dict(setting.vectors.steps)).fitted(raw)
+    recipe = samples.recipe.with_settings(dict(setting.vectors.steps)).fit(raw)
     gallery, _ = make_gallery(samples.apply(recipe, "float32"), setting.method)
     classes = np.array([int(name) for name in gallery.classes])
     right = 0
     for start in range(0, len(queries), 500):
         vectors, _ = gallery.recipe.unit_vectors(queries[start : start + 500], "float32")
-        winners = classes[dense(gallery.residuals(vectors)).argmin(axis=1)]
+        winners = classes[to_dense(gallery.residuals(vectors)).argmin(axis=1)]
         right += int((winners == truth[start : start + 500]).sum())
     return 100 * right / len(queries)
 
@@ -75,11 +75,11 @@ def main() -> None:
         for split in splits(arguments.data):
             report = tune_samples([raw_samples(split.train, split.train_labels)], options)
             tuned.append(accuracy(report.chosen.setting, split))
-            papers.append(accuracy(report.paper.setting, split))
+            papers.append(accuracy(report.default.setting, split))
             print(
                 f"{task}: chosen {report.chosen.setting.parameters()}, "
                 f"cross-validated {100 * report.chosen.accuracy:.1f} "
-                f"(paper's {100 * report.paper.accuracy:.1f}, best {100 * report.trials[0].accuracy:.1f}), "
+                f"(paper's {100 * report.default.accuracy:.1f}, best {100 * report.trials[0].accuracy:.1f}), "
                 f"test {tuned[-1]:.2f} (paper's {papers[-1]:.2f}), {report.seconds:.0f} s",
                 flush=True,
             )

@@ -25,15 +25,15 @@ from typing import Any, Protocol, cast
 import datasets
 import numpy as np
 
-from crnr_cli.arrays import dense
+from crnr_cli.arrays import to_dense
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.gallery import SampleTable
-from crnr_cli.gallery.reading import Seen, alternatives
+from crnr_cli.gallery.reading import PictureSurvey, alternatives
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_raw
 from crnr_cli.gallery.workers import Here
 from crnr_cli.jobs.tune import TuneOptions, tune_samples
-from crnr_cli.methods import Method, Samples, fitted, make_method
+from crnr_cli.methods import Method, Samples, fit_method, make_method
 from crnr_cli.methods.base import Split, residuals_in_batches
 from crnr_cli.methods.folds import stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
@@ -42,7 +42,7 @@ from crnr_cli.progress import silent
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import EXTRACTORS, STEPS, Recipe
 from crnr_cli.results.decision import best_classes
-from crnr_cli.results.scores import mcnemar
+from crnr_cli.results.scores import mcnemar_p_value
 from crnr_cli.sources.opening import open_source
 
 METHODS = {"crnr": "crnr", "nrc": "nrc", "nn": "nn", "svm": "linear SVM", "rbf": "RBF SVM"}
@@ -71,7 +71,7 @@ class Values:
 class Pictures(Protocol):
     def values(self, options: ExtractorOptions) -> Values: ...
 
-    def seen(self) -> Seen:
+    def seen(self) -> PictureSurvey:
         """What an extractor may ask about the pictures of the gallery."""
 
 
@@ -97,11 +97,11 @@ class Arrays:
     def are_colored(self) -> bool:
         return False
 
-    def seen(self) -> Seen:
-        return cast(Seen, self)
+    def seen(self) -> PictureSurvey:
+        return cast(PictureSurvey, self)
 
     def values(self, options: ExtractorOptions) -> Values:
-        extractor, _ = EXTRACTORS[options.name or ""].made(options.settings, self)
+        extractor, _ = EXTRACTORS[options.name or ""].create(options.settings, self)
         extract = extractor.open(1).extract
         order = np.argsort(self.labels, kind="stable")
         return Values(
@@ -120,9 +120,9 @@ class Folders:
     gallery: Path
     queries: Path
 
-    def seen(self) -> Seen:
+    def seen(self) -> PictureSurvey:
         here = Here(DecoderPool())
-        return Seen(open_source([str(self.gallery)], Reading()), Reading(), silent, here)
+        return PictureSurvey(open_source([str(self.gallery)], Reading()), Reading(), silent, here)
 
     def values(self, options: ExtractorOptions) -> Values:
         gallery = self._read(self.gallery, options)
@@ -218,7 +218,7 @@ DEFAULTS: dict[str, Method] = {name: make_method(name, {}) for name in ("crnr", 
 
 
 def made(values: Values, steps: Mapping[str, Any], methods: Mapping[str, Method], **settings: Any) -> Vectors:
-    recipe = values.recipe.with_settings(steps).fitted(values.gallery)
+    recipe = values.recipe.with_settings(steps).fit(values.gallery)
     gallery, *queries = (
         recipe.unit_vectors(raw, "float32")[0] for raw in (values.gallery, *values.queries.values())
     )
@@ -248,7 +248,9 @@ def tuned(
     found = known or search(read, parts, budget)
     chosen = found["chosen"]
     values = next(
-        one for one in read if one.recipe.extractor and is_part_of(one.recipe.extractor.chosen(), chosen)
+        one
+        for one in read
+        if one.recipe.extractor and is_part_of(one.recipe.extractor.tunable_settings(), chosen)
     )
     methods = {
         "crnr": make_method("crnr", {name: chosen[name] for name in Crnr.tunable}),
@@ -274,7 +276,7 @@ def search(read: Sequence[Values], parts: Sequence[str | None], budget: float | 
         "chosen": chosen.parameters(),
         "nrc": {name: of_nrc[0].parameters[name] for name in Nrc.tunable},
         "cross-validated": report.chosen.accuracy,
-        "default cross-validated": report.paper.accuracy,
+        "default cross-validated": report.default.accuracy,
         "best cross-validated": report.trials[0].accuracy,
         "best": report.trials[0].setting.parameters(),
         "untried": report.untried,
@@ -341,7 +343,7 @@ def by_method(name: str, vectors: Vectors) -> tuple[Right, dict[str, Any]]:
         method = best_svm(vectors.samples)
     else:
         method = vectors.methods[name]
-    state = fitted(method, vectors.samples)
+    state = fit_method(method, vectors.samples)
     right = {}
     for queries, rows in vectors.queries.items():
         batches = residuals_in_batches(method, Split(vectors.samples, rows), state)
@@ -359,7 +361,7 @@ def best_svm(samples: Samples) -> Method:
         try:
             for train, test in folds(classes):
                 kept = Samples.of(samples.vectors[train], classes[train])
-                residuals = dense(method.residuals(kept, method.fit(kept), samples.vectors[test]))
+                residuals = to_dense(method.residuals(kept, method.fit(kept), samples.vectors[test]))
                 winners = residuals.argmin(axis=1)
                 right += int((winners == classes[test]).sum())
         except DataError:  # it does not converge
@@ -604,7 +606,10 @@ def beside(found: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> str:
     if "crnr" in means and len(means) > 1:
         other = max((name for name in means if name != "crnr"), key=means.__getitem__)
         ours, theirs = (right_of(found[name][draws[0]]) for name in ("crnr", other))
-        p = f"{mcnemar(int((ours > theirs).sum()), int((ours < theirs).sum())):.2g} ({METHODS[other]})"
+        p = (
+            f"{mcnemar_p_value(int((ours > theirs).sum()), int((ours < theirs).sum())):.2g} "
+            f"({METHODS[other]})"
+        )
     return " | ".join([str(len(draws)), *(shown.get(name, "") for name in METHODS), p])
 
 

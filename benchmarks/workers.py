@@ -29,10 +29,10 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.queries import QueryOptions, RowBatch
 from crnr_cli.jobs.classify import classify
 from crnr_cli.results.journal import resumable
-from crnr_cli.sources.base import InputOptions, Part
+from crnr_cli.sources.base import InputOptions, SourcePart
 from crnr_cli.sources.opening import fingerprint, open_source
 from crnr_cli.sources.pictures import Pictures
-from crnr_cli.sources.walk import Folder, Sublisting, sublisting
+from crnr_cli.sources.walk import Folder, FolderListing, list_some_folders
 
 SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
 SHIFTS = 9  # in each direction, -4 to 4 pixels
@@ -218,19 +218,19 @@ class Received:
         self.seconds = 0.0
         self._pickles: list[bytes] = []
 
-    def listed(self, root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[Sublisting]:
+    def listed(self, root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[FolderListing]:
         if self.again:
             yield from map(loads, self._pickles)
             return
         for group in groups:
             started = time.perf_counter()
-            found = sublisting(str(Path.cwd()), root, group)
+            found = list_some_folders(str(Path.cwd()), root, group)
             self._pickles.append(dumps(found))
             self.seconds += time.perf_counter() - started
             yield found
 
 
-def _timed(task: SentRun, part: Part) -> float:
+def _timed(task: SentRun, part: SourcePart) -> float:
     """Runs on a worker."""
     return seconds(lambda: format_part(task, part))
 

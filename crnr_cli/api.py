@@ -21,27 +21,26 @@ from typing import Any, Self
 
 import numpy as np
 
-from crnr_cli.arrays import Array, mapped
+from crnr_cli.arrays import Array, map_values
 from crnr_cli.choices import AUTO, PROVIDERS
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.gallery import Gallery as StoredGallery
-from crnr_cli.gallery.gallery import describe
-from crnr_cli.gallery.queries import QueryOptions, Run, check_queries, load_for, with_calibration
+from crnr_cli.gallery.gallery import FittedGallery, describe
+from crnr_cli.gallery.queries import QueryOptions, Run, check_queries, load_for_queries, with_calibration
 from crnr_cli.gallery.reading import open_recipe
-from crnr_cli.jobs.explain import ExplainReport, Query, WeightedSample, explained, opened_query
+from crnr_cli.jobs.explain import ExplainReport, Query, WeightedSample, explain_query, open_query
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.recipe import OpenRecipe
-from crnr_cli.results.decision import OK, Answers, predictions
-from crnr_cli.results.formats import by_class
-from crnr_cli.results.probability import rounded
+from crnr_cli.results.decision import OK, Answers, make_predictions
+from crnr_cli.results.formats import values_by_class
+from crnr_cli.results.probability import round_probabilities
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.tables import rows_as_source
 from crnr_cli.sources.walk import list_pictures
 from crnr_cli.system.cores import available_cores, product_threads
-from crnr_cli.wording import counted, not_one_of
+from crnr_cli.wording import format_count, not_one_of
 
 STRONGEST = 8  # gallery samples of an explanation, as `crnr explain` shows them
 Name = str | os.PathLike[str]
@@ -117,7 +116,7 @@ class Explanation:
         return plain
 
 
-def explanations(report: ExplainReport, strongest: int = STRONGEST) -> list[Explanation]:
+def make_explanations(report: ExplainReport, strongest: int = STRONGEST) -> list[Explanation]:
     """By the gallery's method, and by the one that it is compared with."""
     classes = report.gallery.classes
     found = []
@@ -158,13 +157,16 @@ def _by_name(classes: Sequence[str], values: Array) -> dict[str, float]:
     return dict(zip(classes, values.tolist(), strict=True))
 
 
-def answers_of(answers: Answers, classes: Sequence[str], top: int | None = None) -> list[Answer]:
+def make_answers(answers: Answers, classes: Sequence[str], top: int | None = None) -> list[Answer]:
     """Of a batch; with `top`, with the residuals of so many classes, the best first."""
     residuals, probabilities = answers.residuals, answers.probabilities
     top = None if top is None else min(top, len(classes))
     of_rows: list[dict[int, dict[str, float]]] = []
-    for values in (residuals, None if probabilities is None else mapped(rounded, probabilities)):
-        found = [] if values is None else by_class(values, residuals, classes, top)
+    for values in (
+        residuals,
+        None if probabilities is None else map_values(round_probabilities, probabilities),
+    ):
+        found = [] if values is None else values_by_class(values, residuals, classes, top)
         of_rows.append(dict(zip(answers.batch.rows.tolist(), found, strict=False)))
     return [
         Answer(
@@ -174,7 +176,7 @@ def answers_of(answers: Answers, classes: Sequence[str], top: int | None = None)
             error=None if error is None else str(error),
         )
         for query, (row, error) in enumerate(
-            zip(predictions(answers, classes), answers.batch.errors, strict=True)
+            zip(make_predictions(answers, classes), answers.batch.errors, strict=True)
         )
     ]
 
@@ -185,9 +187,9 @@ class Gallery:
     It does not change, and notices no changes of its file. Calls may come from several threads.
     """
 
-    def __init__(self, stored: StoredGallery, path: str, options: QueryOptions) -> None:
+    def __init__(self, stored: FittedGallery, path: str, options: QueryOptions) -> None:
         self._stored, self._path, self._options = stored, path, options
-        self._calibrated: StoredGallery | None = None  # computed when it is first needed
+        self._calibrated: FittedGallery | None = None  # computed when it is first needed
         self._recipe: tuple[tuple[bool, int], OpenRecipe] | None = None  # and what it was opened for
 
     @classmethod
@@ -210,13 +212,13 @@ class Gallery:
         _require_counts(max_pixels=max_pixels)
         model = None if extractor is None else Path(extractor)
         options = QueryOptions(model=model, provider=provider, max_pixels=max_pixels)
-        return cls(load_for(options, Path(path)), os.fspath(path), options)
+        return cls(load_for_queries(options, Path(path)), os.fspath(path), options)
 
     def __repr__(self) -> str:
         stored = self._stored
         return (
-            f"<Gallery {self._path}: {stored.method.name}, {counted(len(stored.names), 'sample')}, "
-            f"{counted(len(stored.classes), 'class')}>"
+            f"<Gallery {self._path}: {stored.method.name}, {format_count(len(stored.names), 'sample')}, "
+            f"{format_count(len(stored.classes), 'class')}>"
         )
 
     @property
@@ -295,7 +297,7 @@ class Gallery:
             jobs=jobs,
             keys=Keys(features_key, labels_key),
         )
-        source = self._opened(inputs, options)
+        source = self._open_source(inputs, options)
         if source is None:
             return iter(())
         with product_threads(1):
@@ -319,7 +321,7 @@ class Gallery:
         """
         options = replace(self._options, keys=Keys(features_key, labels_key))
         if isinstance(query, str | os.PathLike):
-            one = opened_query(_file_name(query), self._stored, options)
+            one = open_query(_file_name(query), self._stored, options)
         else:
             source = check_queries(rows_as_source(_as_rows(np.asarray(query))), self._stored)
             if len(source) != 1:
@@ -327,15 +329,15 @@ class Gallery:
             one = Query("row 0", source, 0)
         with product_threads(available_cores()):
             recipe = self._open_recipe(one.source, options)
-            report = explained(one, self._stored, options, against, recipe)
-        found, *others = explanations(report, strongest)
+            report = explain_query(one, self._stored, options, against, recipe)
+        found, *others = make_explanations(report, strongest)
         return replace(found, against=others[0]) if others else found
 
     @staticmethod
     def _answers(run: Run) -> Iterator[Answer]:
         with product_threads(1), closing(run.answer(DecoderPool(run.options.jobs))) as batches:
             for batch in batches:
-                yield from answers_of(batch, run.gallery.classes, run.top)
+                yield from make_answers(batch, run.gallery.classes, run.top)
 
     def _open_recipe(self, source: Source, options: QueryOptions) -> OpenRecipe:
         """Return the recipe for these queries. The last one is kept, as loading a network takes long."""
@@ -348,12 +350,12 @@ class Gallery:
         """Return what is sent to another process, which opens the recipe itself."""
         return vars(self) | {"_recipe": None}
 
-    def _calibrate(self, jobs: int) -> StoredGallery:
+    def _calibrate(self, jobs: int) -> FittedGallery:
         if self._calibrated is None:
-            self._calibrated = self._stored.calibrated(jobs)
+            self._calibrated = self._stored.calibrate(jobs)
         return self._calibrated
 
-    def _opened(self, inputs: Inputs, options: QueryOptions) -> Source | None:
+    def _open_source(self, inputs: Inputs, options: QueryOptions) -> Source | None:
         """None if there are no inputs."""
         if isinstance(inputs, str | os.PathLike):
             return open_source([_file_name(inputs)], options, allow_missing=True)

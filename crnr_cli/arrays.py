@@ -61,7 +61,7 @@ class Batch:
         """The index of the sample that each row of `values` belongs to."""
         return np.flatnonzero([error is None for error in self.errors])
 
-    def failed(self) -> list[tuple[int, SampleError]]:
+    def failures(self) -> list[tuple[int, SampleError]]:
         """The samples with an error, by their index."""
         if len(self.rows) == len(self.names):
             return []
@@ -142,13 +142,13 @@ class FewClasses:
     def n_others(self) -> int:
         return self.n_classes - int(self.values.shape[1])
 
-    def dense(self) -> Array:
+    def to_dense(self) -> Array:
         """(m, K)."""
         full = np.repeat(self.others[:, np.newaxis], self.n_classes, axis=1)
         np.put_along_axis(full, self.classes, self.values, axis=1)
         return full
 
-    def at(self, columns: Array) -> Array:
+    def take_columns(self, columns: Array) -> Array:
         """(m, c): the numbers of these classes, (m, c)."""
         found = np.repeat(self.others[:, np.newaxis], columns.shape[1], axis=1)
         for i, wanted in enumerate(columns.T):
@@ -180,10 +180,10 @@ Values = Array | FewClasses  # (m, K): one number per query and class
 
 
 @overload
-def mapped(work: Callable[[Array], Array], values: Array) -> Array: ...
+def map_values(work: Callable[[Array], Array], values: Array) -> Array: ...
 @overload
-def mapped(work: Callable[[Array], Array], values: FewClasses) -> FewClasses: ...
-def mapped(work: Callable[[Array], Array], values: Values) -> Values:
+def map_values(work: Callable[[Array], Array], values: FewClasses) -> FewClasses: ...
+def map_values(work: Callable[[Array], Array], values: Values) -> Values:
     """`work`, which treats every number by itself or by its row, on all numbers."""
     if isinstance(values, FewClasses):
         others = work(values.others[:, np.newaxis])[:, 0]
@@ -209,19 +209,19 @@ def row_sums(values: Values) -> Array:
     return found
 
 
-def at(values: Values, columns: Array) -> Array:
+def take_columns(values: Values, columns: Array) -> Array:
     """(m, c): the numbers of these classes, (m, c)."""
     if isinstance(values, FewClasses):
-        return values.at(columns)
+        return values.take_columns(columns)
     return np.take_along_axis(values, columns, axis=1)
 
 
-def dense(values: Values) -> Array:
+def to_dense(values: Values) -> Array:
     """(m, K)."""
-    return values.dense() if isinstance(values, FewClasses) else values
+    return values.to_dense() if isinstance(values, FewClasses) else values
 
 
-def stacked(parts: Sequence[Values]) -> Values:
+def stack(parts: Sequence[Values]) -> Values:
     """The rows of all parts, which are all of one kind."""
     few = [part for part in parts if isinstance(part, FewClasses)]
     if not few:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from crnr_cli.wording import counted, have
+from crnr_cli.wording import format_count, has_or_have
 
 
 class CrnrError(Exception):
@@ -47,7 +47,7 @@ class NotConverged(UserWarning):
         self.count, self.advice = count, advice
 
     def __str__(self) -> str:
-        return f"{counted(self.count, 'query')} did not converge: {self.advice}"
+        return f"{format_count(self.count, 'query')} did not converge: {self.advice}"
 
 
 class NothingToCompare(UserWarning):
@@ -59,7 +59,7 @@ class NothingToCompare(UserWarning):
 
     def __str__(self) -> str:
         return (
-            f"{counted(self.count, 'row')} cannot be compared with others; "
+            f"{format_count(self.count, 'row')} cannot be compared with others; "
             f"the first is row {self.first}: {self.why}"
         )
 
@@ -84,8 +84,8 @@ def refuse_too_many(
         return
     culprit = latest if isinstance(failed, int) else failed[int(allowed * total)]
     raise DataError(
-        f"{'' if culprit is None else f'{culprit}; '}stopped: {count} of {counted(total, noun)}{where} "
-        f"{have(count)} {fate}, and at most {allowed:.2%} is allowed{remedy}"
+        f"{'' if culprit is None else f'{culprit}; '}stopped: {count} of {format_count(total, noun)}{where} "
+        f"{has_or_have(count)} {fate}, and at most {allowed:.2%} is allowed{remedy}"
     )
 
 
@@ -94,13 +94,13 @@ def first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).strip().split("\n", 1)[0]
 
 
-def missing(extra: str, what: str, *packages: str) -> str | None:
+def why_missing(extra: str, what: str, *packages: str) -> str | None:
     """Why an option cannot be used: packages that are not installed; None if all are."""
     absent = [package for package in packages if find_spec(package) is None]
     return f"{what} needs {' and '.join(absent)}: pip install 'crnr-cli[{extra}]'" if absent else None
 
 
-def require(extra: str, what: str, *packages: str) -> None:
+def require_packages(extra: str, what: str, *packages: str) -> None:
     """Refuse, before any work, an option that needs packages that are not installed."""
-    if reason := missing(extra, what, *packages):
+    if reason := why_missing(extra, what, *packages):
         raise CrnrError(reason)

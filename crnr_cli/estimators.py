@@ -19,11 +19,11 @@ try:
 except ImportError as e:
     raise ImportError("the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'") from e
 
-from crnr_cli.arrays import Array, Batch, dense
+from crnr_cli.arrays import Array, Batch, to_dense
 from crnr_cli.errors import CrnrError, NothingToCompare
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import make_gallery, write_gallery
-from crnr_cli.gallery.gallery import LABEL_TYPES, Gallery, SampleTable
+from crnr_cli.gallery.gallery import LABEL_TYPES, FittedGallery, SampleTable
 from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.methods import make_method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
@@ -92,7 +92,8 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         vectors = _unit_vectors(gallery.recipe, X, gallery.dtype)
         step = gallery.method.batch_size(gallery.samples)
         parts = [
-            dense(gallery.residuals(vectors[start : start + step])) for start in range(0, len(vectors), step)
+            to_dense(gallery.residuals(vectors[start : start + step]))
+            for start in range(0, len(vectors), step)
         ]
         return np.concatenate(parts)[:, self._columns]
 
@@ -122,7 +123,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.ones_like(residuals)
         with _as_value_error():
             certainty = self.gallery_.certainty
-        return dense(certainty.probabilities(residuals, self.gallery_.method.signed))
+        return to_dense(certainty.probabilities(residuals, self.gallery_.method.signed))
 
     def save(self, path: str | Path) -> None:
         """Write a gallery that `crnr classify` can read. It calls the class 3 "3"; `load` gives 3 again."""
@@ -173,7 +174,7 @@ def _label_type(classes: Array) -> str:
     return dtype.name if dtype.name in LABEL_TYPES else ""
 
 
-def _typed_classes(path: str | Path, gallery: Gallery, dtype: Any) -> tuple[Array, list[int]]:
+def _typed_classes(path: str | Path, gallery: FittedGallery, dtype: Any) -> tuple[Array, list[int]]:
     """The classes of a gallery in ascending order, and their columns in it, where they are in name order."""
     if dtype is None:
         with suppress(ValueError):  # a class of another type has been added since, or one has been renamed
@@ -210,8 +211,8 @@ def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
     batch = Batch([""] * len(X), [None] * len(X), X, len(X))
     if _takes_pixels(recipe):  # one colour is refused as in pictures
         batch = recipe.open().raw(batch)
-    batch = recipe.applied(batch, dtype)
-    if failed := batch.failed():
+    batch = recipe.apply(batch, dtype)
+    if failed := batch.failures():
         row, error = failed[0]
         warnings.warn(NothingToCompare(len(failed), row, str(error)), stacklevel=3)
     vectors = np.zeros((len(X), recipe.n_outputs), batch.values.dtype)

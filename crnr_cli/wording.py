@@ -15,7 +15,7 @@ class Note(NamedTuple):
     text: str
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Such as "no samples", "1 sample" or "2 samples"; of several words, the last is put in the plural."""
     if count == 1:
         return f"1 {noun}"
@@ -23,11 +23,11 @@ def counted(count: int, noun: str) -> str:
     return " ".join([str(count), *before, _IRREGULAR.get(last, f"{last}s")])
 
 
-def are(count: int) -> str:
+def is_or_are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def have(count: int) -> str:
+def has_or_have(count: int) -> str:
     return "has" if count == 1 else "have"
 
 

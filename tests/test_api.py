@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 import crnr_cli
 from crnr_cli import Answer, CrnrError, Gallery
 from crnr_cli.errors import DataError, GalleryError, UsageError
-from crnr_cli.gallery.gallery import Gallery as StoredGallery
+from crnr_cli.gallery.gallery import FittedGallery as StoredGallery
 from helpers.onnx_models import projection_model
 from helpers.paths import ROOT, SAMPLE_DATA
 from helpers.runner import KERNEL, Runner, rows

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.arrays import Batch, FewClasses, at, dense, mapped, row_minima, row_sums, stacked
+from crnr_cli.arrays import Batch, FewClasses, map_values, row_minima, row_sums, stack, take_columns, to_dense
 from crnr_cli.errors import SampleError
 
 
@@ -48,23 +48,23 @@ def test_few_classes_stand_for_all(both: tuple[FewClasses, np.ndarray], count: i
     few, full = both
     assert few.shape == full.shape
     assert len(few) == len(full)
-    np.testing.assert_array_equal(dense(few), full)
-    np.testing.assert_array_equal(dense(few[1:]), full[1:])
+    np.testing.assert_array_equal(to_dense(few), full)
+    np.testing.assert_array_equal(to_dense(few[1:]), full[1:])
     np.testing.assert_array_equal(few.smallest(count), np.argsort(full, axis=1, kind="stable")[:, :count])
     np.testing.assert_array_equal(row_minima(few), full.min(axis=1))
     np.testing.assert_array_equal(row_sums(few), full.sum(axis=1))
     columns = np.argsort(-full, axis=1)[:, :count]
-    np.testing.assert_array_equal(at(few, columns), np.take_along_axis(full, columns, axis=1))
-    doubled = mapped(lambda values: 2 * values + 1, few)
-    np.testing.assert_array_equal(dense(doubled), 2 * full + 1)
+    np.testing.assert_array_equal(take_columns(few, columns), np.take_along_axis(full, columns, axis=1))
+    doubled = map_values(lambda values: 2 * values + 1, few)
+    np.testing.assert_array_equal(to_dense(doubled), 2 * full + 1)
     assert len(few) == 0 or (np.diff(few.classes, axis=1) > 0).all()
 
 
 @given(few_and_all(), st.integers(0, 4))
 def test_parts_of_few_classes_are_stacked(both: tuple[FewClasses, np.ndarray], cut: int) -> None:
     few, full = both
-    np.testing.assert_array_equal(dense(stacked([few[:cut], few[cut:]])), full)
-    np.testing.assert_array_equal(stacked([full[:cut], full[cut:]]), full)
+    np.testing.assert_array_equal(to_dense(stack([few[:cut], few[cut:]])), full)
+    np.testing.assert_array_equal(stack([full[:cut], full[cut:]]), full)
 
 
 def test_all_rows_have_the_same_number_of_classes() -> None:

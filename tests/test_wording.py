@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from crnr_cli.wording import are, counted, have, not_one_of
+from crnr_cli.wording import format_count, has_or_have, is_or_are, not_one_of
 from helpers.modules import Module, refuse_where
 
 
@@ -22,12 +22,12 @@ from helpers.modules import Module, refuse_where
     ],
 )
 def test_counts(noun: str, expected: list[str]) -> None:
-    assert [counted(n, noun) for n in range(3)] == expected
+    assert [format_count(n, noun) for n in range(3)] == expected
 
 
 def test_verbs() -> None:
-    assert [are(n) for n in range(3)] == ["are", "is", "are"]
-    assert [have(n) for n in range(3)] == ["have", "has", "have"]
+    assert [is_or_are(n) for n in range(3)] == ["are", "is", "are"]
+    assert [has_or_have(n) for n in range(3)] == ["have", "has", "have"]
 
 
 def test_names() -> None:

@@ -78,7 +78,7 @@ def crnr(
     """Label files by comparing them with a gallery of labelled examples."""
 
 
-def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
+def make_application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The Typer application with these commands."""
     app = typer.Typer(
         name="crnr",
@@ -124,7 +124,7 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 50)
     # Import only the command that runs; --help and unknown names need them all.
     wanted = [" ".join(sys.argv[1:end]) for end in (2, 3)]
-    app = application([name for name in wanted if name in COMMANDS] or COMMANDS)
+    app = make_application([name for name in wanted if name in COMMANDS] or COMMANDS)
     try:
         app(windows_expand_args=False)  # a pattern may be one of names in a gallery; sources are expanded
     except SystemExit as e:

@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from crnr_cli.cli import completion
-from crnr_cli.cli.command import command, given, names_of
+from crnr_cli.cli.command import given_values, make_command, parameter_names
 from crnr_cli.cli.console import shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.options import ChangedGallery, Input, Output, Strictness
-from crnr_cli.cli.recipe_options import Model
+from crnr_cli.cli.options import ChangedGallery, ErrorHandlingOptions, PrintOptions, SourceOptions
+from crnr_cli.cli.recipe_options import ModelOptions
 
 # How sources are listed and labelled, which corrections have decided already.
-_OF_SOURCES = [name for name in names_of(Input) if name not in ("max_pixels", "jobs")]
+_OF_SOURCES = [name for name in parameter_names(SourceOptions) if name not in ("max_pixels", "jobs")]
 
 
-@command
+@make_command
 def add(
     context: typer.Context,
     arguments: Annotated[
@@ -38,7 +38,7 @@ def add(
             metavar="NAME",
             help="Class of all added samples, whatever their folders or labels say.",
             show_default="by folder or label",
-            autocompletion=completion.classes,
+            autocompletion=completion.complete_classes,
         ),
     ] = None,
     corrections: Annotated[
@@ -50,10 +50,10 @@ def add(
         ),
     ] = None,
     *,
-    input: Input,
-    model: Model,
-    strictness: Strictness,
-    output: Output,
+    input: SourceOptions,
+    model: ModelOptions,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
 ) -> None:
     """Add classes or samples to a gallery. The sources that it was built from are not needed."""
     from crnr_cli.gallery.samples import Reading
@@ -72,12 +72,12 @@ def add(
     if corrections is not None:
         if sources:
             context.fail(f"--corrections names the files to add; leave out {sources[0]}")
-        others = [*([] if label is None else ["--class"]), *given(context, _OF_SOURCES)]
+        others = [*([] if label is None else ["--class"]), *given_values(context, _OF_SOURCES)]
         if others:
             context.fail(f"--corrections says what the files are; leave out {', '.join(others)}")
-    reading = Reading(**input.values(), **strictness.values(), provider=model.provider, label=label)
+    reading = Reading(**input.to_fields(), **strictness.to_fields(), provider=model.provider, label=label)
     # A gallery among the arguments has no mark of its own.
-    written = [outputs.Output(gallery, is_gallery=True)]
+    written = [outputs.DeclaredOutput(gallery, is_gallery=True)]
     with outputs.planned(written), shown_progress(output.quiet) as progress:
         reviewed = None if corrections is None else read_corrections(corrections)
         report = run(gallery, sources, reading, progress, model.extractor, reviewed)

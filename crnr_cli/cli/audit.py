@@ -10,10 +10,10 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import GATE_MISSED
-from crnr_cli.cli.command import Written, command, given, names_of
+from crnr_cli.cli.command import Written, given_values, make_command, parameter_names
 from crnr_cli.cli.console import (
     EarlyNotes,
-    plain,
+    plain_text,
     print_facts,
     print_json,
     print_table,
@@ -24,13 +24,13 @@ from crnr_cli.cli.console import (
     shown_progress,
     write_csv,
 )
-from crnr_cli.cli.options import Input, Output, Strictness
+from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import Whole
-from crnr_cli.cli.recipe_options import Network, Steps, Vectors
-from crnr_cli.cli.recipe_options import reading as reading_of
+from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
+from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
 from crnr_cli.sources.formats import READERS
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,14 +40,16 @@ if TYPE_CHECKING:
 
 
 # How samples become vectors, which a gallery has decided already.
-_OF_SOURCES = [name for name in names_of(Vectors, Steps, Network) if name != "provider"]
+_OF_SOURCES = [
+    name for name in parameter_names(VectorOptions, Steps, PreprocessingOptions) if name != "provider"
+]
 _SHOWN = 10  # rows of a table
 _MEMBERS = 3  # of a group
 # The last column is for people: `crnr remove --from` removes the samples that they mark there.
 CSV_COLUMNS = ("path", "label", "finding", "suggested", "score", "group", "others", "remove")
 
 
-@command(side_by_side=True)
+@make_command(side_by_side=True)
 def audit(
     context: typer.Context,
     sources: Annotated[
@@ -82,26 +84,30 @@ def audit(
         ),
     ] = None,
     *,
-    vectors: Vectors,
+    vectors: VectorOptions,
     steps: Steps,
-    network: Network,
-    input: Input,
-    strictness: Strictness,
-    output: Output,
+    network: PreprocessingOptions,
+    input: SourceOptions,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
 ) -> None:
     """Find labels that look wrong, duplicates, outliers and confusable classes in a gallery or a source."""
     early = EarlyNotes(output.quiet)
-    reading = reading_of(input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values())
-    from crnr_cli.errors import require
+    reading = reading_of(
+        input, vectors, network, steps=steps.make_steps(), on_notes=early, **strictness.to_fields()
+    )
+    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.hdf5_contents import is_gallery
     from crnr_cli.jobs.audit import audit as run
 
     if html:
-        require("report", "--html", "jinja2")
+        require_packages("report", "--html", "jinja2")
     model = None
     if any(is_gallery(Path(name)) for name in sources):
         model = vectors.extractor if isinstance(vectors.extractor, Path) else None
-        if fixed := [name for name in given(context, _OF_SOURCES) if not (name == "--extractor" and model)]:
+        if fixed := [
+            name for name in given_values(context, _OF_SOURCES) if not (name == "--extractor" and model)
+        ]:
             raise UsageError(f"{', '.join(fixed)}: a gallery keeps its settings; leave out what it has")
     with shown_progress(output.quiet) as progress:
         report = run(sources, reading, against or [], model, progress)
@@ -113,7 +119,7 @@ def audit(
 
         notes = write_audit(report, html, sources, input.max_pixels, pictures_from or [])
     if output.json:
-        print_json(record(report))
+        print_json(audit_record(report))
     else:
         show_audit(report)
     if not output.quiet:
@@ -130,7 +136,7 @@ def _finish(report: AuditReport, max_suspects: int | None) -> None:
     count = len(report.suspects)
     if max_suspects is not None and count > max_suspects:
         looks = "looks" if count == 1 else "look"
-        say(f"{counted(count, 'label')} {looks} wrong, and at most {max_suspects} may", style="red")
+        say(f"{format_count(count, 'label')} {looks} wrong, and at most {max_suspects} may", style="red")
         raise typer.Exit(GATE_MISSED)
 
 
@@ -165,7 +171,7 @@ def csv_rows(report: AuditReport) -> Iterator[Sequence[Any]]:
         yield names[known.sample], labels[known.sample], finding, "", "", "", known.query, ""
 
 
-def record(report: AuditReport) -> dict[str, Any]:
+def audit_record(report: AuditReport) -> dict[str, Any]:
     names, labels, classes = report.names, report.labels, report.classes
 
     def sample(i: int) -> dict[str, Any]:
@@ -272,8 +278,8 @@ def _facts(report: AuditReport) -> list[tuple[str, str, str]]:
     near = sum(map(report.is_across, report.near))
     copies = sum(map(report.is_across, report.copies))
     facts = [
-        ("samples", str(len(report.names)), f"of {counted(len(report.classes), 'class')}"),
-        ("labels confirmed", share, f"by the other samples, in {counted(report.folds, 'fold')}"),
+        ("samples", str(len(report.names)), f"of {format_count(len(report.classes), 'class')}"),
+        ("labels confirmed", share, f"by the other samples, in {format_count(report.folds, 'fold')}"),
         ("labels that look wrong", str(len(report.suspects)), ""),
         ("groups of copies", str(len(report.copies)), f"{copies} of them in several classes"),
         ("groups of near duplicates", str(len(report.near)), f"{near} of them in several classes"),
@@ -313,4 +319,4 @@ def _cell(content: str | list[str]) -> Text:
     """A name, or several on lines of their own."""
     from rich.text import Text
 
-    return plain(content) if isinstance(content, str) else Text("\n").join(map(plain, content))
+    return plain_text(content) if isinstance(content, str) else Text("\n").join(map(plain_text, content))

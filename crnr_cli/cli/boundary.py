@@ -61,7 +61,7 @@ def boundary(*, quiet: bool = False) -> Iterator[None]:
         if isinstance(e, OSError) and is_broken_pipe(e):
             abandon_stdout()
             raise typer.Exit(READER_GONE) from e
-        if (reason := _limit_reached(e)) is None:
+        if (reason := _describe_limit(e)) is None:
             if not isinstance(e, OSError) or e.errno not in _STDOUT_ERRORS or e.filename is not None:
                 raise
             abandon_stdout()
@@ -73,7 +73,7 @@ def boundary(*, quiet: bool = False) -> Iterator[None]:
         raise typer.Exit(e.exit_code) from e
 
 
-def _limit_reached(error: OSError | MemoryError | RuntimeError) -> str | None:
+def _describe_limit(error: OSError | MemoryError | RuntimeError) -> str | None:
     """Which limit of the machine was reached, and the remedy; None if the error has another reason."""
     code = getattr(error, "errno", None)
     if code in (errno.EMFILE, errno.ENFILE):

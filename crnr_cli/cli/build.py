@@ -13,13 +13,13 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import refuse_features, workers
-from crnr_cli.cli.command import Written, command, names_of
+from crnr_cli.cli.command import Written, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
 from crnr_cli.cli.gallery_report import Replaced, show_report
-from crnr_cli.cli.options import Input, Output, Sources, Strictness
+from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
 from crnr_cli.cli.parsing import METHOD, Choice, Number, Whole
-from crnr_cli.cli.recipe_options import Network, Steps, Vectors
-from crnr_cli.cli.recipe_options import reading as reading_of
+from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
+from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -159,14 +159,16 @@ class ParameterOptions:
         ),
     ] = None
 
-    def given(self) -> dict[str, Any]:
+    def given_values(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-_FIXED = names_of(Vectors, Steps, Network, MethodOptions, ParameterOptions)  # by --update
+_FIXED = parameter_names(
+    VectorOptions, Steps, PreprocessingOptions, MethodOptions, ParameterOptions
+)  # by --update
 
 
-@command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
+@make_command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
 def build(
     context: typer.Context,
     sources: Sources,
@@ -196,34 +198,38 @@ def build(
     ] = None,
     dask: options.Dask = None,
     *,
-    vectors: Vectors,
+    vectors: VectorOptions,
     steps: Steps,
-    network: Network,
+    network: PreprocessingOptions,
     method: MethodOptions,
-    input: Input,
-    strictness: Strictness,
-    output: Output,
+    input: SourceOptions,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
     parameters: ParameterOptions,
 ) -> None:
     """Make a gallery file from labelled examples: one folder of pictures per class, or a file of features."""
     if cache and update:
         raise UsageError("--update already reads only what is new; leave out --cache or --update")
     early = EarlyNotes(output.quiet)
-    reading = reading_of(input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values())
+    reading = reading_of(
+        input, vectors, network, steps=steps.make_steps(), on_notes=early, **strictness.to_fields()
+    )
     from crnr_cli.jobs.build import BuildOptions
     from crnr_cli.jobs.build import build as run_build
     from crnr_cli.jobs.update import update as run_update
-    from crnr_cli.system.names import existing
+    from crnr_cli.system.names import stat_or_none
 
     replaced = Replaced(path, output.quiet)
     refuse_features(dask, sources)
     with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
-        if update and existing(path):  # the first time, there is nothing to update
+        if update and stat_or_none(path):  # the first time, there is nothing to update
             model = vectors.moved_model(context, _FIXED, "the gallery")
             report: BuildReport = run_update(sources, path, reading, progress, model, who)
         else:
-            build_options = BuildOptions(reading, method.method, parameters.given(), method.calibrate, cache)
-            report = run_build(sources, path, build_options, replaced.announced(progress), who)
+            build_options = BuildOptions(
+                reading, method.method, parameters.given_values(), method.calibrate, cache
+            )
+            report = run_build(sources, path, build_options, replaced.announce_before_work(progress), who)
     show_report(path, report, output, early)
     replaced.say_lost(report.gallery)
     if not output.quiet and (used := os.environ.get("CRNR_GALLERY")) and Path(used) != path:

@@ -14,16 +14,16 @@ from crnr_cli.choices import FORMATS, format_by_name
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import workers
-from crnr_cli.cli.command import Written, command
+from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import say, shown_progress
-from crnr_cli.cli.options import Doubt, Input, Quiet, Sources, Strictness
+from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet, SourceOptions, Sources
 from crnr_cli.cli.parsing import Choice, Whole
-from crnr_cli.cli.recipe_options import Model
+from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import is_stdout
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.classify import ClassifyReport
@@ -45,13 +45,13 @@ class Format:
         ),
     ] = None
 
-    def chosen(self, output: str) -> str:
+    def choose(self, output: str) -> str:
         if self.json and self.format not in (None, "jsonl"):
             raise UsageError(f"--json and --format {self.format} contradict each other; give one of them")
         return "jsonl" if self.json else self.format or format_by_name(output)
 
 
-@command(side_by_side=True)
+@make_command(side_by_side=True)
 def classify(
     sources: Sources,
     gallery: options.GalleryPath = options.GALLERY,
@@ -81,15 +81,15 @@ def classify(
         ),
     ] = None,
     *,
-    doubt: Doubt,
-    input: Input,
-    model: Model,
-    strictness: Strictness,
+    doubt: ConfidenceOptions,
+    input: SourceOptions,
+    model: ModelOptions,
+    strictness: ErrorHandlingOptions,
     written: Format,
     output: Quiet,
 ) -> None:
     """Label every input by the gallery, and write one row for each, with the residuals of the classes."""
-    format = written.chosen(path)
+    format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
     can_resume = not to_stdout and format != "parquet"
     remedy = "; the same command with --resume continues from there" if can_resume else ""
@@ -100,12 +100,12 @@ def classify(
         from crnr_cli.jobs.classify import classify as run
 
         query_options = QueryOptions(
-            **input.values(),
-            **strictness.values(),
-            **doubt.values(),
+            **input.to_fields(),
+            **strictness.to_fields(),
+            **doubt.to_fields(),
             top=top,
             format=format,
-            **model.values(),
+            **model.to_fields(),
             batch_size=batch_size,
         )
         with (
@@ -130,7 +130,7 @@ def classify(
 def _show(report: ClassifyReport, path: str | None) -> None:
     for note in report.notes:
         say(f"note: {note.text}", style="yellow" if note.kind == "sets" else None)
-    total = counted(report.n_queries, "input")
+    total = format_count(report.n_queries, "input")
     if report.rejection:
         rejected = report.statuses["rejected"]
         say(f"{rejected} of {total} labelled 'unknown': {report.rejection}")

@@ -11,7 +11,7 @@ from crnr_cli.cli.console import say
 from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.formats import is_table
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.workers import Workers
@@ -40,7 +40,7 @@ def workers(
 
     with connected(where) as cluster:
         if not quiet:
-            say(f"{counted(cluster.n_workers, 'worker')}; dashboard: {cluster.dashboard}")
+            say(f"{format_count(cluster.n_workers, 'worker')}; dashboard: {cluster.dashboard}")
         yield OnCluster(cluster, gallery)
 
 

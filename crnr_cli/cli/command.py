@@ -15,7 +15,7 @@ from crnr_cli.cli.boundary import boundary
 from crnr_cli.cli.parsing import check_choices
 from crnr_cli.system.cores import use_cores
 from crnr_cli.system.files import is_stdout
-from crnr_cli.system.outputs import Output, planned
+from crnr_cli.system.outputs import DeclaredOutput, planned
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Written:
     is_gallery: bool = False
 
 
-def command(
+def make_command(
     function: Callable[..., None] | None = None, *, side_by_side: bool | str = False
 ) -> Callable[..., Any]:
     """Make a command of a function: a parameter whose type is a group becomes the options of that group.
@@ -38,7 +38,7 @@ def command(
     With the name of a flag, pieces are done side by side if the flag is given.
     """
     if function is None:
-        return functools.partial(command, side_by_side=side_by_side)
+        return functools.partial(make_command, side_by_side=side_by_side)
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     plain = [
@@ -60,7 +60,7 @@ def command(
             use_cores(given.get("jobs"), side_by_side=apart)
             check_choices(context)
             outputs = [
-                Output(Path(given[name]), mark.is_gallery)
+                DeclaredOutput(Path(given[name]), mark.is_gallery)
                 for name, mark in written.items()
                 if given[name] is not None and not _means_stdout(given[name])
             ]
@@ -88,12 +88,12 @@ def _means_stdout(name: str | Path) -> bool:
     return isinstance(name, str) and (name == "-" or is_stdout(Path(name)))
 
 
-def names_of(*groups: type) -> list[str]:
+def parameter_names(*groups: type) -> list[str]:
     """The names of all parameters of these groups."""
     return [f.name for group in groups for f in fields(group)]
 
 
-def given(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
+def given_values(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
     """The values of these parameters that were given on the command line, by the names of their options."""
     return {
         f"--{name.replace('_', '-')}": context.params[name]

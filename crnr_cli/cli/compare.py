@@ -12,10 +12,10 @@ import typer
 
 from crnr_cli.cli import completion, options
 from crnr_cli.cli.cluster import workers
-from crnr_cli.cli.command import Written, command
+from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import (
     EarlyNotes,
-    number,
+    format_number,
     print_json,
     print_table,
     results_console,
@@ -24,12 +24,12 @@ from crnr_cli.cli.console import (
     shown_progress,
     write_csv,
 )
-from crnr_cli.cli.options import Input, Output, Sources, Strictness
+from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
 from crnr_cli.cli.parsing import METHOD_LIST, Number, Whole
-from crnr_cli.cli.recipe_options import Network, Steps, Vectors
-from crnr_cli.cli.recipe_options import reading as reading_of
+from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
+from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import counted, not_one_of
+from crnr_cli.wording import format_count, not_one_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,7 +82,7 @@ class Testing:
         _testing_option(parser=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
     ] = None
 
-    def values(self, keys: Keys) -> dict[str, Any]:
+    def to_fields(self, keys: Keys) -> dict[str, Any]:
         """As fields of `CompareOptions`; `keys` are those of the gallery."""
         given = {name: getattr(self, name) for name in ("holdout", "draws", "seed")}
         drawn = {name: value for name, value in given.items() if value is not None}
@@ -98,7 +98,7 @@ class Testing:
         return {"test": self.test or None, "test_keys": test_keys, **drawn}
 
 
-@command(side_by_side=True)
+@make_command(side_by_side=True)
 def compare(
     sources: Sources,
     methods: Annotated[
@@ -111,7 +111,7 @@ def compare(
             "--set",
             metavar="METHOD.PARAM=VALUE",
             help="Set a parameter of a method; can be repeated.",
-            autocompletion=completion.settings,
+            autocompletion=completion.complete_settings,
         ),
     ] = None,
     csv: Annotated[
@@ -120,12 +120,12 @@ def compare(
     dask: options.Dask = None,
     *,
     testing: Testing,
-    vectors: Vectors,
+    vectors: VectorOptions,
     steps: Steps,
-    network: Network,
-    input: Input,
-    strictness: Strictness,
-    output: Output,
+    network: PreprocessingOptions,
+    input: SourceOptions,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
 ) -> None:
     """Compare methods on the same labelled samples, to find the best one for this data.
 
@@ -133,8 +133,10 @@ def compare(
     """
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
-    reading = reading_of(input, vectors, network, steps=steps.made(), on_notes=early, **strictness.values())
-    tested = testing.values(reading.keys)
+    reading = reading_of(
+        input, vectors, network, steps=steps.make_steps(), on_notes=early, **strictness.to_fields()
+    )
+    tested = testing.to_fields(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
     from crnr_cli.jobs.compare import compare as run
 
@@ -214,14 +216,15 @@ def _table(report: CompareReport, width: int) -> Table:
     from rich.table import Table
 
     answers = report.results[0].scores.n
-    tested = counted(report.n_tested, "sample")
+    tested = format_count(report.n_tested, "sample")
     if answers > report.n_tested:
-        tested += f" ({counted(answers, 'prediction')} over all draws)"
+        tested += f" ({format_count(answers, 'prediction')} over all draws)"
     table = Table(
         box=None,
         pad_edge=False,
         padding=(0, 1 if width < _ROOMY else 2, 0, 0),
-        title=f"{counted(report.n_classes, 'class')}, {counted(report.n_gallery, 'gallery sample')} "
+        title=f"{format_count(report.n_classes, 'class')}, "
+        f"{format_count(report.n_gallery, 'gallery sample')} "
         f"of dimension {report.dimension},\ntested with {tested}",
         title_justify="left",
         caption=f"p: McNemar's test against the best method; * p < {_SIGNIFICANT}",
@@ -235,9 +238,9 @@ def _table(report: CompareReport, width: int) -> Table:
         scores = result.scores
         table.add_row(
             result.method.name,
-            number(scores.accuracy),
+            format_number(scores.accuracy),
             "{:.3f}-{:.3f}".format(*result.interval),
-            number(scores.macro.f1),
+            format_number(scores.macro.f1),
             _time(result.build_seconds, 2),
             _time(result.query_ms, 3),
             _significance(result.p_value),

@@ -8,15 +8,15 @@ from typing import Literal
 import typer
 
 
-def classes(context: typer.Context, incomplete: str) -> list[str]:
-    return _stored(context, "classes", incomplete)
+def complete_classes(context: typer.Context, incomplete: str) -> list[str]:
+    return _complete_names(context, "classes", incomplete)
 
 
-def samples(context: typer.Context, incomplete: str) -> list[str]:
-    return _stored(context, "samples", incomplete)
+def complete_samples(context: typer.Context, incomplete: str) -> list[str]:
+    return _complete_names(context, "samples", incomplete)
 
 
-def settings(incomplete: str) -> list[str]:
+def complete_settings(incomplete: str) -> list[str]:
     """METHOD.PARAM= of every parameter of every method."""
     from crnr_cli.methods import METHODS, default_parameters
 
@@ -24,14 +24,14 @@ def settings(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def models(incomplete: str) -> list[str]:
+def complete_models(incomplete: str) -> list[str]:
     """The names of known models."""
     from crnr_cli.models.catalog import MODELS
 
     return [name for name in MODELS if name.startswith(incomplete)]
 
 
-def _stored(context: typer.Context, of: Literal["classes", "samples"], incomplete: str) -> list[str]:
+def _complete_names(context: typer.Context, of: Literal["classes", "samples"], incomplete: str) -> list[str]:
     from crnr_cli.gallery.file import stored_names
 
     # As long as the value of the last option is missing, Typer leaves the arguments unassigned.

@@ -101,7 +101,7 @@ def results_console() -> Console:
     return console
 
 
-def plain(text: str, style: str = "") -> Text:
+def plain_text(text: str, style: str = "") -> Text:
     """Text for a table that may contain names: no markup, no control characters."""
     from rich.text import Text
 
@@ -136,8 +136,8 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str, str]]) -> None
     table = Table(show_header=False, box=None, pad_edge=False)
     narrow = Table(show_header=False, box=None, pad_edge=False)
     for name, value, remark in facts:
-        table.add_row(name, value, plain(remark))
-        narrow.add_row(name, Text.assemble(value, "\n", plain(remark)))
+        table.add_row(name, value, plain_text(remark))
+        narrow.add_row(name, Text.assemble(value, "\n", plain_text(remark)))
     fits = not console.is_terminal or natural_width(console, table) <= console.width
     print_table(console, table if fits else narrow)
 
@@ -235,9 +235,9 @@ def print_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     write_rows(sys.stdout.write, chain([header], rows))
 
 
-def share(value: float | None, interval: tuple[float, float] | None) -> str:
-    return f"{number(value)}  (95 % {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
+def format_share(value: float | None, interval: tuple[float, float] | None) -> str:
+    return f"{format_number(value)}  (95 % {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.4f}"

@@ -11,25 +11,25 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import GATE_MISSED
-from crnr_cli.cli.command import Written, command
+from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import (
+    format_number,
+    format_share,
     natural_width,
-    number,
-    plain,
+    plain_text,
     print_facts,
     print_json,
     print_table,
     results_console,
     say,
     say_some,
-    share,
     shown_progress,
     write_csv,
 )
-from crnr_cli.cli.options import Doubt, Input, Output, Strictness
+from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import Number
-from crnr_cli.cli.recipe_options import Model
-from crnr_cli.wording import counted, have
+from crnr_cli.cli.recipe_options import ModelOptions
+from crnr_cli.wording import format_count, has_or_have
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,13 +78,13 @@ class Gates:
         """Exit with GATE_MISSED if a score is too low, and say which."""
         over_all = report.over_all
         unanswered = over_all.n - report.scores.n
-        inputs = f"{unanswered} of {counted(over_all.n, 'input')}"
-        why = f"; {inputs} {have(unanswered)} no answer, which counts as wrong" if unanswered else ""
+        inputs = f"{unanswered} of {format_count(over_all.n, 'input')}"
+        why = f"; {inputs} {has_or_have(unanswered)} no answer, which counts as wrong" if unanswered else ""
         missed = [
-            _missed("accuracy", over_all.accuracy, self.min_accuracy, why),
-            _missed("macro F1", over_all.macro.f1, self.min_f1, why),
-            _missed("coverage", report.coverage, self.min_coverage, ""),
-            _missed(
+            _report_if_below("accuracy", over_all.accuracy, self.min_accuracy, why),
+            _report_if_below("macro F1", over_all.macro.f1, self.min_f1, why),
+            _report_if_below("coverage", report.coverage, self.min_coverage, ""),
+            _report_if_below(
                 "share of rejected outsiders",
                 report.open_set.share if report.open_set else None,
                 self.min_rejected,
@@ -95,14 +95,14 @@ class Gates:
             raise typer.Exit(GATE_MISSED)
 
 
-def _missed(name: str, value: float | None, minimum: float | None, why: str) -> bool:
+def _report_if_below(name: str, value: float | None, minimum: float | None, why: str) -> bool:
     if minimum is None or (value is not None and value >= minimum):
         return False
-    say(f"{name} {number(value)} is below {minimum:g}{why}", style="red")
+    say(f"{name} {format_number(value)} is below {minimum:g}{why}", style="red")
     return True
 
 
-@command(side_by_side=True)
+@make_command(side_by_side=True)
 def evaluate(
     sources: Annotated[
         list[str],
@@ -141,21 +141,23 @@ def evaluate(
     ] = None,
     *,
     gates: Gates,
-    doubt: Doubt,
-    input: Input,
-    model: Model,
-    strictness: Strictness,
-    output: Output,
+    doubt: ConfidenceOptions,
+    input: SourceOptions,
+    model: ModelOptions,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
 ) -> None:
     """Score predictions against the truth: accuracy, precision, recall, F1 and the confusion matrix."""
-    from crnr_cli.errors import require
+    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.evaluate import Truth
     from crnr_cli.jobs.evaluate import evaluate as run
 
     if html:
-        require("report", "--html", "jinja2")
-    query_options = QueryOptions(**input.values(), **strictness.values(), **doubt.values(), **model.values())
+        require_packages("report", "--html", "jinja2")
+    query_options = QueryOptions(
+        **input.to_fields(), **strictness.to_fields(), **doubt.to_fields(), **model.to_fields()
+    )
     with shown_progress(output.quiet) as progress:
         report = run(sources, gallery, query_options, progress, Truth(corrections, outsiders or []))
     if confusion:
@@ -184,8 +186,12 @@ def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | Non
     for note in (*(note.text for note in report.notes), *notes):
         say(f"note: {note}", style="yellow")
     if corrections is not None and report.reviewed is not None:
-        rest = f"; {report.without_truth} {have(report.without_truth)} none" if report.without_truth else ""
-        rows = counted(len(report.rows), "answer")
+        rest = (
+            f"; {report.without_truth} {has_or_have(report.without_truth)} none"
+            if report.without_truth
+            else ""
+        )
+        rows = format_count(len(report.rows), "answer")
         say(f"note: the truth of {report.reviewed} of {rows} is that of {corrections}{rest}", style="yellow")
     else:
         say_some("note", _unknown_folders(report), style="yellow")
@@ -205,7 +211,7 @@ def _unknown_folders(report: EvaluateReport) -> list[str]:
         hint = f"; did you mean {like}?" if like else ""
         if folder.lower().removeprefix("_") == "unknown":
             hint = "; if they belong to no class of the gallery, name it with --outsiders"
-        inputs = counted(count, "input")
+        inputs = format_count(count, "input")
         lines.append(f"{inputs} without a true class: the folder {folder} is not a class{hint}")
     return sorted(lines, key=lambda line: "did you mean" not in line)
 
@@ -252,7 +258,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "without_truth": report.without_truth,
         "reviewed": report.reviewed,
         "failed": dict(report.failed),
-        "passed_over": report.passed_over,
+        "passed_over": report.unrelated,
         "rejected": len(report.rejected),
         "rejected_with_truth": report.rejected_with_truth,
         "rejected_guess_right": report.rejected_guess_right,
@@ -308,32 +314,39 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
     """Name, value and a remark."""
     scores, over_all = report.scores, report.over_all
     partly = over_all.n > scores.n
-    facts = [("accuracy", share(scores.accuracy, scores.interval), f"{scores.correct} of {scores.n} correct")]
+    facts = [
+        (
+            "accuracy",
+            format_share(scores.accuracy, scores.interval),
+            f"{scores.correct} of {scores.n} correct",
+        )
+    ]
     if partly:
         remark = f"{over_all.correct} of {over_all.n} correct; no answer counts as wrong"
-        facts.append(("accuracy over all", share(over_all.accuracy, over_all.interval), remark))
-    facts.append(("macro F1", number(scores.macro.f1), "every class counts the same"))
+        facts.append(("accuracy over all", format_share(over_all.accuracy, over_all.interval), remark))
+    facts.append(("macro F1", format_number(scores.macro.f1), "every class counts the same"))
     if partly:
-        facts.append(("macro F1 over all", number(over_all.macro.f1), "no answer counts as wrong"))
+        facts.append(("macro F1 over all", format_number(over_all.macro.f1), "no answer counts as wrong"))
     if report.answered < report.insiders:
-        remark = f"{report.answered} of {counted(report.insiders, 'input')} got an answer"
-        facts.append(("coverage", number(report.coverage), remark))
+        remark = f"{report.answered} of {format_count(report.insiders, 'input')} got an answer"
+        facts.append(("coverage", format_number(report.coverage), remark))
     facts += _of_outsiders(report)
     if reliability := report.reliability:
         remark = (
-            f"mean probability {number(reliability.mean_probability)}, right {number(reliability.accuracy)}"
+            f"mean probability {format_number(reliability.mean_probability)}, right "
+            f"{format_number(reliability.accuracy)}"
         )
-        facts.append(("calibration error", share(reliability.error, reliability.interval), remark))
+        facts.append(("calibration error", format_share(reliability.error, reliability.interval), remark))
     if sets := report.sets:
         remark = f"{sets.covered} of {sets.n} contain the truth; mean number of labels {sets.mean_size:.2f}"
-        facts.append(("coverage of sets", share(sets.coverage, sets.interval), remark))
+        facts.append(("coverage of sets", format_share(sets.coverage, sets.interval), remark))
     if report.rejected:
         facts.append(("rejected as unknown", str(len(report.rejected)), report.rejection_note))
     if report.failed:
         reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
         facts.append(("failed", str(sum(report.failed.values())), reasons))
-    if report.passed_over:
-        facts.append(("ignored", str(report.passed_over), "neither pictures nor named like pictures"))
+    if report.unrelated:
+        facts.append(("ignored", str(report.unrelated), "neither pictures nor named like pictures"))
     if report.without_truth:
         facts.append(("without a true class", str(report.without_truth), "not scored"))
     return facts
@@ -343,13 +356,13 @@ def _of_outsiders(report: EvaluateReport) -> list[tuple[str, str, str]]:
     found = report.open_set
     if found is None:
         return []
-    remark = f"{found.rejected} of {counted(found.outsiders, 'outsider')}"
-    facts = [("outsiders rejected", share(found.share, found.interval), remark)]
+    remark = f"{found.rejected} of {format_count(found.outsiders, 'outsider')}"
+    facts = [("outsiders rejected", format_share(found.share, found.interval), remark)]
     remark = f"{found.correct} of {found.answers} correct, outsiders included"
-    facts.append(("accuracy of answers", share(found.accuracy, found.accuracy_interval), remark))
+    facts.append(("accuracy of answers", format_share(found.accuracy, found.accuracy_interval), remark))
     for name, value in (("separation", found.auroc), ("probability", found.auroc_of_probability)):
         if value is not None:
-            facts.append((f"AUROC, {name}", number(value), "0.5 is chance"))
+            facts.append((f"AUROC, {name}", format_number(value), "0.5 is chance"))
     return facts
 
 
@@ -360,7 +373,7 @@ def _class_table(scores: Scores) -> Table:
     table = Table()
     if len(shown) > _MAX_CLASSES:
         shown = sorted(shown, key=lambda score: score.f1)[:_WORST]
-        classes = counted(len(scores.classes), "class")
+        classes = format_count(len(scores.classes), "class")
         table.title = f"the {_WORST} of {classes} with the lowest F1; --json has all"
         table.title_justify = "left"
     table.add_column("class", overflow="fold")
@@ -368,8 +381,8 @@ def _class_table(scores: Scores) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     for score in shown:
         table.add_row(
-            plain(score.name),
-            *(number(value) for value in (score.precision, score.recall, score.f1)),
+            plain_text(score.name),
+            *(format_number(value) for value in (score.precision, score.recall, score.f1)),
             str(score.support),
         )
     table.add_section()
@@ -379,7 +392,7 @@ def _class_table(scores: Scores) -> Table:
 
 
 def _averages(average: Average) -> list[str]:
-    return [number(value) for value in (average.precision, average.recall, average.f1)]
+    return [format_number(value) for value in (average.precision, average.recall, average.f1)]
 
 
 def _confusion_table(scores: Scores) -> Table:
@@ -389,25 +402,25 @@ def _confusion_table(scores: Scores) -> Table:
     table = Table()
     table.add_column("truth")
     for score in scores.classes:
-        table.add_column(plain(score.name), justify="right", no_wrap=True)
+        table.add_column(plain_text(score.name), justify="right", no_wrap=True)
     for i, (score, counts) in enumerate(zip(scores.classes, scores.confusion_rows(), strict=True)):
         cells = [
             Text(str(count) if count else "·", style="green" if i == j else "red" if count else "dim")
             for j, count in enumerate(counts)
         ]
-        table.add_row(plain(score.name), *cells)
+        table.add_row(plain_text(score.name), *cells)
     return table
 
 
 def _confused_pairs(scores: Scores) -> Table:
     from rich.table import Table
 
-    from crnr_cli.results.scores import most_confused
+    from crnr_cli.results.scores import most_confused_pairs
 
     table = Table()
     for column in ("truth", "labelled as"):
         table.add_column(column, overflow="fold")
     table.add_column("times", justify="right", no_wrap=True)
-    for truth, label, count in most_confused(scores)[:_PAIRS]:
-        table.add_row(plain(truth), plain(label), str(count))
+    for truth, label, count in most_confused_pairs(scores)[:_PAIRS]:
+        table.add_row(plain_text(truth), plain_text(label), str(count))
     return table

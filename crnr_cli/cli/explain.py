@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.command import Written, command
-from crnr_cli.cli.console import plain, print_json, print_table, results_console, say
-from crnr_cli.cli.options import Input, Output
+from crnr_cli.cli.command import Written, make_command
+from crnr_cli.cli.console import plain_text, print_json, print_table, results_console, say
+from crnr_cli.cli.options import PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import METHOD
-from crnr_cli.cli.recipe_options import Model
-from crnr_cli.report.names import place, tally
-from crnr_cli.wording import counted, have
+from crnr_cli.cli.recipe_options import ModelOptions
+from crnr_cli.report.names import describe_place, describe_tally
+from crnr_cli.wording import format_count, has_or_have
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from crnr_cli.jobs.explain import ExplainReport, Explanation, PartAnswer
+    from crnr_cli.jobs.explain import ExplainReport, MethodExplanation, PartAnswer
 
 CLASSES = 12  # shown with bars
 _SAMPLES = 8  # shown, those with the largest weights
@@ -31,7 +31,7 @@ _DISSENTERS = 6  # classes that are listed, those with the most parts
 _MOST_ROWS = 40  # of tiles in the grid
 
 
-@command
+@make_command
 def explain(
     query: Annotated[
         str, typer.Argument(metavar="QUERY", help="A picture, or a row of features such as queries.h5#3.")
@@ -49,22 +49,22 @@ def explain(
     ] = None,
     pictures_from: options.PicturesFrom = None,
     *,
-    input: Input,
-    model: Model,
-    output: Output,
+    input: SourceOptions,
+    model: ModelOptions,
+    output: PrintOptions,
 ) -> None:
     """Show why a query gets its label: the residuals of the classes, and the samples with the most weight."""
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.explain import explain as run
 
     if path:
-        from crnr_cli.errors import require
+        from crnr_cli.errors import require_packages
 
-        require("report", "--output", "matplotlib", "jinja2")
+        require_packages("report", "--output", "matplotlib", "jinja2")
         from crnr_cli.report.explanation import check_explanation, write_explanation
 
         check_explanation(path)
-    report = run(query, gallery, QueryOptions(**input.values(), **model.values()), against)
+    report = run(query, gallery, QueryOptions(**input.to_fields(), **model.to_fields()), against)
     notes: list[str] = []
     if path:
         notes = write_explanation(report, path, gallery, input.max_pixels, pictures_from or [])
@@ -80,13 +80,13 @@ def explain(
 
 
 def _record(report: ExplainReport) -> dict[str, Any]:
-    from crnr_cli.api import explanations
+    from crnr_cli.api import make_explanations
 
-    answers = [one.record() for one in explanations(report, _SAMPLES)]
+    answers = [one.record() for one in make_explanations(report, _SAMPLES)]
     return {"query": report.query, "truth": report.truth, "explanations": answers}
 
 
-def _show(report: ExplainReport, explanation: Explanation) -> None:
+def _show(report: ExplainReport, explanation: MethodExplanation) -> None:
     from rich.text import Text
 
     console = results_console()
@@ -95,12 +95,14 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
     truth = "" if report.truth is None else f"; true class {report.truth}"
     console.print(
         Text.assemble(
-            plain(f"{report.query}: "),
-            plain(classes[first], "bold green" if report.truth in (None, classes[first]) else "bold red"),
+            plain_text(f"{report.query}: "),
+            plain_text(
+                classes[first], "bold green" if report.truth in (None, classes[first]) else "bold red"
+            ),
             f" by {explanation.method.name} (runner-up ",
-            plain(classes[second]),
+            plain_text(classes[second]),
             f", margin {explanation.margin:.3f})",
-            plain(truth),
+            plain_text(truth),
         )
     )
     # Bars give way to names on a narrow screen; in a pipe there is room for both.
@@ -111,11 +113,11 @@ def _show(report: ExplainReport, explanation: Explanation) -> None:
     if explanation.code is not None:
         print_table(console, _sample_table(report, explanation, bar // 2))
     for line in _separation(report, explanation):
-        console.print(plain(line))
+        console.print(plain_text(line))
     console.print()
 
 
-def _class_table(report: ExplainReport, explanation: Explanation, width: int) -> Table:
+def _class_table(report: ExplainReport, explanation: MethodExplanation, width: int) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -145,16 +147,16 @@ def _class_table(report: ExplainReport, explanation: Explanation, width: int) ->
         )
         bar = _bar((values[i] - low) / ((high - low) or 1.0), width)
         weight = [] if shares is None else [f"{100 * shares[i]:.0f} %"]
-        table.add_row(plain(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
+        table.add_row(plain_text(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
     if len(classes) > len(shown):
         rest = "lower scores" if scored else "larger residuals"
         more = len(classes) - len(shown)
-        table.caption = f"{counted(more, 'more class')} {have(more)} {rest}"
+        table.caption = f"{format_count(more, 'more class')} {has_or_have(more)} {rest}"
         table.caption_justify = "left"
     return table
 
 
-def _sample_table(report: ExplainReport, explanation: Explanation, width: int) -> Table:
+def _sample_table(report: ExplainReport, explanation: MethodExplanation, width: int) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -169,20 +171,20 @@ def _sample_table(report: ExplainReport, explanation: Explanation, width: int) -
     table.add_column("class", overflow="fold", min_width=min(longest, _WIDEST_NAME))
     table.add_column("largest\nweights", no_wrap=True)
     table.add_column("weight", justify="right", no_wrap=True)
-    table.add_column(plain(f"sample in {folder}" if folder else "gallery sample"), overflow="fold")
+    table.add_column(plain_text(f"sample in {folder}" if folder else "gallery sample"), overflow="fold")
     for sample in samples:
         style = "green" if sample.weight > 0 else "red"
         bar = Text(_bar(abs(sample.weight) / largest, width), style=style)
         table.add_row(
-            plain(sample.label),
+            plain_text(sample.label),
             bar,
             f"{sample.weight:+.3f}",
-            plain(sample.name.removeprefix(folder)),
+            plain_text(sample.name.removeprefix(folder)),
         )
     return table
 
 
-def _separation(report: ExplainReport, explanation: Explanation) -> tuple[str, str]:
+def _separation(report: ExplainReport, explanation: MethodExplanation) -> tuple[str, str]:
     """What separates the label from the runner-up: one sentence on two lines."""
     classes, shares = report.gallery.classes, report.shares(explanation)
     first, second = explanation.order[:2].tolist()
@@ -204,12 +206,12 @@ def _bar(share: float, width: int) -> str:
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
 
-def print_parts(console: Console, report: ExplainReport, explanation: Explanation) -> None:
+def print_parts(console: Console, report: ExplainReport, explanation: MethodExplanation) -> None:
     parts, classes = report.parts(explanation), report.gallery.classes
     label = classes[int(explanation.order[0])]
     against = [part for part in parts if part.is_against]
     console.print()
-    console.print(plain(f"{tally(parts, label)}:"))
+    console.print(plain_text(f"{describe_tally(parts, label)}:"))
     console.print()
     for line in _grid(parts, console.width):
         console.print(line)
@@ -254,10 +256,10 @@ def _dissenters(classes: list[str], against: list[PartAnswer]) -> Table:
     table.add_column("strongest in", no_wrap=True)
     for label, found in largest_first[:_DISSENTERS]:
         name = "several classes alike" if label is None else classes[label]
-        table.add_row(plain(name), str(len(found)), _figure(found[0]), place(found[0]))
+        table.add_row(plain_text(name), str(len(found)), _figure(found[0]), describe_place(found[0]))
     if (more := len(by_class) - _DISSENTERS) > 0:
         rest = sum(len(found) for _, found in largest_first[_DISSENTERS:])
-        table.caption = f"{counted(more, 'more class')} {have(more)} {counted(rest, 'part')}"
+        table.caption = f"{format_count(more, 'more class')} {has_or_have(more)} {format_count(rest, 'part')}"
         table.caption_justify = "left"
     return table
 

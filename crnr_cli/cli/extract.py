@@ -9,18 +9,18 @@ import typer
 
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import refuse_features, workers
-from crnr_cli.cli.command import Written, command, names_of
+from crnr_cli.cli.command import Written, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import Replaced
-from crnr_cli.cli.options import Dask, Input, Output, Sources, Strictness
-from crnr_cli.cli.recipe_options import ExtractedVectors, Network
-from crnr_cli.wording import counted
+from crnr_cli.cli.options import Dask, ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
+from crnr_cli.cli.recipe_options import ExtractionOptions, PreprocessingOptions
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.extraction import ExtractReport
 
 
-@command
+@make_command
 def extract(
     context: typer.Context,
     sources: Sources,
@@ -38,43 +38,51 @@ def extract(
     ] = False,
     dask: Dask = None,
     *,
-    vectors: ExtractedVectors,
-    network: Network,
-    input: Input,
-    strictness: Strictness,
-    output: Output,
+    vectors: ExtractionOptions,
+    network: PreprocessingOptions,
+    input: SourceOptions,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
 ) -> None:
     """Turn pictures into features once, and store them in a file that the other commands read."""
     early = EarlyNotes(output.quiet)
-    from crnr_cli.gallery.features_file import is_there
+    from crnr_cli.gallery.features_file import has_content
     from crnr_cli.gallery.samples import Reading
     from crnr_cli.jobs.extract import ExtractOptions
     from crnr_cli.jobs.extract import extract as run
 
-    chosen = vectors.chosen(network)
+    chosen = vectors.to_options(network)
     reading = Reading(
-        **input.values(),
-        **strictness.values(),
+        **input.to_fields(),
+        **strictness.to_fields(),
         extractor=chosen,
         provider=network.provider,
         on_notes=early,
     )
     model = None
-    if update and is_there(path):  # the first time, there is nothing to update
-        model = vectors.moved_model(context, names_of(ExtractedVectors, Network), "the file")
+    if update and has_content(path):  # the first time, there is nothing to update
+        model = vectors.moved_model(
+            context, parameter_names(ExtractionOptions, PreprocessingOptions), "the file"
+        )
     refuse_features(dask, sources)
     with (
         workers(dask, output.quiet, reading.jobs) as who,
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,
     ):
-        announced = progress if update else Replaced(path, output.quiet, is_gallery=False).announced(progress)
+        announced = (
+            progress
+            if update
+            else Replaced(path, output.quiet, is_gallery=False).announce_before_work(progress)
+        )
         report = run(sources, path, ExtractOptions(reading, update, model), announced, who)
     _show(path, report, output, early, update=update)
     strictness.finish(report.skipped)
 
 
-def _show(path: Path, report: ExtractReport, output: Output, early: EarlyNotes, *, update: bool) -> None:
+def _show(
+    path: Path, report: ExtractReport, output: PrintOptions, early: EarlyNotes, *, update: bool
+) -> None:
     recipe = report.recipe
     if output.json:
         record = {
@@ -99,6 +107,6 @@ def _show(path: Path, report: ExtractReport, output: Output, early: EarlyNotes, 
         unchanged = report.n_samples - report.added - report.changed
         say(f"{report.added} added, {report.changed} changed, {unchanged} unchanged")
     say(
-        f"{path}: {counted(report.n_samples, 'sample')}, {counted(report.n_classes, 'class')}, "
+        f"{path}: {format_count(report.n_samples, 'sample')}, {format_count(report.n_classes, 'class')}, "
         f"{'; '.join(recipe.describe())}; {report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
     )

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, say_some
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
-    from crnr_cli.cli.options import Output
-    from crnr_cli.gallery.file import Glance
+    from crnr_cli.cli.options import PrintOptions
+    from crnr_cli.gallery.file import GallerySummary
     from crnr_cli.gallery.fit import BuildReport
-    from crnr_cli.gallery.gallery import Gallery
+    from crnr_cli.gallery.gallery import FittedGallery
     from crnr_cli.progress import Progress
 
 # Settings of a gallery that are not listed: a long description, and what follows from others.
-_UNSAID = ("width", "height", "color", "n_inputs", "steps")  # the extractor says it
+_NOT_LISTED = ("width", "height", "color", "n_inputs", "steps")  # the extractor says it
 
 
 class Replaced:
@@ -27,9 +27,9 @@ class Replaced:
     def __init__(self, path: Path | None, quiet: bool, *, is_gallery: bool = True) -> None:
         self._path, self._quiet, self._is_gallery = path, quiet, is_gallery
         self._looked = False
-        self._old: Glance | None = None
+        self._old: GallerySummary | None = None
 
-    def announced(self, progress: Progress) -> Progress:
+    def announce_before_work(self, progress: Progress) -> Progress:
         """Say that it will be replaced when the work begins: after all checks, while it can be stopped."""
 
         def report(step: str, done: int, total: int) -> None:
@@ -42,30 +42,30 @@ class Replaced:
 
     def _announce(self) -> None:
         from crnr_cli.errors import CrnrError
-        from crnr_cli.gallery.file import Glance
-        from crnr_cli.system.names import existing
+        from crnr_cli.gallery.file import GallerySummary
+        from crnr_cli.system.names import stat_or_none
 
-        if self._quiet or self._path is None or (found := existing(self._path)) is None:
+        if self._quiet or self._path is None or (found := stat_or_none(self._path)) is None:
             return
         made = datetime.fromtimestamp(found.st_mtime).strftime("%Y-%m-%d %H:%M")
         if not self._is_gallery:
             say(f"note: replacing {self._path} of {made}")
             return
         try:
-            self._old = old = Glance.at(self._path)
+            self._old = old = GallerySummary.read(self._path)
         except CrnrError:
             say(f"note: replacing {self._path} of {made}, which is not a readable gallery")
             return
-        content = f"{counted(old.n_classes, 'class')}, {counted(len(old.names), 'sample')}"
+        content = f"{format_count(old.n_classes, 'class')}, {format_count(len(old.names), 'sample')}"
         say(f"note: replacing {self._path} of {made}: {content}")
 
-    def say_lost(self, gallery: Gallery) -> None:
+    def say_lost(self, gallery: FittedGallery) -> None:
         """Say what it had that the new one does not: added samples, tuned settings."""
-        from crnr_cli.gallery.file import Glance
+        from crnr_cli.gallery.file import GallerySummary
 
         if self._old is None:
             return
-        new = Glance.of(gallery)
+        new = GallerySummary.of(gallery)
         kept = set(new.names)
         lost = [name for name in self._old.names if name not in kept]
         if lost:
@@ -82,20 +82,22 @@ class Replaced:
             shown = ", ".join(
                 f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
                 for key, value in different.items()
-                if key not in _UNSAID
+                if key not in _NOT_LISTED
             )
             had = shown or "another network of the same name"
             say(f"note: the old gallery had other settings: {had}; `crnr build --update` keeps them")
 
 
-def show_report(path: Path, report: BuildReport, output: Output, early: EarlyNotes | None = None) -> None:
+def show_report(
+    path: Path, report: BuildReport, output: PrintOptions, early: EarlyNotes | None = None
+) -> None:
     """Print what was written, as text or as JSON; for a gallery that existed before, also what changed.
 
     Notes that were printed early are not repeated.
     """
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.update import UpdateReport
-    from crnr_cli.methods.by_neighbors import measured_by
+    from crnr_cli.methods.by_neighbors import worst_index_measurement
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
     if output.json:
@@ -119,10 +121,11 @@ def show_report(path: Path, report: BuildReport, output: Output, early: EarlyNot
         say(f"{', '.join(counts)}, {changes['unchanged']} unchanged")
     gallery = report.gallery
     factor = f", {gallery.factor}" if gallery.factor else ""
-    measured = measured_by(gallery.state)
+    measured = worst_index_measurement(gallery.state)
     found = "" if measured is None else f", index with {measured.describe()}"
     say(
-        f"{path}: {counted(len(gallery.classes), 'class')}, {counted(len(gallery.names), 'sample')}, "
+        f"{path}: {format_count(len(gallery.classes), 'class')}, "
+        f"{format_count(len(gallery.names), 'sample')}, "
         f"dimension {gallery.samples.vectors.shape[1]}, {gallery.method.name}{factor}{found}; "
         f"{report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
     )

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.command import command
-from crnr_cli.cli.console import plain, print_csv, print_json, print_table, results_console, say
+from crnr_cli.cli.command import make_command
+from crnr_cli.cli.console import plain_text, print_csv, print_json, print_table, results_console, say
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
-    from crnr_cli.gallery.gallery import Gallery
+    from crnr_cli.gallery.gallery import FittedGallery
     from crnr_cli.jobs.inspect import FileReport
 
 _MAX_CLASSES = 1000  # in the table
@@ -29,7 +29,7 @@ _COLUMNS = ("sample", "class", "sha256", "bytes", "modified")
 _AXES = ("first", "second", "third", "fourth")
 
 
-@command
+@make_command
 def info(
     context: typer.Context,
     gallery: Annotated[
@@ -71,30 +71,30 @@ def info(
         return
     from rich.table import Table
 
-    from crnr_cli.results.scores import natural
+    from crnr_cli.results.scores import natural_key
 
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
     for name, value in about.items():
         if name != "classes":
-            table.add_row(name.replace("_", " "), plain(_shown(value)))
+            table.add_row(name.replace("_", " "), plain_text(_format_value(value)))
     classes = Table(title="classes", box=None, pad_edge=False, title_justify="left")
     classes.add_column("class", overflow="fold")
     classes.add_column("samples", justify="right", no_wrap=True)
     counts = about["classes"].items()
     if len(counts) > _MAX_CLASSES:
         counts = heapq.nsmallest(_SMALLEST, counts, key=lambda item: item[1])
-        all_of_them = counted(about["n_classes"], "class")
+        all_of_them = format_count(about["n_classes"], "class")
         classes.title = f"the {_SMALLEST} of {all_of_them} with the fewest samples; --json has all"
-    for name, count in sorted(counts, key=lambda item: natural(item[0])):
-        classes.add_row(plain(name), str(count))
+    for name, count in sorted(counts, key=lambda item: natural_key(item[0])):
+        classes.add_row(plain_text(name), str(count))
     console = results_console()
     print_table(console, table)
     print_table(console, classes)
 
 
-def _list_samples(gallery: Gallery, as_json: bool) -> None:
+def _list_samples(gallery: FittedGallery, as_json: bool) -> None:
     """One by one, as there may be very many."""
     rows = _sample_rows(gallery)
     if not as_json:
@@ -108,7 +108,7 @@ def _list_samples(gallery: Gallery, as_json: bool) -> None:
     sys.stdout.write("\n]\n")
 
 
-def _sample_rows(gallery: Gallery) -> Iterator[tuple[str, str, str, int | None, str | None]]:
+def _sample_rows(gallery: FittedGallery) -> Iterator[tuple[str, str, str, int | None, str | None]]:
     """The size and the date are those of the file, which may be of many samples; None if they are unknown."""
     table = gallery.table.with_stamps()
     columns = zip(table.names, table.labels, table.hashes, table.stamps, strict=True)
@@ -117,7 +117,7 @@ def _sample_rows(gallery: Gallery) -> Iterator[tuple[str, str, str, int | None, 
         yield name, label, sha256, size if mtime_ns else None, modified
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, list):
@@ -148,7 +148,9 @@ def show_file(report: FileReport) -> None:
     for array in report.arrays:
         could_be = " or ".join(array.could_be) or (f"- ({array.why_not})" if array.why_not else "-")
         sizes = " x ".join(map(str, array.shape)) or ("-" if array.why_not else "single")
-        arrays.add_row(plain(array.name), sizes, array.type, plain(could_be), _role(report, array.name))
+        arrays.add_row(
+            plain_text(array.name), sizes, array.type, plain_text(could_be), _role(report, array.name)
+        )
     console = results_console()
     print_table(console, arrays)
     if report.taken is None:
@@ -161,7 +163,7 @@ def show_file(report: FileReport) -> None:
     taken = report.taken
     shape = next((array.shape for array in report.arrays if array.name == taken.features), ())
     where = "last" if taken.axis and taken.axis == len(shape) - 1 else _AXES[taken.axis]
-    facts.add_row("samples", plain(f"{taken.samples}, along the {where} axis of {taken.features}"))
+    facts.add_row("samples", plain_text(f"{taken.samples}, along the {where} axis of {taken.features}"))
     facts.add_row("numbers per sample", str(taken.numbers))
     facts.add_row("classes", "-" if taken.classes is None else str(taken.classes))
     print_table(console, facts)

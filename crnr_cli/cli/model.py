@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import completion
-from crnr_cli.cli.command import command
+from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import (
     natural_width,
-    plain,
+    plain_text,
     print_facts,
     print_json,
     print_table,
     results_console,
     say,
 )
-from crnr_cli.cli.options import Json, Output
-from crnr_cli.cli.recipe_options import Network, Size, parse_size
-from crnr_cli.wording import counted
+from crnr_cli.cli.options import Json, PrintOptions
+from crnr_cli.cli.recipe_options import PreprocessingOptions, Size, parse_size
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,10 +33,10 @@ _NUMBERS = ("features", "pixels", "MB")
 _DISPENSABLE = ("preset", "pixels", "MB", "features")  # on a narrow terminal, in this order
 
 
-@command
+@make_command
 def model_list(*, output: Json) -> None:
     """Show the networks that crnr knows, which of them are here, and how to get the others."""
-    from crnr_cli.models.catalog import MODELS, command_for, is_file, models_folder, other_models, place_of
+    from crnr_cli.models.catalog import MODELS, command_for, is_file, model_path, models_folder, other_models
 
     known = [
         {
@@ -47,8 +47,8 @@ def model_list(*, output: Json) -> None:
             "licence": model.licence,
             "origin": model.origin,
             "preset": model.preset,
-            "path": str(place_of(model)),
-            "is_here": is_file(place_of(model)),
+            "path": str(model_path(model)),
+            "is_here": is_file(model_path(model)),
             "command": command_for(model),
         }
         for model in MODELS.values()
@@ -58,16 +58,16 @@ def model_list(*, output: Json) -> None:
         print_json({"folder": str(models_folder()), "models": known, "others": others})
         return
     console = results_console()
-    print_table(console, _fitting(console, known))
+    print_table(console, _fit_table(console, known))
     for other in others:
-        console.print(plain(f"{other['name']}: yours, {other['path']}"))
+        console.print(plain_text(f"{other['name']}: yours, {other['path']}"))
     if missing := [model for model in known if not model["is_here"]]:
         console.print("\nTo get a model, run its command; then use it with --extractor NAME.")
         for model in missing:
             console.print()
-            console.print(plain(f"{model['name']} ({model['origin']})"))
+            console.print(plain_text(f"{model['name']} ({model['origin']})"))
             # Never wrapped, so that it can be copied.
-            console.print(plain(f"  {model['command']}"), soft_wrap=True)
+            console.print(plain_text(f"  {model['command']}"), soft_wrap=True)
     say(f"models are in {models_folder()}, or in the folder that CRNR_MODELS names")
 
 
@@ -84,7 +84,7 @@ def _table(models: list[dict[str, Any]], columns: Sequence[str]) -> Any:
     return table
 
 
-def _fitting(console: Console, models: list[dict[str, Any]]) -> Any:
+def _fit_table(console: Console, models: list[dict[str, Any]]) -> Any:
     """The table with as many columns as fit; --json has all."""
     for left_out in range(len(_DISPENSABLE) + 1):
         table = _table(models, [name for name in _COLUMNS if name not in _DISPENSABLE[:left_out]])
@@ -93,14 +93,14 @@ def _fitting(console: Console, models: list[dict[str, Any]]) -> Any:
     return table
 
 
-@command
+@make_command
 def model_get(
     name: Annotated[
         str,
         typer.Argument(
             metavar="NAME",
             help="Name of the model; `crnr model list` shows all.",
-            autocompletion=completion.models,
+            autocompletion=completion.complete_models,
         ),
     ],
     given: Annotated[
@@ -112,7 +112,7 @@ def model_get(
         ),
     ] = None,
     *,
-    output: Output,
+    output: PrintOptions,
 ) -> None:
     """Build a network from installed weights, or from a file, and print its path.
 
@@ -124,7 +124,9 @@ def model_get(
     got = get_model(name, given)
     if not output.quiet:
         what = (
-            "was here already" if got.was_here else f"{counted(got.model.n_features, 'feature')} per picture"
+            "was here already"
+            if got.was_here
+            else f"{format_count(got.model.n_features, 'feature')} per picture"
         )
         say(f"{name}: {what}; use it with --extractor {name}")
     if output.json:
@@ -133,7 +135,7 @@ def model_get(
         typer.echo(got.path)
 
 
-@command
+@make_command
 def model_check(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="Path of an ONNX model, or a name of `crnr model list`.")
@@ -144,7 +146,7 @@ def model_check(
     ] = None,
     size: Size = None,
     *,
-    network: Network,
+    network: PreprocessingOptions,
     output: Json,
 ) -> None:
     """Show what a network takes and returns, how pictures are prepared for it and why, and how fast it is."""
@@ -152,13 +154,13 @@ def model_check(
     from crnr_cli.jobs.model import check_model
     from crnr_cli.sources.base import InputOptions
 
-    settings = {**network.settings(model), **({} if size is None else {"size": parse_size(size)})}
+    settings = {**network.to_settings(model), **({} if size is None else {"size": parse_size(size)})}
     report = check_model(NetworkOptions(**settings), InputOptions(provider=network.provider), picture)
     if output.json:
         print_json(_facts(report, picture))
     else:
         _show(report, picture)
-    report.explanation.made()  # the reason why it cannot be used, if there is one
+    report.explanation.require_network()  # the reason why it cannot be used, if there is one
 
 
 def _facts(report: CheckReport, picture: Path | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli.boundary import SKIPPED
-from crnr_cli.cli.command import Written, given
+from crnr_cli.cli.command import Written, given_values
 from crnr_cli.cli.parsing import Choice, Number, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.pictures.pixels import MAX_PIXELS
@@ -28,7 +28,7 @@ _MOST_JOBS = 4096
 
 _reading_option = partial(typer.Option, rich_help_panel="Reading")
 _strictness_option = partial(typer.Option, rich_help_panel="Strictness")
-_doubt_option = partial(typer.Option, parser=Number(at_most=1), rich_help_panel="How sure")
+_confidence_option = partial(typer.Option, parser=Number(at_most=1), rich_help_panel="How sure")
 _output_option = partial(typer.Option, rich_help_panel="Output")
 
 
@@ -80,12 +80,12 @@ Dask = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doubt:
+class ConfidenceOptions:
     """When an answer is too unsure to be given, and which others are possible."""
 
     reject: Annotated[
         float | None,
-        _doubt_option(
+        _confidence_option(
             metavar="RATE",
             help="Label queries that probably belong to no class as unknown, at this rate of false "
             "rejections.",
@@ -94,7 +94,7 @@ class Doubt:
     ] = None
     min_probability: Annotated[
         float | None,
-        _doubt_option(
+        _confidence_option(
             metavar="P",
             help="Label queries whose best class is less probable than this as unknown.",
             show_default="never",
@@ -102,19 +102,19 @@ class Doubt:
     ] = None
     sets: Annotated[
         float | None,
-        _doubt_option(
+        _confidence_option(
             metavar="LEVEL",
             help="Add a column with the labels that cannot be excluded at this level, such as 0.95.",
             show_default="no sets",
         ),
     ] = None
 
-    def values(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Input:
+class SourceOptions:
     """How sources are read."""
 
     features_key: Annotated[
@@ -196,7 +196,7 @@ class Input:
                 raise UsageError(f"{option} is for a table of labels; name it with --labels")
         return None
 
-    def values(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """As fields of `InputOptions`."""
         from crnr_cli.sources.formats import Keys
 
@@ -211,7 +211,7 @@ class Input:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strictness:
+class ErrorHandlingOptions:
     """What happens when inputs cannot be used."""
 
     strict: Annotated[
@@ -231,7 +231,7 @@ class Strictness:
         _strictness_option("--allow-skipped", help="Exit with code 0 even if some inputs were skipped."),
     ] = False
 
-    def values(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """As fields of `InputOptions`."""
         return {"max_failure_rate": 0.0 if self.strict else self.max_failure_rate}
 
@@ -255,13 +255,13 @@ class Json:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output(Json, Quiet):
+class PrintOptions(Json, Quiet):
     """What most commands print."""
 
 
 def one_gallery(context: typer.Context, argument: Path | None, option: Path | None) -> Path:
     """The gallery that was named, as the argument or with --gallery."""
-    if argument and given(context, ["option"]):
+    if argument and given_values(context, ["option"]):
         context.fail(f"two galleries are named, {argument} and {option}; name one")
     chosen = argument or option
     if chosen is None:

@@ -62,14 +62,14 @@ class Number(Value):
 
     def __call__(self, value: Any) -> float:
         try:
-            number = self.parsed(str(value))
+            number = self.parse(str(value))
         except ValueError:
             number = math.nan
         if not math.isfinite(number) or not self._is_within(number):
             raise typer.BadParameter(f"{str(value)!r} is not {self.description}")
         return number
 
-    def parsed(self, text: str) -> float:
+    def parse(self, text: str) -> float:
         return float(text)
 
     def _is_within(self, number: float) -> bool:
@@ -93,7 +93,7 @@ class Whole(Number):
     def __init__(self, at_least: int = 1, at_most: int = _LARGEST_WHOLE) -> None:
         super().__init__(at_least=at_least, at_most=at_most)
 
-    def parsed(self, text: str) -> int:
+    def parse(self, text: str) -> int:
         if len(text) > _MOST_DIGITS:
             raise ValueError("too long")
         return int(text)

@@ -21,8 +21,8 @@ from crnr_cli.choices import (
     PROVIDERS,
     ExtractorOptions,
 )
-from crnr_cli.cli.command import given
-from crnr_cli.cli.options import Input
+from crnr_cli.cli.command import given_values
+from crnr_cli.cli.options import SourceOptions
 from crnr_cli.cli.parsing import Choice, ExtractorName, Number, Numbers, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.models.presets import PRESETS
@@ -55,7 +55,7 @@ Size = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class PreprocessingOptions:
     """A network that turns pictures into features, and how pictures are prepared for it."""
 
     extractor_preset: Annotated[
@@ -134,7 +134,7 @@ class Network:
 
     provider: Provider = AUTO
 
-    def settings(self, model: Path) -> dict[str, Any]:
+    def to_settings(self, model: Path) -> dict[str, Any]:
         """Those of `NetworkOptions` that were given."""
         given = {
             "preset": self.extractor_preset,
@@ -149,14 +149,14 @@ class Network:
         }
         return {"model": model, **{name: value for name, value in given.items() if value is not None}}
 
-    def refuse(self) -> None:
+    def refuse_without_network(self) -> None:
         """Without a network, there must be no options for one."""
-        if self != Network():
+        if self != PreprocessingOptions():
             raise UsageError("options for a network need --extractor MODEL.onnx")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class ModelOptions:
     """For commands that use a gallery with a network."""
 
     extractor: Annotated[
@@ -169,13 +169,13 @@ class Model:
     ] = None
     provider: Provider = AUTO
 
-    def values(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """As fields of `QueryOptions`."""
         return {"model": self.extractor, "provider": self.provider}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractedVectors:
+class ExtractionOptions:
     """How pictures become numbers."""
 
     extractor: Annotated[
@@ -232,7 +232,7 @@ class ExtractedVectors:
         model = self.extractor if isinstance(self.extractor, Path) else None
         changed = [
             name
-            for name in given(context, fixed)
+            for name in given_values(context, fixed)
             if name != "--provider" and not (name == "--extractor" and model)
         ]
         if changed:
@@ -241,7 +241,7 @@ class ExtractedVectors:
             )
         return model
 
-    def chosen(self, network: Network) -> ExtractorOptions:
+    def to_options(self, network: PreprocessingOptions) -> ExtractorOptions:
         """The extractor and its settings, as far as they were given."""
         if self.color and self.grey:
             raise UsageError("--color and --grey contradict each other; give one of them")
@@ -256,13 +256,13 @@ class ExtractedVectors:
         if isinstance(self.extractor, Path):
             if "color" in settings:
                 raise UsageError("--color and --grey cannot be used with a network; use --channels")
-            return ExtractorOptions("network", {**settings, **network.settings(self.extractor)})
-        network.refuse()
+            return ExtractorOptions("network", {**settings, **network.to_settings(self.extractor)})
+        network.refuse_without_network()
         return ExtractorOptions(self.extractor, settings)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vectors(ExtractedVectors):
+class VectorOptions(ExtractionOptions):
     """How samples become vectors, besides the steps of the recipe."""
 
     dtype: Annotated[
@@ -300,7 +300,7 @@ class Steps:
         ),
     ] = None
 
-    def made(self) -> tuple[Step, ...]:
+    def make_steps(self) -> tuple[Step, ...]:
         from crnr_cli.recipe.recipe import make_steps
 
         return make_steps(vars(self))
@@ -329,7 +329,7 @@ class TriedSteps:
         ),
     ] = "0"
 
-    def parsed(self) -> dict[str, list[Any]]:
+    def parse(self) -> dict[str, list[Any]]:
         """The settings by the name of the step."""
         from crnr_cli.recipe.recipe import STEPS
 
@@ -345,16 +345,18 @@ class TriedSteps:
         return settings
 
 
-def reading(input: Input, vectors: Vectors, network: Network, **other: Any) -> Reading:
+def make_reading(
+    input: SourceOptions, vectors: VectorOptions, network: PreprocessingOptions, **other: Any
+) -> Reading:
     """How a labelled source is read, from these groups of options."""
     from crnr_cli.gallery.samples import Reading
 
     of_vectors: dict[str, Any] = {
-        "extractor": vectors.chosen(network),
+        "extractor": vectors.to_options(network),
         "dtype": vectors.dtype,
         "provider": network.provider,
     }
-    return Reading(**input.values(), **of_vectors, **other)
+    return Reading(**input.to_fields(), **of_vectors, **other)
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli import completion
-from crnr_cli.cli.command import Written, command
+from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import print_csv, print_json, say, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, Output, one_gallery
+from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, PrintOptions, one_gallery
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.entries import Unwanted
 
 
-@command
+@make_command
 def remove(
     context: typer.Context,
     gallery: Annotated[GalleryArgument, Written(is_gallery=True)] = None,
@@ -30,7 +30,7 @@ def remove(
             "--class",
             metavar="NAME",
             help="Class to remove, or a pattern such as 'sp*'; can be repeated.",
-            autocompletion=completion.classes,
+            autocompletion=completion.complete_classes,
         ),
     ] = None,
     samples: Annotated[
@@ -39,7 +39,7 @@ def remove(
             "--sample",
             metavar="NAME",
             help="Sample to remove, or a pattern such as 'ham/*.png'; can be repeated.",
-            autocompletion=completion.samples,
+            autocompletion=completion.complete_samples,
         ),
     ] = None,
     marked: Annotated[
@@ -52,17 +52,17 @@ def remove(
     ] = None,
     dry_run: DryRun = False,
     *,
-    output: Output,
+    output: PrintOptions,
 ) -> None:
     """Remove classes or samples from a gallery, by their names or by patterns of them."""
     from crnr_cli.gallery.entries import Unwanted
     from crnr_cli.jobs.update import remove as run
-    from crnr_cli.results.edited import marked_samples
+    from crnr_cli.results.edited import read_marked_samples
 
     if not classes and not samples and not marked:
         raise UsageError("choose what to remove with --class NAME, --sample NAME or --from FILE")
     gallery = one_gallery(context, gallery, option)
-    unwanted = Unwanted(classes or [], samples or [], marked_samples(marked) if marked else [])
+    unwanted = Unwanted(classes or [], samples or [], read_marked_samples(marked) if marked else [])
     if dry_run:
         _show_plan(gallery, unwanted, output)
         return
@@ -71,10 +71,10 @@ def remove(
     show_report(gallery, report, output)
 
 
-def _show_plan(gallery: Path, unwanted: Unwanted, output: Output) -> None:
-    from crnr_cli.jobs.update import would_remove
+def _show_plan(gallery: Path, unwanted: Unwanted, output: PrintOptions) -> None:
+    from crnr_cli.jobs.update import plan_removal
 
-    kept, removed, notes = would_remove(gallery, unwanted)
+    kept, removed, notes = plan_removal(gallery, unwanted)
     if output.json:
         rows = zip(removed.names, removed.labels, strict=True)
         planned = [{"sample": name, "class": label} for name, label in rows]
@@ -84,6 +84,6 @@ def _show_plan(gallery: Path, unwanted: Unwanted, output: Output) -> None:
     if not output.quiet:
         say_notes(notes)
         emptied = set(removed.labels) - set(kept.labels)
-        classes = f", and {counted(len(emptied), 'class')} with them" if emptied else ""
-        total = counted(len(kept) + len(removed), "sample")
+        classes = f", and {format_count(len(emptied), 'class')} with them" if emptied else ""
+        total = format_count(len(kept) + len(removed), "sample")
         say(f"{gallery}: {len(removed)} of {total} would be removed{classes}")

@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.command import Written, command, given
+from crnr_cli.cli.command import Written, given_values, make_command
 from crnr_cli.cli.console import print_json, say, shown_progress
-from crnr_cli.cli.options import Output
+from crnr_cli.cli.options import PrintOptions
 from crnr_cli.cli.parsing import Whole
-from crnr_cli.cli.recipe_options import Model
+from crnr_cli.cli.recipe_options import ModelOptions
 
 _LIMIT = 2000
 
 
-@command
+@make_command
 def review(
     context: typer.Context,
     table: Annotated[Path, typer.Argument(metavar="CSV", help="Predictions written by `crnr classify`.")],
@@ -35,20 +35,20 @@ def review(
     ] = _LIMIT,
     pictures_from: options.PicturesFrom = None,
     *,
-    model: Model,
-    output: Output,
+    model: ModelOptions,
+    output: PrintOptions,
 ) -> None:
     """Write a page to review answers in a browser, the doubtful ones first, and to save corrections.csv."""
-    from crnr_cli.errors import require
+    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.review import review as run
 
-    require("report", "crnr review", "jinja2")
+    require_packages("report", "crnr review", "jinja2")
     from crnr_cli.report.review import write_review
 
-    query_options = QueryOptions(**model.values())
+    query_options = QueryOptions(**model.to_fields())
     with shown_progress(output.quiet) as progress:
-        is_named = bool(given(context, ["gallery", "extractor"]))
+        is_named = bool(given_values(context, ["gallery", "extractor"]))
         report = run(table, gallery, limit, query_options, is_named=is_named)
         notes = write_review(report, path, table, gallery, query_options, pictures_from or [], progress)
     if output.json:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crnr_cli.cli.boundary import finishing_batches
-from crnr_cli.cli.command import command, given, names_of
+from crnr_cli.cli.command import given_values, make_command, parameter_names
 from crnr_cli.cli.console import print_csv, print_json, say, say_some, shown_progress
-from crnr_cli.cli.options import DryRun, Output, PortableNames, Strictness
+from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, PortableNames, PrintOptions
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import are, counted
+from crnr_cli.wording import format_count, is_or_are
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.sort import SortReport
@@ -55,7 +55,7 @@ class Sorting:
     dry_run: DryRun = False
 
 
-@command
+@make_command
 def sort(
     context: typer.Context,
     table: Annotated[
@@ -84,8 +84,8 @@ def sort(
     ] = None,
     *,
     sorting: Sorting,
-    strictness: Strictness,
-    output: Output,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
 ) -> None:
     """Put classified files into one folder per label: copied, linked or moved; nothing is overwritten."""
     from crnr_cli.jobs.sort import SortOptions
@@ -93,14 +93,14 @@ def sort(
 
     places = [Path(name) for name in below or ()]
     if undo is not None:
-        if names := given(context, ["table", "folder", *names_of(Sorting)]):
+        if names := given_values(context, ["table", "folder", *parameter_names(Sorting)]):
             others = ", ".join(_ARGUMENTS.get(name.removeprefix("--"), name) for name in names)
             raise UsageError(f"--undo takes nothing but the list; leave out {others}")
         _undo(undo, places, strictness, output)
         return
     if table is None or not folder:
         context.fail(f"missing argument: {'FOLDER' if table else 'CSV FOLDER'}")
-    options = SortOptions(**asdict(sorting), below=places, **strictness.values())
+    options = SortOptions(**asdict(sorting), below=places, **strictness.to_fields())
     with (
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,
@@ -116,14 +116,14 @@ def sort(
 
 
 def _record(report: SortReport, folder: str, dry_run: bool) -> dict[str, object]:
-    from crnr_cli.sorting.placing import THERE
+    from crnr_cli.sorting.placing import ALREADY_THERE
 
     return {
         "folder": folder,
         "how": report.how,
         "done": 0 if dry_run else report.count(report.how),
-        "there": report.count(THERE),
-        "passed_over": report.passed_over,
+        "there": report.count(ALREADY_THERE),
+        "passed_over": report.unrelated,
         "left_out": [{"name": row.path, "reason": row.reason} for row in report.left_out],
         "undo_list": str(report.list) if report.list else None,
         **({"planned": [row._asdict() for row in report.rows]} if dry_run else {}),
@@ -131,25 +131,25 @@ def _record(report: SortReport, folder: str, dry_run: bool) -> dict[str, object]
 
 
 def _say(report: SortReport, folder: str, dry_run: bool) -> None:
-    from crnr_cli.sorting.placing import THERE
+    from crnr_cli.sorting.placing import ALREADY_THERE
 
     say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
-    if report.passed_over:
-        say(f"note: left alone, as not named like pictures: {counted(report.passed_over, 'file')}")
-    done, there = report.count(report.how), report.count(THERE)
-    already = f", {there} {are(there)} already there" if there else ""
+    if report.unrelated:
+        say(f"note: left alone, as not named like pictures: {format_count(report.unrelated, 'file')}")
+    done, there = report.count(report.how), report.count(ALREADY_THERE)
+    already = f", {there} {is_or_are(there)} already there" if there else ""
     if dry_run:
-        say(f"{folder}: {counted(done, 'file')} would be {_DONE[report.how]}{already}")
+        say(f"{folder}: {format_count(done, 'file')} would be {_DONE[report.how]}{already}")
         return
     if not done:
         say(f"{folder}: nothing to do{already}")
         return
-    into = counted(len(report.folders), "folder")
-    say(f"{folder}: {counted(done, 'file')} {_DONE[report.how]} into {into}{already}")
+    into = format_count(len(report.folders), "folder")
+    say(f"{folder}: {format_count(done, 'file')} {_DONE[report.how]} into {into}{already}")
     say(f"to undo it: crnr sort --undo {report.list}")
 
 
-def _undo(path: Path, below: list[Path], strictness: Strictness, output: Output) -> None:
+def _undo(path: Path, below: list[Path], strictness: ErrorHandlingOptions, output: PrintOptions) -> None:
     from crnr_cli.jobs.sort import unsort
 
     with (
@@ -162,7 +162,7 @@ def _undo(path: Path, below: list[Path], strictness: Strictness, output: Output)
         print_json({"how": report.how, "undone": report.undone, "left_out": left_out})
     if not output.quiet:
         say_some("left out", [f"{name}: {reason}" for name, reason in report.left_out], style="yellow")
-        files = counted(report.undone, "file")
+        files = format_count(report.undone, "file")
         say(f"{files} moved back" if report.how == "move" else f"{files} removed")
         if report.left_out:
             say(f"{path} is kept for what is left")

@@ -10,12 +10,12 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
-from crnr_cli.cli.command import command, given
+from crnr_cli.cli.command import given_values, make_command
 from crnr_cli.cli.console import print_csv, print_json, say, say_some, shown_progress
-from crnr_cli.cli.options import DryRun, Input, Output, PortableNames, Strictness
+from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, PortableNames, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import Choice, Number, Whole
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import are, counted
+from crnr_cli.wording import format_count, is_or_are
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.split import SplitReport
@@ -54,7 +54,7 @@ class Division:
     dry_run: DryRun = False
 
 
-@command
+@make_command
 def split(
     context: typer.Context,
     sources: options.Sources,
@@ -69,15 +69,15 @@ def split(
     ],
     *,
     division: Division,
-    input: Input,
-    strictness: Strictness,
-    output: Output,
+    input: SourceOptions,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
 ) -> None:
     """Divide labelled pictures into a gallery and queries; copies of a picture stay on one side."""
     from crnr_cli.jobs.split import Portion, SplitOptions
     from crnr_cli.jobs.split import split as run
 
-    if division.per_class is not None and given(context, ["share"]):
+    if division.per_class is not None and given_values(context, ["share"]):
         raise UsageError("give --share or --per-class, not both")
     if division.share == 1:
         raise UsageError("--share 1 would leave no queries; give a number between 0 and 1")
@@ -92,8 +92,8 @@ def split(
         how=division.how,
         dry_run=division.dry_run,
         portable_names=division.portable_names,
-        **input.values(),
-        **strictness.values(),
+        **input.to_fields(),
+        **strictness.to_fields(),
     )
     with (
         shown_progress(output.quiet) as shown,
@@ -110,19 +110,19 @@ def split(
 
 
 def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> dict[str, object]:
-    from crnr_cli.sorting.placing import THERE
+    from crnr_cli.sorting.placing import ALREADY_THERE
 
     return {
         "gallery": gallery,
         "queries": queries,
         "how": report.how,
         "done": 0 if dry_run else report.count(report.how),
-        "there": report.count(THERE),
+        "there": report.count(ALREADY_THERE),
         "classes": {
             name: {"gallery": own, "queries": others} for name, (own, others) in report.classes.items()
         },
         "copies": report.copies,
-        "passed_over": report.passed_over,
+        "passed_over": report.unrelated,
         "left_out": [{"name": row.path, "reason": row.reason} for row in report.left_out],
         "notes": [note.text for note in report.notes],
         **({"planned": [row._asdict() for row in report.rows]} if dry_run else {}),
@@ -130,15 +130,16 @@ def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> d
 
 
 def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None:
-    from crnr_cli.sorting.placing import THERE
+    from crnr_cli.sorting.placing import ALREADY_THERE
 
     say_some("left out", list(map(str, report.left_out)), style="yellow")
     say_some("note", [note.text for note in report.notes])
-    if report.passed_over:
-        say(f"note: left alone, as they are not pictures: {counted(report.passed_over, 'file')}")
+    if report.unrelated:
+        say(f"note: left alone, as they are not pictures: {format_count(report.unrelated, 'file')}")
     if report.copies:
         say(
-            f"note: {counted(report.copies, 'file')} {are(report.copies)} an exact copy of another one, and "
+            f"note: {format_count(report.copies, 'file')} {is_or_are(report.copies)} an exact copy of "
+            "another one, and "
             "on the same side"
         )
     for i, folder in enumerate((gallery, queries)):
@@ -146,10 +147,13 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
         per_class = f", {min(counts)} to {max(counts)} per class" if counts else ""
         if counts and min(counts) == max(counts):
             per_class = f", {counts[0]} per class"
-        say(f"{folder}: {counted(sum(counts), 'picture')} of {counted(len(counts), 'class')}{per_class}")
-    done, there = report.count(report.how), report.count(THERE)
-    already = f", {there} {are(there)} already there" if there else ""
+        say(
+            f"{folder}: {format_count(sum(counts), 'picture')} of "
+            f"{format_count(len(counts), 'class')}{per_class}"
+        )
+    done, there = report.count(report.how), report.count(ALREADY_THERE)
+    already = f", {there} {is_or_are(there)} already there" if there else ""
     would = "would be " if dry_run else ""
-    say(f"{counted(done, 'file')} {would}{_DONE[report.how]}{already}")
+    say(f"{format_count(done, 'file')} {would}{_DONE[report.how]}{already}")
     if not dry_run:
         say(f"to find near duplicates on both sides: crnr audit {gallery} --against {queries}")

@@ -11,7 +11,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import workers
-from crnr_cli.cli.command import Written, command, given, names_of
+from crnr_cli.cli.command import Written, given_values, make_command, parameter_names
 from crnr_cli.cli.console import (
     EarlyNotes,
     natural_width,
@@ -24,13 +24,13 @@ from crnr_cli.cli.console import (
     shown_progress,
 )
 from crnr_cli.cli.gallery_report import Replaced
-from crnr_cli.cli.options import Input, Output, Sources, Strictness
+from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
 from crnr_cli.cli.parsing import METHOD_LIST, Number, Whole
-from crnr_cli.cli.recipe_options import TRIED_PARTS, Network, TriedSteps, Vectors
-from crnr_cli.cli.recipe_options import reading as reading_of
+from crnr_cli.cli.recipe_options import TRIED_PARTS, PreprocessingOptions, TriedSteps, VectorOptions
+from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
 from crnr_cli.sources.formats import is_table
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,7 +42,9 @@ _LINES = 6  # in the plot
 
 
 # How samples are read; `build` has the same options.
-_READING = [name for name in names_of(Vectors, Network, Input) if name != "jobs"]
+_READING = [
+    name for name in parameter_names(VectorOptions, PreprocessingOptions, SourceOptions) if name != "jobs"
+]
 
 _Folds = Annotated[
     int,
@@ -67,7 +69,7 @@ _Plot = Annotated[
 ]
 
 
-@command(side_by_side=True)
+@make_command(side_by_side=True)
 def tune(
     context: typer.Context,
     sources: Sources,
@@ -104,18 +106,18 @@ def tune(
     plot: _Plot = None,
     dask: options.Dask = None,
     *,
-    vectors: Vectors,
+    vectors: VectorOptions,
     steps: TriedSteps,
-    network: Network,
-    input: Input,
-    strictness: Strictness,
-    output: Output,
+    network: PreprocessingOptions,
+    input: SourceOptions,
+    strictness: ErrorHandlingOptions,
+    output: PrintOptions,
 ) -> None:
     """Search for better settings by cross-validation on the gallery; keep the defaults if none is better."""
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
-    reading = reading_of(input, vectors, network, on_notes=early, **strictness.values())
-    from crnr_cli.errors import require
+    reading = reading_of(input, vectors, network, on_notes=early, **strictness.to_fields())
+    from crnr_cli.errors import require_packages
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
 
@@ -123,20 +125,20 @@ def tune(
         steps = replace(steps, parts=TRIED_PARTS)
     tune_options = TuneOptions(
         reading=reading,
-        steps=steps.parsed(),
+        steps=steps.parse(),
         methods=names or [],
         neighbors=_counts(neighbors),
         folds=folds,
         budget=budget,
     )
     if plot:
-        require("report", "--plot", "matplotlib")
+        require_packages("report", "--plot", "matplotlib")
         from crnr_cli.report.plots import check_plot
 
         check_plot(plot)
     replaced = Replaced(path, output.quiet)
     with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
-        report = run(sources, tune_options, path, replaced.announced(progress), who)
+        report = run(sources, tune_options, path, replaced.announce_before_work(progress), who)
     if plot:
         _draw(report, plot)
     _print(report, path, output, early, _same_reading(context, sources))
@@ -155,7 +157,7 @@ def _counts(text: str | None) -> list[int]:
 
 
 def _print(
-    report: TuneReport, path: Path | None, output: Output, early: EarlyNotes, reading: list[str]
+    report: TuneReport, path: Path | None, output: PrintOptions, early: EarlyNotes, reading: list[str]
 ) -> None:
     if output.json:
         print_json(_record(report))
@@ -170,9 +172,9 @@ def _print(
 def _record(report: TuneReport) -> dict[str, Any]:
     return {
         "chosen": _trial(report, report.chosen),
-        "paper": _trial(report, report.paper),
+        "paper": _trial(report, report.default),
         "trials": [_trial(report, trial) for trial in report.trials],
-        "n": len(report.paper.right),
+        "n": len(report.default.right),
         "n_samples": report.n_samples,
         "folds": report.folds,
         "untried": report.untried,
@@ -181,7 +183,7 @@ def _record(report: TuneReport) -> dict[str, Any]:
 
 
 def _trial(report: TuneReport, trial: Trial) -> dict[str, Any]:
-    lead, error = trial.lead(report.paper)
+    lead, error = trial.lead(report.default)
     return {
         **trial.setting.parameters(),
         "accuracy": trial.accuracy,
@@ -193,12 +195,18 @@ def _trial(report: TuneReport, trial: Trial) -> dict[str, Any]:
 
 def _show(report: TuneReport) -> None:
     console = results_console()
-    n_asked = len(report.paper.right)
+    n_asked = len(report.default.right)
     if report.folds == 1:
-        how = f"{n_asked} of {counted(report.n_samples, 'sample')}, chosen at random, labelled by the others"
+        how = (
+            f"{n_asked} of {format_count(report.n_samples, 'sample')}, chosen at random, labelled "
+            "by the others"
+        )
     else:
-        how = f"{counted(n_asked, 'sample')}, each labelled by the others, in {counted(report.folds, 'fold')}"
-    console.print(f"{how}; best of {counted(len(report.trials), 'setting')}")
+        how = (
+            f"{format_count(n_asked, 'sample')}, each labelled by the others, in "
+            f"{format_count(report.folds, 'fold')}"
+        )
+    console.print(f"{how}; best of {format_count(len(report.trials), 'setting')}")
     table = _table(report, with_interval=True)
     if console.is_terminal and natural_width(console, table) > console.width:
         table = _table(report, with_interval=False)  # it is in the JSON
@@ -211,7 +219,7 @@ def _table(report: TuneReport, *, with_interval: bool) -> Table:
 
     shown = report.trials[:_SHOWN]
     best_of = {trial.setting.method.name: trial for trial in reversed(report.trials)}
-    for trial in (*best_of.values(), report.chosen, report.paper):
+    for trial in (*best_of.values(), report.chosen, report.default):
         if all(trial is not other for other in shown):
             shown.append(trial)
     rows = [trial.setting.parameters() for trial in shown]
@@ -232,29 +240,29 @@ def _table(report: TuneReport, *, with_interval: bool) -> Table:
     for column in (*columns, "%", *(["95 % interval"] if with_interval else []), "vs. default"):
         table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
     for trial, settings in zip(shown, rows, strict=True):
-        chosen, paper = trial is report.chosen, trial is report.paper
+        chosen, paper = trial is report.chosen, trial is report.default
         role = "kept" if chosen and paper else "chosen" if chosen else "default" if paper else ""
-        lead, error = trial.lead(report.paper)
+        lead, error = trial.lead(report.default)
         low, high = trial.interval
         table.add_row(
             role,
-            *(_shown(settings.get(column)) for column in columns),
+            *(_format_value(settings.get(column)) for column in columns),
             f"{100 * trial.accuracy:.1f}",
             *([f"{100 * low:.1f} to {100 * high:.1f}"] if with_interval else []),
-            "" if trial is report.paper else f"{100 * lead:+.1f} ± {100 * error:.1f}",
+            "" if trial is report.default else f"{100 * lead:+.1f} ± {100 * error:.1f}",
             style="bold" if trial is report.chosen else None,
         )
     return table
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _same_reading(context: typer.Context, sources: list[str]) -> list[str]:
     """The sources and the options for reading them, as they were given on the command line."""
     arguments = list(sources)
-    for option, value in given(context, _READING).items():
+    for option, value in given_values(context, _READING).items():
         as_written = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
         arguments += [option] if value is True else [option, as_written]
     return arguments
@@ -262,8 +270,11 @@ def _same_reading(context: typer.Context, sources: list[str]) -> list[str]:
 
 def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -> None:
     if report.untried:
-        say(f"note: the time budget ended with {counted(report.untried, 'setting')} untried", style="yellow")
-    if report.chosen is report.paper:
+        say(
+            f"note: the time budget ended with {format_count(report.untried, 'setting')} untried",
+            style="yellow",
+        )
+    if report.chosen is report.default:
         say("no setting beats the default by more than one standard error; keeping the default")
     else:
         say(
@@ -271,9 +282,11 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
             "within one standard error of the best"
         )
     settings = report.chosen.setting.parameters()
-    extracted = names_of(Vectors) if is_table(reading[0]) else []  # before, so that it cannot be chosen now
+    extracted = (
+        parameter_names(VectorOptions) if is_table(reading[0]) else []
+    )  # before, so that it cannot be chosen now
     flags = " ".join(
-        f"--{name}" if value is True else f"--{name} {_shown(value)}"
+        f"--{name}" if value is True else f"--{name} {_format_value(value)}"
         for name, value in settings.items()
         if value is not None
         and value is not False
@@ -290,31 +303,33 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
 def _draw(report: TuneReport, path: Path) -> None:
     """Draw accuracy over lam, at the best mu, for the best choices of all other settings."""
     from crnr_cli.jobs.tune import LAMS
-    from crnr_cli.report.plots import save, sensitivity
+    from crnr_cli.report.plots import draw_sensitivity, save
 
     # If another method won, the plot shows crnr at the default setting.
-    chosen = report.chosen if report.chosen.setting.method.name == "crnr" else report.paper
+    chosen = report.chosen if report.chosen.setting.method.name == "crnr" else report.default
     # Trials are sorted, so the first of each kind is the best.
     best: dict[str, dict[float, float]] = {}
     of_steps: dict[str, str] = {}  # the best line of every recipe
     for trial in (trial for trial in report.trials if trial.setting.method.name == "crnr"):
-        name = _shown_fixed(trial)
+        name = _format_fixed_settings(trial)
         of_steps.setdefault(trial.setting.describe(), name)
         best.setdefault(name, {}).setdefault(trial.setting.parameters()["lam"], trial.accuracy)
     lams = sorted({*LAMS, *(lam for line in best.values() for lam in line)})
-    shown = dict.fromkeys([*map(_shown_fixed, (chosen, report.paper)), *of_steps.values(), *best])
+    shown = dict.fromkeys([*map(_format_fixed_settings, (chosen, report.default)), *of_steps.values(), *best])
     lines = {name: [best[name].get(lam) for lam in lams] for name in list(shown)[:_LINES]}
     # These have a mu of their own, and may be below the line of the best one.
     marked = {}
-    for name, trial in (("default", report.paper), ("chosen", chosen)):
+    for name, trial in (("default", report.default), ("chosen", chosen)):
         settings = trial.setting.parameters()
         marked[f"{name}, at mu {settings['mu']:g}"] = (settings["lam"], trial.accuracy)
-    title = f"best mu for each lam; {counted(len(report.paper.right), 'sample')} held out in turn"
-    save(sensitivity(lams, lines, marked, title), path)
+    title = f"best mu for each lam; {format_count(len(report.default.right), 'sample')} held out in turn"
+    save(draw_sensitivity(lams, lines, marked, title), path)
 
 
-def _shown_fixed(trial: Trial) -> str:
+def _format_fixed_settings(trial: Trial) -> str:
     steps = trial.setting.describe()
     settings = trial.setting.parameters()
-    neighbors = [counted(settings["neighbors"], "neighbor")] if settings["neighbors"] else []
-    return ", ".join([counted(settings["iterations"], "iteration"), *neighbors, *([steps] if steps else [])])
+    neighbors = [format_count(settings["neighbors"], "neighbor")] if settings["neighbors"] else []
+    return ", ".join(
+        [format_count(settings["iterations"], "iteration"), *neighbors, *([steps] if steps else [])]
+    )

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from crnr_cli.cli import options
-from crnr_cli.cli.command import command
+from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import print_json, say, say_some
-from crnr_cli.cli.options import Input, Output
-from crnr_cli.wording import are, counted, have
+from crnr_cli.cli.options import PrintOptions, SourceOptions
+from crnr_cli.wording import format_count, has_or_have, is_or_are
 
 
-@command
+@make_command
 def verify(
     context: typer.Context,
     gallery: options.GalleryArgument = None,
@@ -24,8 +24,8 @@ def verify(
         typer.Option(metavar="SOURCE", help="A source of the gallery to compare with; can be repeated."),
     ] = None,
     *,
-    input: Input,
-    output: Output,
+    input: SourceOptions,
+    output: PrintOptions,
 ) -> None:
     """Check that a gallery is intact and, with --against, that its sources have not changed."""
     from crnr_cli.errors import DataError
@@ -33,23 +33,25 @@ def verify(
     from crnr_cli.sources.base import InputOptions
 
     gallery = options.one_gallery(context, gallery, option)
-    report = run(gallery, against or [], InputOptions(**input.values()))
+    report = run(gallery, against or [], InputOptions(**input.to_fields()))
     if output.json:
         print_json({"gallery": str(gallery), **asdict(report), "holds": report.holds})
     if not output.quiet:
         say_some("changed", report.changed)
         say_some("missing", report.missing)
         say_some("not in the gallery", report.unknown)
-    samples = counted(report.n_samples, "sample")
+    samples = format_count(report.n_samples, "sample")
     if not report.holds:
         raise DataError(
-            f"{gallery}: {len(report.changed)} of {samples} {have(len(report.changed))} changed and "
-            f"{len(report.missing)} {are(len(report.missing))} missing in {', '.join(against or [])}; "
+            f"{gallery}: {len(report.changed)} of {samples} {has_or_have(len(report.changed))} changed and "
+            f"{len(report.missing)} {is_or_are(len(report.missing))} missing in {', '.join(against or [])}; "
             "if these are all its sources, `crnr build --update` with them brings it up to date, "
             "and removes the missing samples"
         )
     if not output.quiet:
         compared = ", all the same as in the sources" if against else ""
         if extra := len(report.unknown):
-            compared += f"; {counted(extra, 'sample')} of the sources {are(extra)} not in the gallery"
+            compared += (
+                f"; {format_count(extra, 'sample')} of the sources {is_or_are(extra)} not in the gallery"
+            )
         say(f"{gallery}: OK, {samples}, valid checksum{compared}")

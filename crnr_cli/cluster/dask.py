@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from crnr_cli import __version__
-from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require
+from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require_packages
 from crnr_cli.system.child import safe_path
 from crnr_cli.system.cores import Item, Result, Shared
 
@@ -46,12 +46,12 @@ class Cluster:
     ) -> Iterator[tuple[Item, Result]]:
         """A `Spread`: `shared` is sent to every worker once, before the first item."""
 
-        def scattered() -> Any:
+        def scatter() -> Any:
             with _explained():
                 (everywhere,) = self._client.scatter([shared], broadcast=True, hash=False)
             return everywhere
 
-        yield from self.in_order(work, scattered(), items, scattered)
+        yield from self.in_order(work, scatter(), items, scatter)
 
     def in_order(
         self,
@@ -102,7 +102,7 @@ class Cluster:
 @contextlib.contextmanager
 def connected(where: str) -> Iterator[Cluster]:
     """The cluster with this address of its scheduler, or N local processes for `local:N`."""
-    require("dask", "--dask", "distributed")
+    require_packages("dask", "--dask", "distributed")
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are raised as exceptions

@@ -16,20 +16,20 @@ import numpy as np
 from crnr_cli.arrays import Batch
 from crnr_cli.cluster.dask import TASKS_PER_THREAD, Cluster
 from crnr_cli.errors import DataError, NotConverged
-from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.queries import QueryOptions, RowBatch, Run, load_for
+from crnr_cli.gallery.gallery import FittedGallery
+from crnr_cli.gallery.queries import QueryOptions, RowBatch, Run, load_for_queries
 from crnr_cli.gallery.workers import Here
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe, Recipe
 from crnr_cli.results.decision import Answers
-from crnr_cli.results.probability import Sureness
-from crnr_cli.sources.base import Part, Source, Span
+from crnr_cli.results.probability import Thresholds
+from crnr_cli.sources.base import Source, SourcePart, Span
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.pictures import Pictures
-from crnr_cli.sources.walk import Folder, Lister, Sublisting, sublisting
+from crnr_cli.sources.walk import Folder, FolderListing, Lister, list_some_folders
 from crnr_cli.system.cores import Item, Result, Shared
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import stat_or_none
 
 T = TypeVar("T")
 Warned = tuple[list[T], list[NotConverged]]  # warnings are returned, and the client issues them again
@@ -79,7 +79,7 @@ class OnCluster:
         return self.cluster.spread(work, shared, items)
 
     def _batches(
-        self, work: Callable[[SentRun, Part], Warned[T]], run: Run, progress: Progress
+        self, work: Callable[[SentRun, SourcePart], Warned[T]], run: Run, progress: Progress
     ) -> Iterator[T]:
         """Yield what the workers make of every batch, in order."""
         assert self.gallery is not None
@@ -106,7 +106,7 @@ class SentRun:
     batch_size: int
     top: int | None
     min_separation: float
-    sureness: Sureness | None
+    sureness: Thresholds | None
 
     @classmethod
     def of(cls, run: Run, gallery_path: Path) -> SentRun:
@@ -124,11 +124,11 @@ class SentRun:
             sureness=sure,
         )
 
-    def on_part(self, part: Part) -> Run:
+    def on_part(self, part: SourcePart) -> Run:
         """Return the run for a part of the queries, on a worker, which loads the gallery only once."""
         refuse_missing(part.paths)
         options = self.options
-        source = part.opened(options.keys)
+        source = part.open(options.keys)
         has_values = source.n_features is not None
         with _loading:
             gallery, recipe = _load(
@@ -146,12 +146,12 @@ class SentRun:
         )
 
 
-def answer_part(sent: SentRun, part: Part) -> Warned[Answers]:
+def answer_part(sent: SentRun, part: SourcePart) -> Warned[Answers]:
     """Classify a part of the queries, on a worker."""
     return _answer(sent.on_part(part))
 
 
-def format_part(sent: SentRun, part: Part) -> Warned[RowBatch]:
+def format_part(sent: SentRun, part: SourcePart) -> Warned[RowBatch]:
     """Classify a part of the queries, on a worker, and make rows of the answers."""
     run = sent.on_part(part)
     answers, unconverged = _answer(run)
@@ -170,10 +170,10 @@ def _answer(run: Run) -> Warned[Answers]:
 @lru_cache(maxsize=1)
 def _load(
     path: Path, sha256: str, model: Path | None, provider: str, max_pixels: int, has_values: bool
-) -> tuple[Gallery, OpenRecipe]:
+) -> tuple[FittedGallery, OpenRecipe]:
     """Load the gallery and its model. A worker keeps them for the next task."""
     refuse_missing([path])
-    gallery = load_for(QueryOptions(model=model), path)
+    gallery = load_for_queries(QueryOptions(model=model), path)
     if gallery.sha256 != sha256:
         raise DataError(f"has a different gallery at {path}; restart the workers, or copy it to them again")
     recipe = gallery.recipe.open(has_values=has_values, provider=provider, max_pixels=max_pixels)
@@ -193,7 +193,7 @@ class ReadTask:
 class Piece:
     """What a task reads."""
 
-    part: Part
+    part: SourcePart
     spans: Sequence[Span]  # of the part
 
 
@@ -233,7 +233,7 @@ def _pieces(source: Source, spans: Sequence[Span], threads: int) -> Iterator[Pie
 def read_part(task: ReadTask, piece: Piece) -> list[list[Batch]]:
     """Read a part of the samples, on a worker, each of whose threads has one core."""
     refuse_missing(piece.part.paths)
-    source = piece.part.opened(Keys())
+    source = piece.part.open(Keys())
     with _opening:
         recipes = _open_recipes(task)
     read = list(Here(DecoderPool(1)).read_raw(source, piece.spans, recipes))
@@ -251,9 +251,9 @@ def _open_recipes(task: ReadTask) -> list[OpenRecipe]:
     ]
 
 
-def measure_part(max_pixels: int, part: Part) -> set[tuple[int, int]]:
+def measure_part(max_pixels: int, part: SourcePart) -> set[tuple[int, int]]:
     """Return the sizes of a part of the pictures, on a worker. What cannot be read is reported later."""
-    return part.opened(Keys()).sizes(max_pixels, DecoderPool(1), silent)
+    return part.open(Keys()).read_sizes(max_pixels, DecoderPool(1), silent)
 
 
 @dataclass(frozen=True)
@@ -271,16 +271,16 @@ class Group:
     folders: Sequence[Folder]
 
 
-def list_on(cluster: Cluster, root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[Sublisting]:
+def list_on(cluster: Cluster, root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[FolderListing]:
     """List groups of the folders of a folder that the user named, in their order."""
     for _, found in cluster.in_order(list_folders, Root(root, str(Path.cwd())), map(Group, groups)):
         yield found
 
 
-def list_folders(root: Root, group: Group) -> Sublisting:
+def list_folders(root: Root, group: Group) -> FolderListing:
     """List some folders of the root, on a worker."""
     refuse_missing([Path(os.path.join(root.base, root.path))])  # noqa: PTH118
-    return sublisting(root.base, root.path, group.folders)
+    return list_some_folders(root.base, root.path, group.folders)
 
 
 def groups(spans: Sequence[Span], threads: int) -> Iterator[Sequence[Span]]:
@@ -292,7 +292,7 @@ def groups(spans: Sequence[Span], threads: int) -> Iterator[Sequence[Span]]:
 
 def refuse_missing(paths: Sequence[Path]) -> None:
     for path in paths:
-        if existing(path) is None:
+        if stat_or_none(path) is None:
             raise DataError(
                 f"cannot find {path}; the gallery and the pictures must have the same paths on all workers"
             )
@@ -301,6 +301,6 @@ def refuse_missing(paths: Sequence[Path]) -> None:
 def refuse_missing_folders(source: Source, batch: Batch) -> None:
     """A single file may vanish; but if its folder is missing too, the file system is not mounted here."""
     base = source.base if isinstance(source, Pictures) else ""
-    for sample, error in batch.failed():
+    for sample, error in batch.failures():
         if error.status == "vanished":
             refuse_missing([Path(base, batch.names[sample]).parent])

@@ -19,12 +19,12 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples
-from crnr_cli.methods.folds import copies_of, held_out_residuals, one_per_copies, stratified_folds
+from crnr_cli.methods.folds import first_of_copies_mask, group_copies, held_out_residuals, stratified_folds
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import standout
-from crnr_cli.results.probability import Certainty, fitted_certainty
+from crnr_cli.results.probability import Calibrated, fit_probabilities
 from crnr_cli.results.table import number_format
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
 _ENOUGH = 1000  # held-out samples, to know the rate to about one percent
@@ -36,10 +36,10 @@ class Calibration:
 
     standouts: Array  # ascending
     origin: str  # how they were obtained, as text
-    certainty: Certainty | None = None  # None in a gallery of an earlier crnr
+    certainty: Calibrated | None = None  # None in a gallery of an earlier crnr
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> Calibration | None:
+    def from_stored(cls, arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> Calibration | None:
         """The calibration of an untrusted file, or None if it has none; ValueError if it is invalid."""
         values, probabilities = arrays.get("standouts"), arrays.get("probabilities")
         if values is None:
@@ -48,7 +48,7 @@ class Calibration:
             raise ValueError("its calibration is not an ascending list of numbers")
         certainty = None
         if probabilities is not None:
-            certainty = Certainty(float(attributes["sharpness"]), probabilities)
+            certainty = Calibrated(float(attributes["sharpness"]), probabilities)
             if not _is_ascending(probabilities) or probabilities[0] < 0 or probabilities[-1] > 1:
                 raise ValueError("its calibration has probabilities that are not ascending from 0 to 1")
             if not 0 < certainty.sharpness < math.inf:
@@ -56,7 +56,7 @@ class Calibration:
         return cls(values, attributes["origin"].decode(), certainty)
 
     def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return the arrays and attributes that `restored` takes."""
+        """Return the arrays and attributes that `from_stored` takes."""
         arrays, attributes = {"standouts": self.standouts}, {"origin": self.origin}
         if self.certainty is None:
             return arrays, attributes
@@ -75,7 +75,7 @@ class Calibration:
         k = min(n, math.floor(rate * (n + 1) + 1e-9))
         return float(self.standouts[k - 1]) if k else 0.0
 
-    def rule(self, rate: float, dtype: str) -> str:
+    def describe_rule(self, rate: float, dtype: str) -> str:
         """When a query is rejected; the threshold has all digits of the column `separation`."""
         limit = number_format(dtype) % float(np.dtype(dtype).type(self.min_standout(rate)))
         return (
@@ -101,11 +101,11 @@ def calibrate(
     Up to `jobs` parts are classified at the same time, if there is enough memory.
     """
     class_index = samples.class_index
-    copies = copies_of(samples.vectors, hashes)
-    is_asked = one_per_copies(class_index, copies)
-    count = max(_FOLDS, -(-int(is_asked.sum()) // _ENOUGH))
+    copies = group_copies(samples.vectors, hashes)
+    is_tested = first_of_copies_mask(class_index, copies)
+    count = max(_FOLDS, -(-int(is_tested.sum()) // _ENOUGH))
     fold_of = stratified_folds(class_index, count, copies=copies)
-    asked = np.bincount(fold_of[is_asked & (fold_of >= 0)], minlength=count)
+    asked = np.bincount(fold_of[is_tested & (fold_of >= 0)], minlength=count)
     if not asked.any():
         raise DataError(
             "every class has only one sample, apart from copies: "
@@ -117,14 +117,14 @@ def calibrate(
         samples,
         method,
         np.where(fold_of < enough, fold_of, -1),
-        is_asked=is_asked,
+        is_tested=is_tested,
         jobs=jobs,
         progress=partial(progress, "calibrating"),
     )
     found = [(residuals, class_index[places]) for places, residuals in parts]
     standouts = np.sort(np.concatenate([standout(residuals, method.signed) for residuals, _ in found]))
     origin = (
-        f"{counted(len(standouts), 'gallery sample')}, "
+        f"{format_count(len(standouts), 'gallery sample')}, "
         f"classified with 1/{count} of the gallery left out at a time"
     )
-    return Calibration(standouts, origin, fitted_certainty(found, method.signed))
+    return Calibration(standouts, origin, fit_probabilities(found, method.signed))

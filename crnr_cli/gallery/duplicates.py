@@ -57,13 +57,13 @@ class Looks:
         """The samples that have a picture, in the order of the pictures."""
         return np.flatnonzero(self.picture_of >= 0)
 
-    def rows(self, chosen: Array) -> Looks:
+    def pick(self, chosen: Array) -> Looks:
         """Only some samples, by their places in ascending order."""
         here = self.picture_of[chosen]
         return Looks.of(self.vectors[chosen], self.pictures[here[here >= 0]], np.flatnonzero(here >= 0))
 
 
-def looks_of(
+def read_looks(
     vectors: Array,
     names: Sequence[str],
     hashes: Sequence[str],
@@ -71,10 +71,10 @@ def looks_of(
     max_pixels: int = MAX_PIXELS,
 ) -> Looks:
     """With the pictures of these names that still have the same content."""
-    return Looks.of(vectors, *small_pictures(names, hashes, decoders, max_pixels))
+    return Looks.of(vectors, *read_small_pictures(names, hashes, decoders, max_pixels))
 
 
-def near_pairs(looks: Looks, others: Looks | None = None, progress: Progress = silent) -> Array:
+def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progress = silent) -> Array:
     """(p, 2): pairs of samples that show the same, the first below the second.
 
     With `others`, the second of each pair is one of those.
@@ -104,7 +104,7 @@ def near_pairs(looks: Looks, others: Looks | None = None, progress: Progress = s
     return pairs[is_near]
 
 
-def groups_of(pairs: Array) -> list[list[int]]:
+def group_pairs(pairs: Array) -> list[list[int]]:
     """Samples that are connected by pairs, directly or by others; those without any are left out."""
     parents = {sample: sample for sample in np.unique(pairs).tolist()}
 
@@ -123,7 +123,7 @@ def groups_of(pairs: Array) -> list[list[int]]:
     return sorted(groups.values())
 
 
-def exact_copies(hashes: Sequence[str]) -> list[list[int]]:
+def find_exact_copies(hashes: Sequence[str]) -> list[list[int]]:
     """Samples of the same content."""
     by_hash: dict[str, list[int]] = {}
     for sample, digest in enumerate(hashes):
@@ -152,7 +152,7 @@ def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: 
 
 def _to_neighbour(pictures: Array, others: Array, within: bool) -> Array:
     """(m,): 1 - the correlation of each picture with its tenth nearest; 1 if there are fewer."""
-    one, other = (standardized(some).reshape(len(some), SIDE * SIDE) for some in (pictures, others))
+    one, other = (standardize(some).reshape(len(some), SIDE * SIDE) for some in (pictures, others))
     found = np.ones(len(one), dtype=np.float32)
     rank = _NEIGHBOURS + within  # each is its own nearest
     if len(other) < rank:
@@ -168,7 +168,7 @@ def _look_the_same(left: Array, right: Array, far: Array) -> Array:
     same = np.zeros(len(left), dtype=bool)
     for start in range(0, len(left), _PAIRS):
         these = slice(start, start + _PAIRS)
-        one, other, least = left[these], right[these], _needed(far[these])
+        one, other, least = left[these], right[these], _required_likeness(far[these])
         rough = correlation(one, other)
         is_same = rough >= least
         is_open = (rough >= _MIN_ROUGH) & ~is_same
@@ -177,7 +177,7 @@ def _look_the_same(left: Array, right: Array, far: Array) -> Array:
     return same
 
 
-def _needed(far: Array) -> Array:
+def _required_likeness(far: Array) -> Array:
     """(p,): the likeness that a pair needs."""
     return np.clip(1 - _MAX_RATIO * far, _MIN_LIKENESS, _SAME)
 
@@ -189,7 +189,7 @@ def _unit(vectors: Array) -> Array:
     return unit
 
 
-def small_pictures(
+def read_small_pictures(
     paths: Sequence[str], hashes: Sequence[str], decoders: DecoderPool, max_pixels: int = MAX_PIXELS
 ) -> tuple[Array, Array]:
     """(m, SIDE, SIDE) bytes of the pictures that still have these SHA-256, and (m,) their places."""
@@ -214,7 +214,7 @@ def perceptual_hashes(pictures: Array) -> Array:
 
 def correlation(one: Array, other: Array) -> Array:
     """(m,): that of pairs of small pictures as they are."""
-    found: Array = np.einsum("nij,nij->n", standardized(one), standardized(other))
+    found: Array = np.einsum("nij,nij->n", standardize(one), standardize(other))
     return found
 
 
@@ -225,7 +225,7 @@ def likeness(one: Array, other: Array) -> Array:
 
 def _cut_to_fit(cut: Array, whole: Array) -> Array:
     """The best correlation as the first of each pair is cut: along one axis, then along the other."""
-    cut, target = cut.astype(np.float32), standardized(whole)
+    cut, target = cut.astype(np.float32), standardize(whole)
     matrices = np.array([_cutting(*ends) for ends in _ends()])
     ways = np.zeros((2, len(cut)), dtype=np.int64)  # the chosen matrix by axis; 0 cuts nothing
     best = np.full(len(cut), -np.inf, dtype=np.float32)
@@ -236,7 +236,7 @@ def _cut_to_fit(cut: Array, whole: Array) -> Array:
             half = cut @ others.transpose(0, 2, 1) if axis == 0 else others @ cut
             for way, matrix in enumerate(matrices):
                 tried = matrix @ half if axis == 0 else half @ matrix.T
-                found = np.einsum("nij,nij->n", standardized(tried), target)
+                found = np.einsum("nij,nij->n", standardize(tried), target)
                 better = found > best
                 best[better], ways[axis, better] = found[better], way
     return best
@@ -259,7 +259,7 @@ def _cutting(begin: float, end: float) -> Array:
     return matrix
 
 
-def standardized(pictures: Array) -> Array:
+def standardize(pictures: Array) -> Array:
     """With mean 0 and length 1, so that the product of two is their correlation."""
     pictures = pictures.astype(np.float32)
     centred = pictures - pictures.mean(axis=(1, 2), keepdims=True)

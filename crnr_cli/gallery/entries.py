@@ -14,9 +14,9 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.gallery import Gallery, SampleTable
-from crnr_cli.system.names import Spellings, class_key, composed, path_key, slashed
-from crnr_cli.wording import Note, counted
+from crnr_cli.gallery.gallery import FittedGallery, SampleTable
+from crnr_cli.system.names import Spellings, class_key, path_key, to_nfc, with_slashes
+from crnr_cli.wording import Note, format_count
 
 Content = tuple[str, str]  # a sample's class and hash
 What = Literal["class", "sample"]
@@ -96,13 +96,13 @@ class Unwanted:
     samples: Sequence[str] = ()
     exact: Sequence[str] = ()
 
-    def find_in(self, path: Path, gallery: Gallery) -> tuple[Array, list[Note]]:
+    def find_in(self, path: Path, gallery: FittedGallery) -> tuple[Array, list[Note]]:
         """Return a mask of the samples that are removed, and how many match each pattern."""
-        classes, of_classes = selected(path, "class", self.classes, gallery.classes)
+        classes, of_classes = select_names(path, "class", self.classes, gallery.classes)
         names = sample_names(gallery.names, gallery.recipe.kind)
-        samples, of_samples = selected(path, "sample", self.samples, gallery.names, names)
+        samples, of_samples = select_names(path, "sample", self.samples, gallery.names, names)
         for name in self.exact:
-            if (found := names.find(slashed(name))) is None:
+            if (found := names.find(with_slashes(name))) is None:
                 raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
             samples.add(found)
         columns = zip(gallery.names, gallery.table.labels, strict=True)
@@ -117,7 +117,7 @@ def sample_names(known: Iterable[str], kind: str) -> Spellings:
     return Spellings(known, path_key if kind == "pictures" else class_key)
 
 
-def selected(
+def select_names(
     path: Path, what: What, wanted: Sequence[str], known: Sequence[str], names: Spellings | None = None
 ) -> tuple[set[str], list[Note]]:
     """The names among `known` that are wanted, and how many each pattern matches.
@@ -128,17 +128,17 @@ def selected(
     found: set[str] = set()
     notes = []
     for text in wanted:
-        stored = slashed(text) if what == "sample" else text
+        stored = with_slashes(text) if what == "sample" else text
         if (name := names.find(stored)) is not None:
             found.add(name)
             continue
         if not _WILD.search(text):
             raise DataError(f"{path}: has no {what} {text}; {hint(stored, known)}")
-        pattern = _pattern(composed(stored), what)
-        matching = {name for name in names.known if pattern.fullmatch(composed(name))}
+        pattern = _pattern(to_nfc(stored), what)
+        matching = {name for name in names.known if pattern.fullmatch(to_nfc(name))}
         if not matching:
             raise DataError(f"{path}: no {what} matches {text}; {_pattern_hint(stored, known)}")
-        notes.append(Note("pattern", f"{text} matches {counted(len(matching), what)}"))
+        notes.append(Note("pattern", f"{text} matches {format_count(len(matching), what)}"))
         found |= matching
     return found, notes
 

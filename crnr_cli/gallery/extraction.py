@@ -24,8 +24,21 @@ from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
 from crnr_cli.gallery.entries import sample_names
-from crnr_cli.gallery.features_file import Rows, is_there, open_extracted, require_ending, write_features
-from crnr_cli.gallery.reading import Seen, in_words, is_same, new_recipe, open_recipe, restored_recipe
+from crnr_cli.gallery.features_file import (
+    FeatureRows,
+    has_content,
+    open_extracted_file,
+    require_ending,
+    write_features,
+)
+from crnr_cli.gallery.reading import (
+    PictureSurvey,
+    describe_difference,
+    is_same,
+    new_recipe,
+    open_recipe,
+    restore_recipe,
+)
 from crnr_cli.gallery.samples import (
     BATCH,
     LeftOut,
@@ -41,7 +54,7 @@ from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.results.journal import Identity, Journal, differences
+from crnr_cli.results.journal import Identity, Journal, describe_differences
 from crnr_cli.sources.base import Source, Span
 from crnr_cli.sources.formats.extracted import Origins
 from crnr_cli.sources.formats.hdf5 import close_files
@@ -50,7 +63,7 @@ from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.tables import FeatureFile, Features
 from crnr_cli.system.files import Claim, claimed, disk_errors
 from crnr_cli.system.names import Spellings, path_key
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 
 @dataclass(frozen=True)
@@ -114,8 +127,8 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
     with claim.open_journal() as lines, claim.open_rows() as file:
         if len(fresh.source):
             notes = _collect(fresh, work.source, Journal(file, lines), found, progress)
-        fresh_rows = Rows.concatenate(found.rows)
-        kept = _kept(work, set(map(spellings.spell, fresh_rows.names)))
+        fresh_rows = FeatureRows.concatenate(found.rows)
+        kept = _rows_to_keep(work, set(map(spellings.spell, fresh_rows.names)))
         rows = _spell_classes(work, kept, fresh_rows, spellings) if kept else fresh_rows
         try:
             if work.source.kind == "features":
@@ -124,7 +137,7 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
         except DataError:  # which a second run would end with too
             claim.discard()
             raise
-        same = work.old is not None and rows == Rows.of(work.old)
+        same = work.old is not None and rows == FeatureRows.of(work.old)
         if not same:
             claim.file.truncate(0)
             write_features(claim.file, work.recipe, rows, _blocks(fresh, kept, file, found), work.dtype)
@@ -155,11 +168,11 @@ class _Found:
 
     batches: int = 0
     done: int = 0  # inputs
-    rows: list[Rows] = field(default_factory=list)  # of each batch
+    rows: list[FeatureRows] = field(default_factory=list)  # of each batch
     places: list[int] = field(default_factory=list)  # where the values of each batch begin
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def add(self, place: int, rows: Rows, left_out: list[LeftOut]) -> None:
+    def add(self, place: int, rows: FeatureRows, left_out: list[LeftOut]) -> None:
         self.batches += 1
         self.done += len(rows) + len(left_out)
         self.places.append(place)
@@ -175,25 +188,27 @@ def _suspects(source: Source, old: FeatureFile, spellings: Spellings) -> Source:
     def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
         return known.get(spellings.spell(name)) != stamp
 
-    return source.only(is_suspect)
+    return source.filter(is_suspect)
 
 
-def _kept(work: Extraction, fresh: set[str]) -> FeatureFile | None:
+def _rows_to_keep(work: Extraction, fresh: set[str]) -> FeatureFile | None:
     """The rows of the old file that are not replaced."""
     if work.old is None:
         return None
     return work.old.take([row for row, name in enumerate(work.old.names) if name not in fresh])
 
 
-def _spell_classes(work: Extraction, kept: FeatureFile, fresh: Rows, spellings: Spellings) -> Rows:
+def _spell_classes(
+    work: Extraction, kept: FeatureFile, fresh: FeatureRows, spellings: Spellings
+) -> FeatureRows:
     """Return the rows that are kept and the fresh ones, with the old spellings of classes."""
-    old = Rows.of(kept)
+    old = FeatureRows.of(kept)
     classes = Spellings(name for candidates in old.candidates for name in candidates)
     rows = _renew_classes(old, work.source, spellings) + fresh
     return replace(rows, candidates=[tuple(map(classes.spell, candidates)) for candidates in rows.candidates])
 
 
-def _renew_classes(rows: Rows, source: Source, spellings: Spellings) -> Rows:
+def _renew_classes(rows: FeatureRows, source: Source, spellings: Spellings) -> FeatureRows:
     """Return rows with new classes: pictures that were not read again may be in other folders than before."""
     if not isinstance(source, Pictures):
         return rows
@@ -218,7 +233,7 @@ def _collect(
     ready = open_recipe(recipe, source, reading, with_hash=True)  # before an unfinished run is given up
     size = ready.batch_size(reading.batch_size or BATCH)
     identity = _identity(work, size)
-    notes = _continued(work, journal, identity, found)
+    notes = _resume(work, journal, identity, found)
     if reading.on_notes and notes:
         reading.on_notes(notes)
     journal.start(identity)
@@ -230,8 +245,8 @@ def _collect(
     with closing(work.workers.read_raw(source, spans, [ready])) as batches:
         for (raw,) in batches:
             hashes = content_hashes(raw)
-            batch = recipe.screened(replace(raw, scales=[]))
-            rows, left_out = _described(replace(batch, scales=raw.scales), hashes, named)
+            batch = recipe.drop_unusable(replace(raw, scales=[]))
+            rows, left_out = _usable_rows(replace(batch, scales=raw.scales), hashes, named)
             values = batch.values.astype(work.dtype, copy=False).tobytes()
             place = journal.size
             journal.add(values + _as_json(rows, left_out), {"values": len(values)})
@@ -242,9 +257,9 @@ def _collect(
     return notes
 
 
-def _described(batch: Batch, hashes: list[str], named: dict[str, str]) -> tuple[Rows, list[LeftOut]]:
+def _usable_rows(batch: Batch, hashes: list[str], named: dict[str, str]) -> tuple[FeatureRows, list[LeftOut]]:
     """The usable samples of a batch, and the others."""
-    every = Rows(
+    every = FeatureRows(
         names=batch.names,
         candidates=batch.candidates,
         named=[named.get(name, "") for name in batch.names],
@@ -252,12 +267,12 @@ def _described(batch: Batch, hashes: list[str], named: dict[str, str]) -> tuple[
         stamps=batch.stamps,
         scales=batch.scales or [1.0] * len(batch.names),
     )
-    return every.take(batch.rows), [LeftOut(batch.names[sample], error) for sample, error in batch.failed()]
+    return every.take(batch.rows), [LeftOut(batch.names[sample], error) for sample, error in batch.failures()]
 
 
 def _identity(work: Extraction, size: int) -> Identity:
     """Everything that the bytes of the file depend on, by the names that users know."""
-    described = json.dumps(work.recipe.stored().attributes, sort_keys=True)
+    described = json.dumps(work.recipe.to_stored().attributes, sort_keys=True)
     keys = work.reading.keys
     return {
         "crnr": __version__,
@@ -274,19 +289,19 @@ def _identity(work: Extraction, size: int) -> Identity:
     }
 
 
-def _continued(work: Extraction, journal: Journal, identity: Identity, found: _Found) -> list[Note]:
+def _resume(work: Extraction, journal: Journal, identity: Identity, found: _Found) -> list[Note]:
     """Take over the batches of an earlier run, unless that was a different one."""
-    if (earlier := journal.earlier()) is None:
+    if (earlier := journal.read_earlier()) is None:
         journal.forget()
         return []
-    if different := differences(earlier, identity):
+    if different := describe_differences(earlier, identity):
         journal.forget()
         text = (
             f"{work.path}: starting over, as the unfinished run was a different one: {', '.join(different)}"
         )
         return [Note("started anew", text)]
     width = work.recipe.n_inputs * work.dtype.itemsize
-    for record, data in journal.finished():
+    for record, data in journal.finished_batches():
         try:
             n_values = record["values"]
             rows, left_out = _from_json(data[n_values:])
@@ -297,30 +312,30 @@ def _continued(work: Extraction, journal: Journal, identity: Identity, found: _F
         found.add(journal.size, rows, left_out)
     if not found.batches:
         return []
-    text = f"{work.path}: continuing after {found.done} of {counted(len(work.source), 'input')}"
+    text = f"{work.path}: continuing after {found.done} of {format_count(len(work.source), 'input')}"
     return [Note("continued", text)]
 
 
-def _as_json(rows: Rows, left_out: list[LeftOut]) -> bytes:
+def _as_json(rows: FeatureRows, left_out: list[LeftOut]) -> bytes:
     """What is kept about a batch, next to its values."""
     others = [(left.name, left.error.status, str(left.error)) for left in left_out]
     return json.dumps({"rows": rows.as_plain(), "left_out": others}).encode()
 
 
-def _from_json(data: bytes) -> tuple[Rows, list[LeftOut]]:
+def _from_json(data: bytes) -> tuple[FeatureRows, list[LeftOut]]:
     """Raises any of several errors if this is not what `_as_json` returned."""
     found = json.loads(data)
     left_out = [
         LeftOut(str(name), SampleError(str(status), str(text))) for name, status, text in found["left_out"]
     ]
-    return Rows.from_plain(found["rows"]), left_out
+    return FeatureRows.from_plain(found["rows"]), left_out
 
 
 def _blocks(work: Extraction, kept: FeatureFile | None, file: BinaryIO, found: _Found) -> Iterator[Array]:
     """The values of all rows, those of the old file first."""
     for start in range(0, len(kept) if kept else 0, BATCH):
         assert kept is not None
-        yield kept.rows(start, min(start + BATCH, len(kept)))
+        yield kept.read_rows(start, min(start + BATCH, len(kept)))
     width = work.recipe.n_inputs * work.dtype.itemsize
     for place, rows in zip(found.places, found.rows, strict=True):
         file.seek(place)
@@ -351,7 +366,7 @@ class CachedPictures(Pictures):
     def _spellings(self) -> Spellings:
         return Spellings(self.cache.names, path_key)
 
-    def batches(
+    def read_batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
         return (self._batch(span) for span in spans)
@@ -371,7 +386,7 @@ class CachedPictures(Pictures):
         return Batch(
             names=[file.path for file in files],
             errors=errors,
-            values=found.rows(0, len(found)),
+            values=found.read_rows(0, len(found)),
             end=span[1],
             candidates=[file.folders for file in files],
             hashes=["" if row is None else hashes[row] for row in rows],
@@ -380,31 +395,31 @@ class CachedPictures(Pictures):
         )
 
 
-def cached(
+def read_through_cache(
     source: Source, reading: Reading, path: Path, progress: Progress, workers: Workers
 ) -> tuple[Source, Reading, list[Note]]:
     """The same pictures with values from the cache, how to read them, and what the user should know."""
     require_ending(path)
     if not isinstance(source, Pictures):
         raise UsageError("--cache is for pictures, but these are features; leave it out")
-    seen = Seen(source, reading, progress, workers)
+    seen = PictureSurvey(source, reading, progress, workers)
     recipe, notes = new_recipe(source, reading.extractor, (), seen)
     if reading.on_notes and notes:
         reading.on_notes(notes)
     with claimed_features(path) as claim:
         old = None
-        if is_there(path):
-            old = open_extracted(path)
+        if has_content(path):
+            old = open_extracted_file(path)
             _refuse_another(old, recipe.extractor)
         report = extract_to(claim, Extraction(path, source, recipe, reading, workers, old), progress)
-        file = open_extracted(path)
+        file = open_extracted_file(path)
     errors = {left.name: left.error for left in report.left_out}
     assert file.origins is not None
     found = CachedPictures(
         **vars(source),
         cache=file,
         origins=file.origins,
-        recipe=recipe.stored().attributes,
+        recipe=recipe.to_stored().attributes,
         errors=errors,
     )
     return found, replace(reading, extractor=ExtractorOptions()), notes + report.notes
@@ -412,9 +427,9 @@ def cached(
 
 def _refuse_another(old: FeatureFile, wanted: Extractor | None) -> None:
     assert old.origins is not None
-    extractor = restored_recipe(old.path, old.origins.recipe, old.n_features).extractor
+    extractor = restore_recipe(old.path, old.origins.recipe, old.n_features).extractor
     if not is_same(extractor, wanted):
         raise DataError(
             f"{old.path}: was extracted in another way than this gallery needs: "
-            f"{in_words(extractor, wanted)}; name another file with --cache, or remove this one"
+            f"{describe_difference(extractor, wanted)}; name another file with --cache, or remove this one"
         )

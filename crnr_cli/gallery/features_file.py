@@ -21,14 +21,14 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.formats.extracted import FORMAT, VERSION
 from crnr_cli.sources.tables import FeatureFile
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import stat_or_none
 
 ENDINGS = (".h5", ".hdf5")
 _LARGEST = 2**63
 
 
 @dataclass(frozen=True)
-class Rows(Table):
+class FeatureRows(Table):
     """What is known about rows of raw values."""
 
     names: Sequence[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Rows(Table):
     scales: Sequence[float] = field(default_factory=list)
 
     @classmethod
-    def of(cls, file: FeatureFile) -> Rows:
+    def of(cls, file: FeatureFile) -> FeatureRows:
         """The rows of a file that `crnr extract` wrote."""
         assert file.origins is not None
         return cls(
@@ -58,7 +58,7 @@ class Rows(Table):
         return vars(self)
 
     @classmethod
-    def from_plain(cls, values: Any) -> Rows:
+    def from_plain(cls, values: Any) -> FeatureRows:
         """ValueError, LookupError or TypeError if this is not what `as_plain` returned."""
         rows = cls(
             _texts(values["names"]),
@@ -75,7 +75,7 @@ class Rows(Table):
         return rows
 
 
-def open_extracted(path: Path) -> FeatureFile:
+def open_extracted_file(path: Path) -> FeatureFile:
     """Open a file that `crnr extract` wrote."""
     require_ending(path)
     file = FeatureFile.open(path, Keys())
@@ -84,9 +84,9 @@ def open_extracted(path: Path) -> FeatureFile:
     return file
 
 
-def is_there(path: Path) -> bool:
+def has_content(path: Path) -> bool:
     """Whether there is such a file; an empty one, as mktemp makes it, is as good as none."""
-    found = existing(path)
+    found = stat_or_none(path)
     return found is not None and found.st_size > 0
 
 
@@ -104,7 +104,7 @@ def _texts(values: Any) -> list[str]:
 
 
 def write_features(
-    file: BinaryIO, recipe: Recipe, rows: Rows, values: Iterable[Array], dtype: np.dtype[Any]
+    file: BinaryIO, recipe: Recipe, rows: FeatureRows, values: Iterable[Array], dtype: np.dtype[Any]
 ) -> None:
     """Write the complete file, whose values come in blocks of rows, so that they need not be in memory."""
     arrays = {
@@ -125,7 +125,7 @@ def write_features(
         content.attrs.update(
             to_attributes({"format": FORMAT, "version": VERSION, "crnr_version": __version__})
         )
-        content.create_group("recipe").attrs.update(to_attributes(recipe.stored().attributes))
+        content.create_group("recipe").attrs.update(to_attributes(recipe.to_stored().attributes))
         features = content.create_dataset("features", (len(rows), recipe.n_inputs), dtype)
         start = 0
         for block in values:

@@ -18,23 +18,23 @@ from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import (
     LABEL_TYPES,
-    Gallery,
-    Labels,
+    FittedGallery,
+    LazyLabels,
+    LazyStamps,
+    LazyTexts,
     SampleTable,
-    Stamps,
-    Texts,
     to_bytes,
     to_numbers,
 )
-from crnr_cli.gallery.hdf5_contents import FORMAT, Content, read_content
+from crnr_cli.gallery.hdf5_contents import FORMAT, HDF5Contents, read_content
 from crnr_cli.gallery.hdf5_output import PlacedRows, to_attributes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, default_parameters, make_method
 from crnr_cli.recipe.base import Stored
-from crnr_cli.recipe.recipe import Recipe, restored_extractor
+from crnr_cli.recipe.recipe import Recipe, restore_extractor
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.sources.formats.hdf5 import plain
+from crnr_cli.sources.formats.hdf5 import to_plain_value
 from crnr_cli.system.descriptors import MAY_REPLACE_OPEN
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import stat_or_none
 
 _SINCE_4 = ("neighbors", "index")  # parameters that are stored only if they are used
 _VECTORS = "samples/vectors"
@@ -56,9 +56,9 @@ class NewGallery:
         self._placed = PlacedRows.of(self.content, _VECTORS, shape, dtype, self.handle)
         return self._placed
 
-    def finish(self, gallery: Gallery) -> None:
+    def finish(self, gallery: FittedGallery) -> None:
         """Write everything that is not in place yet."""
-        _write(_checked_content(gallery), self.content)
+        _write(_make_content(gallery), self.content)
 
 
 @contextmanager
@@ -68,22 +68,22 @@ def new_gallery(file: BinaryIO) -> Iterator[NewGallery]:
         yield NewGallery(content, file.fileno())
 
 
-def save_gallery(gallery: Gallery, place: Path | BinaryIO) -> None:
+def save_gallery(gallery: FittedGallery, place: Path | BinaryIO) -> None:
     """Write a gallery to a new file or an open one. To replace a file safely, use `files.replacing`."""
-    content = _checked_content(gallery)  # before the file is touched
+    content = _make_content(gallery)  # before the file is touched
     with written_hdf5(place) as file:
         _write(content, file)
 
 
-def _write(content: Content, file: Any) -> None:
-    for name, array in content.stored().items():
+def _write(content: HDF5Contents, file: Any) -> None:
+    for name, array in content.all_arrays().items():
         if name not in file:
             file.create_dataset(name, data=array)
     for group, values in content.attributes.items():
         file.require_group(group).attrs.update(values)
 
 
-def _checked_content(gallery: Gallery) -> Content:
+def _make_content(gallery: FittedGallery) -> HDF5Contents:
     """What is written to the file, with its checksum."""
     if not gallery.gives_residuals():  # it could not be loaded, and might replace one that can
         given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
@@ -94,17 +94,17 @@ def _checked_content(gallery: Gallery) -> Content:
     content = _to_content(gallery)
     if content.has_blocks:
         content = content.with_blocks()
-    content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
+    content.attributes["/"]["sha256"] = np.bytes_(content.compute_sha256())
     return content
 
 
-def load_gallery(path: Path, *, to_replace: bool = False) -> Gallery:
+def load_gallery(path: Path, *, to_replace: bool = False) -> FittedGallery:
     """Read and check a gallery; anything wrong with it is raised as a GalleryError that names the file.
 
     One that is going to be replaced is not mapped, if the system could not replace it then.
     """
     try:
-        found = existing(path)
+        found = stat_or_none(path)
     except DataError as e:
         raise GalleryError(str(e)) from e
     if found is None:
@@ -113,7 +113,7 @@ def load_gallery(path: Path, *, to_replace: bool = False) -> Gallery:
         raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
     content = read_content(path, may_map=MAY_REPLACE_OPEN or not to_replace)
     root = content.attributes["/"]
-    stored, actual = root.get("sha256"), content.sha256()
+    stored, actual = root.get("sha256"), content.compute_sha256()
     if stored != actual.encode() or content.has_damaged_blocks():
         raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
     try:
@@ -125,11 +125,11 @@ def load_gallery(path: Path, *, to_replace: bool = False) -> Gallery:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
 
-def _to_content(gallery: Gallery) -> Content:
+def _to_content(gallery: FittedGallery) -> HDF5Contents:
     classes = to_bytes(gallery.classes)
     if len(set(classes.tolist())) < len(classes):  # such as 3 and "3", or names that end in NUL
         raise DataError("two classes would have the same name in the gallery; give them different names")
-    recipe = gallery.recipe.stored()
+    recipe = gallery.recipe.to_stored()
     arrays = {
         "samples/vectors": gallery.samples.vectors,
         "samples/class": gallery.samples.class_index.astype(np.int32),
@@ -146,7 +146,7 @@ def _to_content(gallery: Gallery) -> Content:
         "version": gallery.format_version,
         "crnr_version": gallery.crnr_version,
         "method": gallery.method.name,
-        **gallery.method.stored(),
+        **gallery.method.to_stored(),
     }
     if gallery.label_type:
         root["label_type"] = gallery.label_type
@@ -154,15 +154,17 @@ def _to_content(gallery: Gallery) -> Content:
     if gallery.calibration:
         of_calibration, attributes["calibration"] = gallery.calibration.stored()
         arrays |= {f"calibration/{key}": array for key, array in of_calibration.items()}
-    return Content(arrays, {group: to_attributes(values) for group, values in attributes.items()})
+    return HDF5Contents(arrays, {group: to_attributes(values) for group, values in attributes.items()})
 
 
-def _from_content(content: Content, folder: Path) -> Gallery:
+def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
     arrays, root = content.arrays, content.attributes["/"]
     name = root["method"].decode()
     known = default_parameters(name) if name in METHODS else ()
-    method = make_method(name, {key: plain(root[key]) for key in known if key in root or key not in _SINCE_4})
-    classes = list(Texts(arrays["classes/names"]))
+    method = make_method(
+        name, {key: to_plain_value(root[key]) for key in known if key in root or key not in _SINCE_4}
+    )
+    classes = list(LazyTexts(arrays["classes/names"]))
     class_index = arrays["samples/class"]
     if len(set(classes)) < len(classes):
         raise ValueError("two classes have the same name")
@@ -171,19 +173,19 @@ def _from_content(content: Content, folder: Path) -> Gallery:
     if not np.array_equal(np.unique(class_index), np.arange(len(classes))):
         raise ValueError("samples and classes do not match")
     table = SampleTable(
-        names=Texts(arrays["samples/names"]),
-        labels=Labels(classes, class_index),
-        hashes=Texts(arrays["samples/sha256"]),
-        stamps=Stamps.read_from(arrays),
+        names=LazyTexts(arrays["samples/names"]),
+        labels=LazyLabels(classes, class_index),
+        hashes=LazyTexts(arrays["samples/sha256"]),
+        stamps=LazyStamps.read_from(arrays),
     )
-    recipe = Recipe.restored(
+    recipe = Recipe.from_stored(
         Stored(
-            {key: plain(value) for key, value in content.attributes["recipe"].items()},
+            {key: to_plain_value(value) for key, value in content.attributes["recipe"].items()},
             _below("recipe/", arrays),
             folder,
         )
     )
-    gallery = Gallery(
+    gallery = FittedGallery(
         samples=Samples.of(arrays["samples/vectors"], class_index, recipe.part_edges),
         table=table,
         classes=classes,
@@ -191,7 +193,7 @@ def _from_content(content: Content, folder: Path) -> Gallery:
         method=method,
         state=_below("state/", arrays),
         crnr_version=root["crnr_version"].decode(),
-        calibration=Calibration.restored(
+        calibration=Calibration.from_stored(
             _below("calibration/", arrays), content.attributes.get("calibration", {})
         ),
         label_type=root.get("label_type", b"").decode(),
@@ -212,7 +214,7 @@ def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 @dataclass(frozen=True)
-class Glance:
+class GallerySummary:
     """What can be said about a gallery without reading all of it."""
 
     n_classes: int
@@ -220,27 +222,27 @@ class Glance:
     settings: dict[str, Any]  # of the method and the recipe
 
     @classmethod
-    def at(cls, path: Path) -> Glance:
+    def read(cls, path: Path) -> GallerySummary:
         """Raises a GalleryError if the file is not a gallery; its checksum is not verified."""
         content = read_content(path, {"classes/names", "samples/names"}, may_map=MAY_REPLACE_OPEN)
         try:
-            names = Texts(content.arrays["samples/names"])
+            names = LazyTexts(content.arrays["samples/names"])
             return cls(len(content.arrays["classes/names"]), names, _settings(content))
         except (LookupError, AttributeError, TypeError, ValueError, UsageError) as e:
             raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
     @classmethod
-    def of(cls, gallery: Gallery) -> Glance:
+    def of(cls, gallery: FittedGallery) -> GallerySummary:
         return cls(len(gallery.classes), gallery.names, _settings(_to_content(gallery)))
 
 
-def _settings(content: Content) -> dict[str, Any]:
+def _settings(content: HDF5Contents) -> dict[str, Any]:
     """The attributes, except those that describe the file; the extractor as text."""
     about = ("format", "version", "crnr_version", "sha256", "label_type")
-    recipe = {key: plain(value) for key, value in content.attributes.get("recipe", {}).items()}
-    root = {key: plain(value) for key, value in content.attributes["/"].items() if key not in about}
+    recipe = {key: to_plain_value(value) for key, value in content.attributes.get("recipe", {}).items()}
+    root = {key: to_plain_value(value) for key, value in content.attributes["/"].items() if key not in about}
     if recipe.get("kind") == "pictures":
-        recipe["extractor"] = restored_extractor(Stored(recipe)).describe()
+        recipe["extractor"] = restore_extractor(Stored(recipe)).describe()
     return root | recipe
 
 

@@ -12,18 +12,18 @@ import numpy as np
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.file import save_gallery
-from crnr_cli.gallery.gallery import Gallery, SampleTable
+from crnr_cli.gallery.gallery import FittedGallery, SampleTable
 from crnr_cli.gallery.samples import ReadSamples, Report
-from crnr_cli.methods import Method, Samples, State, fitted
-from crnr_cli.methods.base import indexed
-from crnr_cli.methods.by_neighbors import measured_by
-from crnr_cli.methods.folds import copies_of
+from crnr_cli.methods import Method, Samples, State, fit_method
+from crnr_cli.methods.base import make_indexes
+from crnr_cli.methods.by_neighbors import worst_index_measurement
+from crnr_cli.methods.folds import group_copies
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system.files import replacing
 from crnr_cli.system.names import class_key
-from crnr_cli.wording import Note, are, counted
+from crnr_cli.wording import Note, format_count, is_or_are
 
 _WANTED_AGREEMENT = 0.99  # less than an index aims for, which it measures on few samples
 _TOLERANCE = 1e-5  # between unit vectors of the same picture, which are rounded differently in other batches
@@ -33,14 +33,14 @@ _TOLERANCE = 1e-5  # between unit vectors of the same picture, which are rounded
 class BuildReport(Report):
     """A gallery that was written, and what the user should know about it."""
 
-    gallery: Gallery
+    gallery: FittedGallery
     seconds: float
     file_bytes: int
 
 
 def make_gallery(
     read: ReadSamples, method: Method, progress: Progress = silent
-) -> tuple[Gallery, list[Note]]:
+) -> tuple[FittedGallery, list[Note]]:
     """Sort the samples by class, in name order, and fit the method to them; return notes too."""
     classes, order, class_index = sort_by_class(read.table.labels, read.recipe.kind)
     in_order = read.take(order)  # vectors in a file are in order already, and are not copied to memory
@@ -49,21 +49,21 @@ def make_gallery(
     if len(classes) == 1:
         text = f"only one class, {classes[0]}: classify will refuse this gallery"
         notes.append(Note("one class", text))
-    notes += copy_notes(read.table, copies_of(read.values, read.table.hashes))
-    index = indexed(method, samples, progress)
+    notes += notes_on_copies(read.table, group_copies(read.values, read.table.hashes))
+    index = make_indexes(method, samples, progress)
     notes += index_notes(index)
-    gallery = Gallery(
+    gallery = FittedGallery(
         samples=samples,
         table=in_order.table,
         classes=classes,
         recipe=read.recipe,
         method=method,
-        state=fitted(method, samples) | index,
+        state=fit_method(method, samples) | index,
     )
     return gallery, notes
 
 
-def write_gallery(gallery: Gallery, output: Path) -> int:
+def write_gallery(gallery: FittedGallery, output: Path) -> int:
     """Write the complete file or, if that fails, nothing; returns its size."""
     with replacing(output) as file:
         save_gallery(gallery, file)
@@ -101,7 +101,7 @@ def _refuse_reserved(classes: Sequence[str]) -> None:
 
 def index_notes(state: State) -> list[Note]:
     """Report an index with which too many labels are not those of the exact search."""
-    measured = measured_by(state)
+    measured = worst_index_measurement(state)
     if measured is None or measured.agreement >= _WANTED_AGREEMENT:
         return []
     text = (
@@ -135,7 +135,7 @@ class KnownSamples:
             frozenset(hashes), vectors if kind == "pictures" else None, line, order, projections[order]
         )
 
-    def among(self, hashes: Sequence[str], vectors: Array) -> Array:
+    def known_mask(self, hashes: Sequence[str], vectors: Array) -> Array:
         """A mask of the samples, with these hashes and unit vectors, that are in the gallery."""
         found = np.array([name in self.hashes for name in hashes], dtype=bool)
         if self.vectors is None:
@@ -148,7 +148,7 @@ class KnownSamples:
             found[i] = bool((np.einsum("nd,nd->n", near, near) <= _TOLERANCE**2).any())
         return found
 
-    def in_batch(self, raw: Batch, vectors: Batch) -> list[str]:
+    def names_in_batch(self, raw: Batch, vectors: Batch) -> list[str]:
         """The names of the samples of a batch that are in the gallery; `raw` is the batch as it was read."""
         rows = vectors.rows.tolist()
         if self.vectors is None:
@@ -156,19 +156,19 @@ class KnownSamples:
             hashes = [row_hash(raw.values[row_of[sample]]) for sample in rows]
         else:
             hashes = [""] * len(rows)
-        mask = self.among(hashes, vectors.values)
+        mask = self.known_mask(hashes, vectors.values)
         return [vectors.names[sample] for sample, known in zip(rows, mask.tolist(), strict=True) if known]
 
 
 def copies_note(copies: Sequence[str], total: int) -> str:
     """What to say of test samples that are in the gallery, if there are any."""
     return (
-        f"{len(copies)} of {counted(total, 'test sample')} {are(len(copies))} in the gallery too, "
+        f"{len(copies)} of {format_count(total, 'test sample')} {is_or_are(len(copies))} in the gallery too, "
         f"such as {copies[0]}, so the scores are too high; test with samples that are not in the gallery"
     )
 
 
-def copy_notes(table: SampleTable, copies: Array) -> list[Note]:
+def notes_on_copies(table: SampleTable, copies: Array) -> list[Note]:
     """Notes on copies: in one class they add nothing, and in two classes at most one can be right."""
     names, labels = table.names, table.labels
     again = np.flatnonzero(copies != np.arange(len(copies)))
@@ -186,6 +186,6 @@ def copy_notes(table: SampleTable, copies: Array) -> list[Note]:
         first, i = alike[0]
         what = "is a copy" if len(alike) == 1 else "are copies"
         pair = f"such as {names[i]} of {names[first]}"
-        text = f"{counted(len(alike), 'sample')} {what} of others in the same class, {pair}"
+        text = f"{format_count(len(alike), 'sample')} {what} of others in the same class, {pair}"
         notes.append(Note("copies", text))
     return notes

@@ -14,15 +14,15 @@ from typing import Any, Self, TypeVar, overload
 import numpy as np
 
 from crnr_cli import __version__
-from crnr_cli.arrays import Array, Stamp, Values, mapped, row_minima, take_rows
+from crnr_cli.arrays import Array, Stamp, Values, map_values, row_minima, take_rows
 from crnr_cli.errors import NotConverged
 from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.methods import Method, Samples, State
 from crnr_cli.methods.base import residuals
-from crnr_cli.methods.by_neighbors import measured_by
+from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.results.probability import Certainty
+from crnr_cli.results.probability import Calibrated
 
 T = TypeVar("T")
 _TRIED_ITERATIONS = 20
@@ -31,7 +31,7 @@ _NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 
 LABEL_TYPES = frozenset({"bool", "float16", "float32", "float64"} | _NUMBERS)
 
 
-class _Column(Sequence[T]):
+class _LazyColumn(Sequence[T]):
     """Equal to any sequence of the same values; a part of it is a list."""
 
     def __init__(self, *arrays: Array) -> None:
@@ -71,7 +71,7 @@ class _Column(Sequence[T]):
     __hash__ = None  # type: ignore[assignment]
 
 
-class Texts(_Column[str]):
+class LazyTexts(_LazyColumn[str]):
     """Names as they are stored: UTF-8, or the bytes that the file system uses."""
 
     def __init__(self, stored: Array) -> None:
@@ -92,7 +92,7 @@ class Texts(_Column[str]):
 
 def to_bytes(texts: Sequence[str]) -> Array:
     """Return UTF-8 whatever the locale; names that are not UTF-8 are stored as the bytes that were read."""
-    if isinstance(texts, Texts):
+    if isinstance(texts, LazyTexts):
         return _trim(texts.stored)
     return np.array([text.encode("utf-8", "surrogateescape") for text in texts], dtype=bytes)
 
@@ -104,7 +104,7 @@ def _trim(stored: Array) -> Array:
     return stored if width == stored.dtype.itemsize else stored.astype(f"S{width}")
 
 
-class Stamps(_Column[Stamp]):
+class LazyStamps(_LazyColumn[Stamp]):
     """Sizes and times of modification."""
 
     def __init__(self, sizes: Array, times: Array) -> None:
@@ -125,7 +125,7 @@ class Stamps(_Column[Stamp]):
 
 def to_numbers(stamps: Sequence[Stamp]) -> tuple[Array, Array]:
     """Return the sizes and the times as a gallery stores them."""
-    if isinstance(stamps, Stamps) and all(array.dtype == np.int64 for array in stamps.arrays):
+    if isinstance(stamps, LazyStamps) and all(array.dtype == np.int64 for array in stamps.arrays):
         sizes, times = stamps.arrays
         return sizes, times
     sizes = np.array([stamp.size for stamp in stamps], dtype=np.int64)
@@ -133,7 +133,7 @@ def to_numbers(stamps: Sequence[Stamp]) -> tuple[Array, Array]:
     return sizes, times
 
 
-class Labels(_Column[str]):
+class LazyLabels(_LazyColumn[str]):
     """The classes of samples, stored as their numbers."""
 
     def __init__(self, classes: Sequence[str], class_index: Array) -> None:
@@ -181,17 +181,17 @@ class Table:
 
 
 def _take(column: Sequence[T], rows: Array) -> Sequence[T]:
-    if isinstance(column, _Column):
+    if isinstance(column, _LazyColumn):
         return column.take(rows) if len(column) else column
     return take_rows(column, rows) if column else []
 
 
 def _join(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
     """Join columns; what follows a column that is stored as bytes or numbers is stored like it."""
-    if isinstance(columns[0], Texts):
-        return Texts(np.concatenate([to_bytes(column) for column in columns]))
-    if isinstance(columns[0], Stamps):
-        return Stamps(*map(np.concatenate, zip(*map(to_numbers, columns), strict=True)))
+    if isinstance(columns[0], LazyTexts):
+        return LazyTexts(np.concatenate([to_bytes(column) for column in columns]))
+    if isinstance(columns[0], LazyStamps):
+        return LazyStamps(*map(np.concatenate, zip(*map(to_numbers, columns), strict=True)))
     return list(chain.from_iterable(columns))
 
 
@@ -210,7 +210,7 @@ class SampleTable(Table):
 
 
 @dataclass(frozen=True)
-class Gallery:
+class FittedGallery:
     """Everything that classify needs; the pictures that it was made from are not needed any more."""
 
     samples: Samples
@@ -265,26 +265,28 @@ class Gallery:
 
     def gives_residuals(self) -> bool:
         """Classify one sample, to find out whether the state matches the samples, whatever the method."""
-        measured_by(self.state)  # which is shown, even if the index is not used
+        worst_index_measurement(self.state)  # which is shown, even if the index is not used
         iterations = self.parameters.get("iterations", 0)
         # Few, as an untrusted gallery may ask for more than anybody would wait for.
         few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
         tried = replace(
             self,
             method=self.method.with_parameters(**few),
-            samples=self.method.tried_on(self.samples),
+            samples=self.method.smoke_test_samples(self.samples),
         )
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConverged)  # the sample is not one of the user's queries
             found = tried.residuals(self.samples.vectors[:1])
-        return found.shape == (1, len(self.classes)) and bool(row_minima(mapped(np.isfinite, found)).all())
+        return found.shape == (1, len(self.classes)) and bool(
+            row_minima(map_values(np.isfinite, found)).all()
+        )
 
-    def calibrated(self, jobs: int, progress: Progress = silent) -> Gallery:
+    def calibrate(self, jobs: int, progress: Progress = silent) -> FittedGallery:
         """The gallery with a calibration, for which up to `jobs` parts of it are classified at once."""
         return replace(self, calibration=calibrate(self.samples, self.method, self.hashes, jobs, progress))
 
     @cached_property
-    def certainty(self) -> Certainty:
+    def certainty(self) -> Calibrated:
         """How probable answers are: as stored, or computed once, when it is first asked for."""
         stored = self.calibration or calibrate(self.samples, self.method, self.hashes)
         if stored.certainty is None:
@@ -293,7 +295,7 @@ class Gallery:
         return stored.certainty
 
 
-def describe(gallery: Gallery) -> dict[str, Any]:
+def describe(gallery: FittedGallery) -> dict[str, Any]:
     """What is in a gallery and how it was made, as plain values."""
     counts = np.diff(gallery.samples.edges).tolist()
     return {
@@ -313,8 +315,8 @@ def describe(gallery: Gallery) -> dict[str, Any]:
     }
 
 
-def _about_index(gallery: Gallery) -> dict[str, Any]:
-    measured = measured_by(gallery.state)
+def _about_index(gallery: FittedGallery) -> dict[str, Any]:
+    measured = worst_index_measurement(gallery.state)
     if measured is None:
         return {}
     return {"index_recall": round(measured.recall, 6), "index_agreement": round(measured.agreement, 6)}

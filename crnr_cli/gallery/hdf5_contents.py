@@ -21,7 +21,7 @@ from crnr_cli.recipe.recipe import NEWEST_VERSION as NEWEST_RECIPE
 from crnr_cli.sources.formats.extracted import FORMAT as FEATURES
 from crnr_cli.sources.formats.hdf5 import scalar_attribute
 from crnr_cli.system import memory
-from crnr_cli.system.cores import available_cores, side_by_side
+from crnr_cli.system.cores import available_cores, run_side_by_side
 
 FORMAT = "crnr-gallery"
 NEWEST_VERSION = max(NEWEST_METHOD, NEWEST_RECIPE)
@@ -34,7 +34,7 @@ _AT_ONCE = 2**26  # bytes that one thread hashes before it returns
 
 
 @dataclass(frozen=True)
-class Content:
+class HDF5Contents:
     """A file's arrays and attributes by path; the checksum covers all of them."""
 
     arrays: dict[str, Array]
@@ -46,12 +46,12 @@ class Content:
     def has_blocks(self) -> bool:
         return bool(self.attributes["/"]["version"] >= _BLOCKS_SINCE)
 
-    def with_blocks(self) -> Content:
+    def with_blocks(self) -> HDF5Contents:
         """With the checksums of the blocks of all large arrays, if the version of the file has them."""
         large = {path: array for path, array in self.arrays.items() if array.nbytes > BLOCK}
         return replace(self, blocks={path: block_digests(array) for path, array in large.items()})
 
-    def stored(self) -> dict[str, Array]:
+    def all_arrays(self) -> dict[str, Array]:
         """All arrays of the file."""
         return self.arrays | {_stored_at(path): digests for path, digests in self.blocks.items()}
 
@@ -62,7 +62,7 @@ class Content:
         known = self.blocks.items()
         return not all(np.array_equal(block_digests(self.arrays[path]), found) for path, found in known)
 
-    def sha256(self) -> str:
+    def compute_sha256(self) -> str:
         digest = hashlib.sha256()
         for path, values in sorted(self.attributes.items()):
             for key, value in sorted(values.items()):
@@ -98,7 +98,7 @@ def is_gallery(path: Path) -> bool:
         return False
 
 
-def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: bool = True) -> Content:
+def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: bool = True) -> HDF5Contents:
     """Everything in the file, or only the wanted arrays; large ones are mapped, if they may be.
 
     All declarations are checked before any data is read or any link followed.
@@ -123,7 +123,7 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
                     f"{NEWEST_VERSION}; please upgrade crnr"
                 )
             size = path.stat().st_size
-            content = Content({}, {})
+            content = HDF5Contents({}, {})
             _collect(file, "/", 0, size, content)
             declared = {
                 name: dataset for name, dataset in content.arrays.items() if wanted is None or name in wanted
@@ -137,7 +137,7 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
         raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
 
 
-def _collect(group: Any, path: str, depth: int, budget: int, content: Content) -> int:
+def _collect(group: Any, path: str, depth: int, budget: int, content: HDF5Contents) -> int:
     """Collect attributes and datasets, which are not read yet; returns the rest of the budget of bytes."""
     values = {key: scalar_attribute(group, key) for key in group.attrs}
     if None in values.values():
@@ -153,7 +153,7 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: Content) -
             raise GalleryError(f"{where} is a link")
         item = group[name]
         if isinstance(item, h5py.Dataset):
-            budget -= _checked_size(item, where)
+            budget -= _check_size(item, where)
             if budget < 0:
                 raise GalleryError(f"{where} declares more data than the file contains")
             content.arrays[where] = item
@@ -164,7 +164,7 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: Content) -
     return budget
 
 
-def _checked_size(dataset: Any, where: str) -> int:
+def _check_size(dataset: Any, where: str) -> int:
     plan = dataset.id.get_create_plist()
     if plan.get_layout() != h5py.h5d.CONTIGUOUS or plan.get_nfilters() or plan.get_external_count():
         raise GalleryError(f"{where} is not stored as plain data")
@@ -174,18 +174,19 @@ def _checked_size(dataset: Any, where: str) -> int:
     return size
 
 
-def _read_arrays(path: Path, declared: dict[str, Any], content: Content, may_map: bool) -> Content:
+def _read_arrays(path: Path, declared: dict[str, Any], content: HDF5Contents, may_map: bool) -> HDF5Contents:
     """The arrays, read or, if they are large and can be checked by blocks, mapped from the file."""
     is_mapped = {
         name: may_map and content.has_blocks and item.nbytes > BLOCK for name, item in declared.items()
     }
-    memory.require(
+    memory.require_memory(
         path.stat().st_size - sum(item.nbytes for name, item in declared.items() if is_mapped[name]),
         f"{path}: the gallery",
         "classify on a larger machine, or build it with --neighbors or --pca",
     )
     arrays = {
-        name: _mapped(path, item) if is_mapped[name] else _read_array(item) for name, item in declared.items()
+        name: _map_array(path, item) if is_mapped[name] else _read_array(item)
+        for name, item in declared.items()
     }
     blocks: dict[str, Array] = {}
     for name in list(arrays) if content.has_blocks else ():
@@ -200,7 +201,7 @@ def _read_array(dataset: Any) -> Array:
     return array
 
 
-def _mapped(path: Path, dataset: Any) -> Array:
+def _map_array(path: Path, dataset: Any) -> Array:
     """An array whose pages are read when they are used, and shared by all processes that map the file."""
     offset, file_size = dataset.id.get_offset(), path.stat().st_size
     if offset is None or offset + dataset.nbytes > file_size:
@@ -215,7 +216,7 @@ def block_digests(array: Array) -> Array:
     if len(values) <= _AT_ONCE:
         return np.concatenate([np.empty((0, 32), np.uint8), *map(_digests, parts)])
     # Hashing releases the lock of the interpreter, so that threads run on as many cores.
-    return np.concatenate(list(side_by_side(_digests, parts, available_cores())))
+    return np.concatenate(list(run_side_by_side(_digests, parts, available_cores())))
 
 
 def _digests(values: Array) -> Array:

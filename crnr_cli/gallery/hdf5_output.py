@@ -28,7 +28,7 @@ def written_hdf5(place: Path | BinaryIO) -> Iterator[Any]:
     every write seems to succeed, and the error is raised when HDF5 has finished.
     """
     # Unbuffered, because with a buffer a seek would write, and could fail.
-    with _unbuffered(place) as file:
+    with _open_unbuffered(place) as file:
         forgiving = _ForgivingFile(file)
         try:
             with h5py.File(forgiving, "w") as content:
@@ -39,7 +39,7 @@ def written_hdf5(place: Path | BinaryIO) -> Iterator[Any]:
         raise forgiving.error
 
 
-def _unbuffered(place: Path | BinaryIO) -> AbstractContextManager[Any]:
+def _open_unbuffered(place: Path | BinaryIO) -> AbstractContextManager[Any]:
     return place.open("wb+", buffering=0) if isinstance(place, Path) else nullcontext(_raw(place))
 
 
@@ -114,7 +114,7 @@ class PlacedRows:
                     self.handle, data[start * width : stop * width], self.offset + int(places[start]) * width
                 )
 
-    def mapped(self) -> Array:
+    def map_rows(self) -> Array:
         """All rows, once they are written; they are read from the file when they are used.
 
         Where a mapped file could not be put in its place, they are read now.
@@ -122,7 +122,9 @@ class PlacedRows:
         with os.fdopen(os.dup(self.handle), "rb") as file:
             if not MAY_REPLACE_OPEN:
                 size = self.shape[0] * self.shape[1] * self.dtype.itemsize
-                memory.require(size, f"a gallery of {self.shape[0]} vectors", "use --pca or fewer samples")
+                memory.require_memory(
+                    size, f"a gallery of {self.shape[0]} vectors", "use --pca or fewer samples"
+                )
                 file.seek(self.offset)
                 return np.fromfile(file, self.dtype, self.shape[0] * self.shape[1]).reshape(self.shape)
             return np.asarray(np.memmap(file, self.dtype, "r", self.offset, self.shape))

@@ -15,7 +15,7 @@ from crnr_cli.arrays import Batch
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import KnownSamples
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.reading import open_recipe, refuse_mismatch
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -23,18 +23,18 @@ from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import Answers, Prediction
 from crnr_cli.results.formats import JsonLinesFormatter
 from crnr_cli.results.journal import Identity
-from crnr_cli.results.probability import Sureness
+from crnr_cli.results.probability import Thresholds
 from crnr_cli.results.table import CsvFormatter
 from crnr_cli.sources.base import InputOptions, Source, Span
 from crnr_cli.sources.opening import fingerprint, open_source
 from crnr_cli.sources.pictures import ignored_note, is_unrelated
 from crnr_cli.sources.tables import Features
 from crnr_cli.sources.walk import Lister
-from crnr_cli.system.cores import pieces_at_once, side_by_side
+from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 from crnr_cli.system.memory import room_for
 from crnr_cli.system.names import Spellings
 from crnr_cli.system.outputs import refuse_mentioned
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 _MANY_CLASSES = 1000  # with more, only the best are written, unless all are asked for
 _BEST = 5
@@ -58,19 +58,19 @@ class QueryOptions(InputOptions):
 class Run:
     """A classification, as it is decided before the first query is read."""
 
-    gallery: Gallery
+    gallery: FittedGallery
     source: Source
     recipe: OpenRecipe
     options: QueryOptions
     batch_size: int  # queries that are classified at once
     top: int | None  # how many of the best classes are written for each query; None: the residuals of all
     min_separation: float  # a query whose best class stands out less is rejected
-    sureness: Sureness | None  # None if the gallery does not know how probable its answers are
+    sureness: Thresholds | None  # None if the gallery does not know how probable its answers are
     first: int = 0  # the batch to start with: an earlier run finished those before it
 
     @classmethod
     def prepare(
-        cls, gallery: Gallery, source: Source, options: QueryOptions, recipe: OpenRecipe | None = None
+        cls, gallery: FittedGallery, source: Source, options: QueryOptions, recipe: OpenRecipe | None = None
     ) -> Run:
         """Decide everything; a model that is missing or has changed is reported now, before any work.
 
@@ -84,7 +84,7 @@ class Run:
             recipe=recipe,
             options=options,
             batch_size=queries_per_batch(gallery, recipe, options),
-            top=_classes_written(gallery, options),
+            top=_n_written_classes(gallery, options),
             min_separation=_min_separation(gallery, options),
             sureness=_sureness(gallery, options),
         )
@@ -138,13 +138,14 @@ class Run:
             notes.append(Note("ignored", ignored_note(self.source.ignored)))
         if self.options.top is None and self.top is not None:
             text = (
-                f"of {counted(len(self.gallery.classes), 'class')}, the {self.top} best of each input are "
+                f"of {format_count(len(self.gallery.classes), 'class')}, the {self.top} best of each "
+                "input are "
                 "written; --top sets how many, and --top 0 writes the residuals of all"
             )
             notes.append(Note("top", text))
         level, sure = self.options.sets, self.sureness
         if level is not None and sure is not None and not sure.certainty.can_exclude(level):
-            held_out = counted(len(sure.certainty.of_truth), "sample")
+            held_out = format_count(len(sure.certainty.of_truth), "sample")
             text = (
                 f"--sets {level:g} excludes no label: too few samples could be held out of the gallery "
                 f"({held_out}) for so high a level; choose a lower one, or add samples"
@@ -159,7 +160,7 @@ class Run:
             return None
         rules = []
         if options.reject is not None:
-            rules.append(calibration.rule(options.reject, self.gallery.dtype))
+            rules.append(calibration.describe_rule(options.reject, self.gallery.dtype))
         if options.min_probability is not None:
             least = f"{options.min_probability:g}"
             rules.append(f"probability below {least} (calibrated on {calibration.origin})")
@@ -176,12 +177,12 @@ class Run:
         """Classify all queries in this process, in fixed batches of the listing."""
         total = len(self.source)
         progress("classifying", 0, total)
-        truth_of = truths_by(self.gallery, self.source)
+        truth_of = make_truth_lookup(self.gallery, self.source)
         answer_batch = partial(self._answer_batch, truth_of, self._known_samples())
         with (
-            closing(self.source.batches(self.spans, self.recipe.request, decoders)) as batches,
+            closing(self.source.read_batches(self.spans, self.recipe.request, decoders)) as batches,
             closing(
-                side_by_side(answer_batch, self._read(batches, progress), self._batches_at_once())
+                run_side_by_side(answer_batch, self._read(batches, progress), self._batches_at_once())
             ) as done,
         ):
             for answers in done:
@@ -208,7 +209,7 @@ class Run:
             truths=truth_of(raw),
             min_separation=self.min_separation,
             signed=self.gallery.method.signed,
-            copies=known.in_batch(raw, vectors) if known else [],
+            copies=known.names_in_batch(raw, vectors) if known else [],
             sureness=self.sureness,
         )
 
@@ -225,16 +226,18 @@ class Run:
         return min(room_for(needed), pieces_at_once(self.options.n_jobs))
 
 
-def load_for(options: QueryOptions, gallery_path: Path, progress: Progress = silent) -> Gallery:
+def load_for_queries(options: QueryOptions, gallery_path: Path, progress: Progress = silent) -> FittedGallery:
     """Load the gallery, and calibrate it if the options need it and its file has no calibration."""
     gallery = load_gallery(gallery_path)
     refuse_mentioned(gallery.names)
     if options.model is not None:
         gallery = with_model_at(options.model, gallery, gallery_path)
-    return with_calibration(gallery, options, lambda: gallery.calibrated(options.n_jobs, progress))
+    return with_calibration(gallery, options, lambda: gallery.calibrate(options.n_jobs, progress))
 
 
-def with_calibration(gallery: Gallery, options: QueryOptions, compute: Callable[[], Gallery]) -> Gallery:
+def with_calibration(
+    gallery: FittedGallery, options: QueryOptions, compute: Callable[[], FittedGallery]
+) -> FittedGallery:
     """Return the gallery with the calibration that the options need, which its file may not have."""
     stored = gallery.calibration
     if options.min_probability is not None or options.sets is not None:
@@ -248,7 +251,7 @@ def with_calibration(gallery: Gallery, options: QueryOptions, compute: Callable[
     return replace(gallery, calibration=replace(gallery.calibration, certainty=None))
 
 
-def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
+def with_model_at(model: Path, gallery: FittedGallery, gallery_path: Path) -> FittedGallery:
     extractor = gallery.recipe.extractor and gallery.recipe.extractor.moved_to(model)
     if extractor is None:
         raise UsageError(f"--extractor: {gallery_path} was built without a network; leave it out")
@@ -256,13 +259,13 @@ def with_model_at(model: Path, gallery: Gallery, gallery_path: Path) -> Gallery:
 
 
 def open_queries(
-    names: Sequence[str], gallery: Gallery, options: QueryOptions, lister: Lister | None = None
+    names: Sequence[str], gallery: FittedGallery, options: QueryOptions, lister: Lister | None = None
 ) -> Source:
     """List the queries, and refuse those that the gallery cannot classify, before any work."""
     return check_queries(open_source(names, options, allow_missing=True, lister=lister), gallery)
 
 
-def check_queries(source: Source, gallery: Gallery) -> Source:
+def check_queries(source: Source, gallery: FittedGallery) -> Source:
     """Return the queries as the gallery sees them; those that it cannot classify are refused."""
     if len(gallery.classes) < 2:
         raise GalleryError(
@@ -273,13 +276,15 @@ def check_queries(source: Source, gallery: Gallery) -> Source:
     return source
 
 
-def truths_by(gallery: Gallery, source: Source) -> TruthOf:
+def make_truth_lookup(gallery: FittedGallery, source: Source) -> TruthOf:
     """A function that returns the true class of each sample of a batch, or None if it is not known."""
-    truth = truth_in(gallery.classes, is_labelled=source.is_labelled)
+    truth = make_class_chooser(gallery.classes, is_labelled=source.is_labelled)
     return lambda batch: list(map(truth, batch.candidates))
 
 
-def truth_in(classes: Iterable[str], *, is_labelled: bool) -> Callable[[tuple[str, ...]], str | None]:
+def make_class_chooser(
+    classes: Iterable[str], *, is_labelled: bool
+) -> Callable[[tuple[str, ...]], str | None]:
     """A function from the possible classes of a sample to its true one.
 
     The class of a picture is the first of its folders that is named after a class; a label in a file is taken
@@ -298,29 +303,29 @@ def truth_in(classes: Iterable[str], *, is_labelled: bool) -> Callable[[tuple[st
     return truth
 
 
-def queries_per_batch(gallery: Gallery, recipe: OpenRecipe, options: QueryOptions) -> int:
+def queries_per_batch(gallery: FittedGallery, recipe: OpenRecipe, options: QueryOptions) -> int:
     return recipe.batch_size(options.batch_size or gallery.method.batch_size(gallery.samples))
 
 
-def _classes_written(gallery: Gallery, options: QueryOptions) -> int | None:
+def _n_written_classes(gallery: FittedGallery, options: QueryOptions) -> int | None:
     """Return how many of the best classes are written for each query; None: the residuals of all."""
     if options.top is None:
         return _BEST if len(gallery.classes) > _MANY_CLASSES else None
     return options.top or None
 
 
-def _min_separation(gallery: Gallery, options: QueryOptions) -> float:
+def _min_separation(gallery: FittedGallery, options: QueryOptions) -> float:
     if options.reject is None or gallery.calibration is None:
         return 0.0
     return gallery.calibration.min_standout(options.reject)
 
 
-def _sureness(gallery: Gallery, options: QueryOptions) -> Sureness | None:
+def _sureness(gallery: FittedGallery, options: QueryOptions) -> Thresholds | None:
     certainty = gallery.calibration.certainty if gallery.calibration else None
     if certainty is None:
         return None
     least = None if options.sets is None else certainty.least_probability(options.sets)
-    return Sureness(certainty, options.min_probability or 0.0, least)
+    return Thresholds(certainty, options.min_probability or 0.0, least)
 
 
 @dataclass(frozen=True)
@@ -337,7 +342,7 @@ class RowBatch:
     def of(cls, answers: Answers, rows: Sequence[Prediction], data: bytes = b"") -> RowBatch:
         missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
         names = answers.batch.names
-        failed = [(names[query], f"{error.status}, {error}") for query, error in answers.batch.failed()]
+        failed = [(names[query], f"{error.status}, {error}") for query, error in answers.batch.failures()]
         return cls(
             data,
             Counter(row.status for row in rows),

@@ -19,13 +19,13 @@ from crnr_cli.recipe.base import Extractor, Step, Stored
 from crnr_cli.recipe.gradients import are_colored
 from crnr_cli.recipe.recipe import EXTRACTORS, OpenRecipe, Recipe
 from crnr_cli.sources.base import InputOptions, Source
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 _LOOKED_AT = 100  # pictures, evenly spread over the source, to find out whether they are in colour
 _SMALL = (32, 32)
 
 
-class Seen:
+class PictureSurvey:
     """The pictures of a source, of which headers and a few examples are read on request."""
 
     def __init__(self, source: Source, options: InputOptions, progress: Progress, workers: Workers) -> None:
@@ -39,13 +39,13 @@ def _are_colored(source: Source, options: InputOptions) -> bool:
     places = np.unique(np.linspace(0, len(source) - 1, _LOOKED_AT).astype(int)).tolist()
     request = PixelRequest(_SMALL, True, options.max_pixels, eight_bit=True)
     decoders = DecoderPool(options.jobs)
-    batches = source.batches([(place, place + 1) for place in places], request, decoders)
+    batches = source.read_batches([(place, place + 1) for place in places], request, decoders)
     found = np.concatenate([are_colored(batch.values) for batch in batches])
     return bool(found.size and found.mean() > 0.5)
 
 
 def new_recipe(
-    source: Source, chosen: ExtractorOptions, steps: tuple[Step, ...], seen: Seen
+    source: Source, chosen: ExtractorOptions, steps: tuple[Step, ...], seen: PictureSurvey
 ) -> tuple[Recipe, list[Note]]:
     """The recipe, with steps that are not fitted yet, and what the user should know about it."""
     if source.n_features is not None:
@@ -59,7 +59,7 @@ def new_recipe(
         if setting not in kind.settings:
             option = _option(setting, value)
             raise UsageError(f"{option} cannot be used with the extractor {kind.name}; leave it out")
-    extractor, notes = kind.made(chosen.settings, seen)
+    extractor, notes = kind.create(chosen.settings, seen)
     return Recipe.for_pictures(extractor, steps), notes
 
 
@@ -67,13 +67,13 @@ def _of(source: Source) -> str:
     return " that were extracted from pictures before; leave it out" if source.kind == "pictures" else ""
 
 
-def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: Seen) -> Sequence[Extractor]:
+def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: PictureSurvey) -> Sequence[Extractor]:
     """Other extractors for `tune` to try: those that are left to choose by what the user gave."""
     if recipe.extractor is None:
         return []
     others = list(recipe.extractor.alternatives(chosen.settings))
     if not chosen.was_given:
-        others.append(EXTRACTORS["pixels"].made({}, seen)[0])
+        others.append(EXTRACTORS["pixels"].create({}, seen)[0])
     return others
 
 
@@ -104,7 +104,7 @@ def recipe_of(source: Source) -> Recipe | None:
     plain = [path for path, described in source.recipes if described is None]
     for path, described in source.recipes:
         if described is not None:
-            found.append((path, restored_recipe(path, described, source.n_features)))
+            found.append((path, restore_recipe(path, described, source.n_features)))
     if not found:
         return None
     first, recipe = found[0]
@@ -116,15 +116,16 @@ def recipe_of(source: Source) -> Recipe | None:
         if not is_same(recipe.extractor, other.extractor):
             raise DataError(
                 f"{first} and {path} were extracted in different ways: "
-                f"{in_words(recipe.extractor, other.extractor, 'and')}; give files of one extractor"
+                f"{describe_difference(recipe.extractor, other.extractor, 'and')}; give files of one "
+                "extractor"
             )
     return recipe
 
 
-def restored_recipe(path: Path, described: Mapping[str, Any], n_features: int | None) -> Recipe:
+def restore_recipe(path: Path, described: Mapping[str, Any], n_features: int | None) -> Recipe:
     """The recipe that an untrusted file with so many values per sample describes."""
     try:
-        recipe = Recipe.restored(Stored(dict(described), folder=path.parent))
+        recipe = Recipe.from_stored(Stored(dict(described), folder=path.parent))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise DataError(
             f"{path}: the description of its extractor cannot be used ({e}); extract it again"
@@ -138,7 +139,7 @@ def is_same(one: Extractor | None, other: Extractor | None) -> bool:
     return one is other if one is None or other is None else one.is_same(other)
 
 
-def in_words(one: Extractor | None, other: Extractor | None, link: str = "instead of") -> str:
+def describe_difference(one: Extractor | None, other: Extractor | None, link: str = "instead of") -> str:
     """Two extractors that differ, as words that differ."""
     texts = [extractor.describe() if extractor else "features" for extractor in (one, other)]
     if texts[0] == texts[1]:
@@ -154,10 +155,12 @@ def refuse_mismatch(source: Source, recipe: Recipe) -> None:
     if known and not is_same(known.extractor, recipe.extractor):
         raise DataError(
             f"{source.recipes[0][0]}: extracted in another way than the gallery's samples: "
-            f"{in_words(known.extractor, recipe.extractor)}; extract it again, as the gallery's samples were"
+            f"{describe_difference(known.extractor, recipe.extractor)}; extract it again, as the "
+            "gallery's samples were"
         )
     if source.n_features not in (None, recipe.n_inputs):
         raise DataError(
-            f"{next(source.listing())[0]}: {counted(source.n_features or 0, 'feature')} per sample, but the "
+            f"{next(source.listing())[0]}: {format_count(source.n_features or 0, 'feature')} per "
+            "sample, but the "
             f"gallery was built from {recipe.n_inputs}; use the same features for both"
         )

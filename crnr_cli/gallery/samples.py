@@ -11,7 +11,7 @@ from crnr_cli.arrays import Array, Batch, take_rows
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.gallery import SampleTable
-from crnr_cli.gallery.reading import Seen, alternatives, new_recipe, open_recipe
+from crnr_cli.gallery.reading import PictureSurvey, alternatives, new_recipe, open_recipe
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
@@ -23,7 +23,7 @@ from crnr_cli.sources.pictures import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
 from crnr_cli.system.names import class_key
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 BATCH = 1024
 
@@ -112,17 +112,17 @@ def read_samples(
 ) -> ReadSamples:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
     workers = workers or Here(DecoderPool(reading.jobs))
-    recipe, notes = start_reading(source, reading, Seen(source, reading, progress, workers))
+    recipe, notes = start_reading(source, reading, PictureSurvey(source, reading, progress, workers))
     _require_memory([recipe], len(source), reading)
     collector = _Collector(recipe, source, reading, raw=not recipe.is_fitted)
     read = check_new(_read(collector, workers, progress, notes), source)
-    return read if recipe.is_fitted else read.apply(recipe.fitted(read.values), reading.dtype)
+    return read if recipe.is_fitted else read.apply(recipe.fit(read.values), reading.dtype)
 
 
 def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> ReadSamples:
     """Read all usable samples of a source as raw values, for recipes that are fitted to parts of them."""
     here = Here(DecoderPool(reading.jobs))
-    recipe, notes = start_reading(source, reading, Seen(source, reading, progress, here))
+    recipe, notes = start_reading(source, reading, PictureSurvey(source, reading, progress, here))
     _require_memory([recipe], len(source), reading)
     read = _read(_Collector(recipe, source, reading, raw=True), here, progress, notes)
     return check_new(read, source)
@@ -135,7 +135,7 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
     same pixels.
     """
     here = Here(DecoderPool(reading.jobs))
-    seen = Seen(source, reading, progress, here)
+    seen = PictureSurvey(source, reading, progress, here)
     first, notes = start_reading(source, reading, seen)
     others = alternatives(first, reading.extractor, seen) if source.n_features is None else ()
     recipes = [first, *map(Recipe.for_pictures, others)]
@@ -218,7 +218,7 @@ def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
     return [Note("source", text) for text in source.notes()]
 
 
-def start_reading(source: Source, reading: Reading, seen: Seen) -> tuple[Recipe, list[Note]]:
+def start_reading(source: Source, reading: Reading, seen: PictureSurvey) -> tuple[Recipe, list[Note]]:
     """Choose the recipe, whose steps are not yet fitted, and collect notes; no sample is read yet."""
     notes = _source_notes(source)
     recipe, of_recipe = new_recipe(source, reading.extractor, reading.steps, seen)
@@ -230,9 +230,9 @@ def start_reading(source: Source, reading: Reading, seen: Seen) -> tuple[Recipe,
 
 def _require_memory(recipes: Sequence[Recipe], n_samples: int, reading: Reading) -> None:
     itemsize = np.dtype(reading.dtype).itemsize
-    memory.require(
+    memory.require_memory(
         sum(recipe.fit_bytes(n_samples, itemsize) for recipe in recipes),
-        f"reading {counted(n_samples, 'sample')} of {counted(recipes[0].n_inputs, 'number')}",
+        f"reading {format_count(n_samples, 'sample')} of {format_count(recipes[0].n_inputs, 'number')}",
         "use a smaller --size or --pca",
     )
 
@@ -279,7 +279,7 @@ class _Collector:
     def add(self, batch: Batch) -> None:
         """Apply the recipe to a batch of raw values, and keep the usable samples; refuse too many others."""
         hashes, reading = content_hashes(batch), self.reading
-        usable = self.recipe.screened(batch) if self.raw else self.recipe.applied(batch, reading.dtype)
+        usable = self.recipe.drop_unusable(batch) if self.raw else self.recipe.apply(batch, reading.dtype)
         if reading.label is not None:
             usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
         table, values, left_out = _divide(usable, hashes, self.label_of, self.source.why_unlabelled)
@@ -341,4 +341,6 @@ def refuse_non_finite(left_out: Iterable[LeftOut]) -> None:
     bad = [left.name for left in left_out if left.error.status == "non_finite"]
     if bad:
         shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
-        raise DataError(f"NaN or infinity in {counted(len(bad), 'row')}, to be fixed or removed: {shown}")
+        raise DataError(
+            f"NaN or infinity in {format_count(len(bad), 'row')}, to be fixed or removed: {shown}"
+        )

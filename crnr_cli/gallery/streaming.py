@@ -18,9 +18,9 @@ from crnr_cli.arrays import Array, Batch, Stamp, take_rows
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.file import NewGallery
 from crnr_cli.gallery.fit import sort_by_class
-from crnr_cli.gallery.gallery import SampleTable, Texts
+from crnr_cli.gallery.gallery import LazyTexts, SampleTable
 from crnr_cli.gallery.hdf5_output import PlacedRows
-from crnr_cli.gallery.reading import Seen
+from crnr_cli.gallery.reading import PictureSurvey
 from crnr_cli.gallery.samples import (
     LeftOut,
     Reading,
@@ -38,8 +38,8 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.tables import Features
 from crnr_cli.system import memory
-from crnr_cli.system.cores import pieces_at_once, side_by_side
-from crnr_cli.wording import counted
+from crnr_cli.system.cores import pieces_at_once, run_side_by_side
+from crnr_cli.wording import format_count
 
 _BLOCK = 2**20  # numbers that are read at once
 
@@ -55,16 +55,18 @@ def stream_samples(
     source: Features, reading: Reading, new: NewGallery, progress: Progress = silent
 ) -> ReadSamples:
     """As `read_samples`, but the vectors are written to a new file, sorted by class, and mapped from it."""
-    seen = Seen(source, reading, progress, Here(DecoderPool(reading.jobs)))
+    seen = PictureSurvey(source, reading, progress, Here(DecoderPool(reading.jobs)))
     unfitted, notes = start_reading(source, reading, seen)
     stream = _Stream(source, reading, progress, _labels(source, reading))
     recipe = unfitted
     if not recipe.is_fitted:
         covariance = 3 * 8 * source.n_features**2
-        memory.require(covariance, f"--pca of {counted(source.n_features, 'feature')}", "use fewer features")
-        recipe = recipe.fitted_to_blocks(lambda: stream.raw_blocks(unfitted))
-    rows, vectors = stream.written(recipe, new, was_fitted=recipe is not unfitted)
-    table = SampleTable(source.names(), stream.labels, Texts(stream.hashes), stream.stamps).take(rows)
+        memory.require_memory(
+            covariance, f"--pca of {format_count(source.n_features, 'feature')}", "use fewer features"
+        )
+        recipe = recipe.fit_to_blocks(lambda: stream.raw_blocks(unfitted))
+    rows, vectors = stream.write_vectors(recipe, new, was_fitted=recipe is not unfitted)
+    table = SampleTable(source.names(), stream.labels, LazyTexts(stream.hashes), stream.stamps).take(rows)
     read = ReadSamples(recipe=recipe, table=table, values=vectors, left_out=stream.left_out(), notes=notes)
     return check_new(read, source)
 
@@ -110,7 +112,7 @@ class _Stream:
     def raw_blocks(self, recipe: Recipe) -> Iterator[Array]:
         """The raw values of the usable samples, to fit the recipe to; the others are noted."""
         for batch in self._batches():
-            screened = recipe.screened(batch)
+            screened = recipe.drop_unusable(batch)
             self._note(screened)
             self._progress("fitting", batch.end, len(self._source))
             is_labelled = [self._row(batch, sample) not in self._errors for sample in screened.rows.tolist()]
@@ -118,7 +120,7 @@ class _Stream:
                 yield screened.values if all(is_labelled) else screened.values[is_labelled]
         self._refuse_bad()
 
-    def written(self, recipe: Recipe, new: NewGallery, *, was_fitted: bool) -> tuple[Array, Array]:
+    def write_vectors(self, recipe: Recipe, new: NewGallery, *, was_fitted: bool) -> tuple[Array, Array]:
         """Which rows are in the gallery, in its order, and their vectors.
 
         All are taken for usable at first. If some turn out not to be, the others are written once more, as
@@ -135,12 +137,15 @@ class _Stream:
             places[rows[order]] = np.arange(len(rows))
             target = new.place_vectors((len(rows), recipe.n_outputs), self._reading.dtype)
             work = partial(self._write, recipe, target, places)
-            with closing(self._batches()) as batches, closing(side_by_side(work, batches, threads)) as done:
+            with (
+                closing(self._batches()) as batches,
+                closing(run_side_by_side(work, batches, threads)) as done,
+            ):
                 for batch in done:
                     self._note(batch)
                     self._progress("reading", batch.end, len(self._source))
             if len(rows) == len(self._source) - len(self._errors):
-                return rows[order], target.mapped()
+                return rows[order], target.map_rows()
             self._refuse_bad()
             if was_fitted:  # to samples that it leaves nothing of
                 name = next(left.name for left in self.left_out() if left.error.status == "zero_norm")
@@ -148,7 +153,7 @@ class _Stream:
 
     def _batches(self) -> Generator[Batch]:
         spans = self._source.spans(self._reading.batch_size or max(1, _BLOCK // self._source.n_features))
-        return self._source.batches(spans, None, DecoderPool(self._reading.jobs))
+        return self._source.read_batches(spans, None, DecoderPool(self._reading.jobs))
 
     def _write(self, recipe: Recipe, target: PlacedRows, places: Array, read: Batch) -> Batch:
         """Write the vectors of a batch, which is returned without values."""
@@ -156,15 +161,15 @@ class _Stream:
         if not self.hashes[start]:
             self.hashes[start : read.end] = _hashes(read)
             self.stamps[start : read.end] = read.stamps
-        batch = recipe.applied(read, self._reading.dtype)
+        batch = recipe.apply(read, self._reading.dtype)
         places = places[start + batch.rows]
         target.write(places[places >= 0], batch.values[places >= 0])
         return replace(batch, values=np.empty((len(batch.rows), 0)))
 
     def _note(self, batch: Batch) -> None:
-        for sample, error in batch.failed():
+        for sample, error in batch.failures():
             self._errors.setdefault(self._row(batch, sample), error)
-        skipped = [left for left in self.left_out() if left.is_skipped] if batch.failed() else []
+        skipped = [left for left in self.left_out() if left.is_skipped] if batch.failures() else []
         refuse_too_many(skipped, len(self._source), self._reading.max_failure_rate, "sample")
 
     def _refuse_bad(self) -> None:

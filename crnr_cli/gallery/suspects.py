@@ -14,11 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from crnr_cli.arrays import Array, dense
+from crnr_cli.arrays import Array, to_dense
 from crnr_cli.errors import DataError
 from crnr_cli.jobs.review import largest, span_of
 from crnr_cli.methods import Method, Samples
-from crnr_cli.methods.folds import copies_of, held_out_residuals, stratified_folds
+from crnr_cli.methods.folds import group_copies, held_out_residuals, stratified_folds
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import margins
 from crnr_cli.solvers.neighbors import product_blocks
@@ -52,7 +52,7 @@ class AlikeClasses:
     share: float  # of the samples of both that have an answer
 
 
-def doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Array, Array]:
+def score_doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Array, Array]:
     """(n,), (n,): the score of every sample, above 0 if another class wins, and the best other class.
 
     The score is NaN for samples that have no answer.
@@ -65,25 +65,25 @@ def doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Array, A
     return margins(others[rows, best], own, signed), best
 
 
-def answers_of(
+def residuals_without_doubtful_labels(
     samples: Samples, method: Method, folds: Folds, jobs: int = 1, progress: Progress = silent
 ) -> Array:
     """(n, K): residuals by galleries in which only labels are left that the others agree with.
 
     A wrong label among the samples speaks for its wrong class, and so hides others of its kind.
     """
-    first = crossed(samples, method, folds, jobs=jobs, progress=progress)
-    score, _ = doubts(first, samples.class_index, method.signed)
-    distrusted = folds.distrusted(samples, score > 0)
-    if not distrusted.any():
+    first = cross_validated_residuals(samples, method, folds, jobs=jobs, progress=progress)
+    score, _ = score_doubts(first, samples.class_index, method.signed)
+    ignored_as_samples = folds.doubtful_mask(samples, score > 0)
+    if not ignored_as_samples.any():
         return first
-    return crossed(samples, method, folds, distrusted, jobs, progress)
+    return cross_validated_residuals(samples, method, folds, ignored_as_samples, jobs, progress)
 
 
-def suspects(residuals: Array, samples: Samples, signed: bool) -> list[Suspect]:
+def find_suspects(residuals: Array, samples: Samples, signed: bool) -> list[Suspect]:
     """All samples whose labels look wrong, the clearest first."""
     class_index = samples.class_index
-    score, other = doubts(residuals, class_index, signed)
+    score, other = score_doubts(residuals, class_index, signed)
     agreed = score <= 0
     usual = np.full(samples.n_classes, np.inf)  # how far a class leads, if it wins and the label says so too
     for k, (start, stop) in enumerate(pairwise(samples.edges.tolist())):
@@ -112,14 +112,14 @@ def _nearest(samples: Samples, sample: int, of_class: int) -> list[int]:
     return largest([similarity], _SUPPORTERS, span.start)
 
 
-def small_classes(samples: Samples, copies: Array) -> list[tuple[int, int]]:
+def find_small_classes(samples: Samples, copies: Array) -> list[tuple[int, int]]:
     """Classes with few different samples, and how many they have."""
     edges = zip(samples.edges[:-1].tolist(), samples.edges[1:].tolist(), strict=True)
     counts = [len(np.unique(copies[start:stop])) for start, stop in edges]
     return [(k, count) for k, count in enumerate(counts) if count < _FEW]
 
 
-def alike_classes(residuals: Array, class_index: Array) -> list[AlikeClasses]:
+def find_alike_classes(residuals: Array, class_index: Array) -> list[AlikeClasses]:
     """Pairs of classes that are often taken for each other, the worst first."""
     answered = ~np.isnan(residuals).any(axis=1)
     truth, label = class_index[answered], residuals[answered].argmin(axis=1)
@@ -144,7 +144,7 @@ class Folds:
 
     @classmethod
     def of(cls, samples: Samples, hashes: Sequence[str], count: int = FOLDS) -> Folds:
-        copies = copies_of(samples.vectors, hashes)
+        copies = group_copies(samples.vectors, hashes)
         fold_of = stratified_folds(samples.class_index, count, copies=copies)
         if samples.n_classes < 2 or not (fold_of >= 0).any():
             raise DataError(
@@ -159,7 +159,7 @@ class Folds:
         held: Array = self.fold_of >= 0
         return held
 
-    def distrusted(self, samples: Samples, doubtful: Array) -> Array:
+    def doubtful_mask(self, samples: Samples, doubtful: Array) -> Array:
         """A mask of the doubtful samples, except in classes of which too few others would be left."""
         mask = doubtful & self.is_held
         for start, stop in zip(samples.edges[:-1].tolist(), samples.edges[1:].tolist(), strict=True):
@@ -170,31 +170,31 @@ class Folds:
         return mask
 
 
-def crossed(
+def cross_validated_residuals(
     samples: Samples,
     method: Method,
     folds: Folds,
-    distrusted: Array | None = None,
+    ignored_as_samples: Array | None = None,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Array:
     """(n, K): the residuals of every sample, by a gallery without its fold; NaN if it is never held out.
 
-    Samples that are `distrusted` are answered, but answer for no other. Up to `jobs` folds are answered at
-    the same time, if there is enough memory.
+    Samples that are `ignored_as_samples` are answered, but answer for no other. Up to `jobs` folds are
+    answered at the same time, if there is enough memory.
     """
     found = np.full((len(samples.vectors), samples.n_classes), np.nan, dtype=samples.vectors.dtype)
     parts = held_out_residuals(
         samples,
         method,
         folds.fold_of,
-        is_trusted=None if distrusted is None else ~distrusted,
+        is_trusted=None if ignored_as_samples is None else ~ignored_as_samples,
         result_bytes=found.nbytes,
         jobs=jobs,
-        progress=partial(progress, "comparing" if distrusted is None else "comparing again"),
+        progress=partial(progress, "comparing" if ignored_as_samples is None else "comparing again"),
     )
     for places, residuals in parts:
-        found[places] = dense(residuals)
+        found[places] = to_dense(residuals)
     return found
 
 
@@ -204,7 +204,9 @@ class Outlier:
     similarity: float  # to the class that it is most like
 
 
-def outliers(unit_vectors: Array, edges: Array, copies: Array, progress: Progress = silent) -> list[Outlier]:
+def find_outliers(
+    unit_vectors: Array, edges: Array, copies: Array, progress: Progress = silent
+) -> list[Outlier]:
     """Samples that are much less like any class than almost all others, the clearest first.
 
     Samples are ordered by class, whose bounds are `edges`; `copies` are numbers, the same for the same

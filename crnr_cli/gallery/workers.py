@@ -60,12 +60,12 @@ class Here:
     decoders: DecoderPool
 
     def picture_sizes(self, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
-        return source.sizes(max_pixels, self.decoders, progress)
+        return source.read_sizes(max_pixels, self.decoders, progress)
 
     def read_raw(
         self, source: Source, spans: Sequence[Span], recipes: Sequence[OpenRecipe]
     ) -> Generator[list[Batch]]:
-        with closing(source.batches(spans, recipes[0].request, self.decoders)) as batches:
+        with closing(source.read_batches(spans, recipes[0].request, self.decoders)) as batches:
             for read in batches:
                 yield [recipe.raw(read) for recipe in recipes]
 

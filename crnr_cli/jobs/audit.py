@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.duplicates import Looks, exact_copies, groups_of, looks_of, near_pairs
+from crnr_cli.gallery.duplicates import Looks, find_exact_copies, find_near_pairs, group_pairs, read_looks
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import KnownSamples, sort_by_class
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.hdf5_contents import is_gallery
 from crnr_cli.gallery.queries import with_model_at
 from crnr_cli.gallery.reading import refuse_mismatch
@@ -32,18 +32,18 @@ from crnr_cli.gallery.suspects import (
     Folds,
     Outlier,
     Suspect,
-    alike_classes,
-    answers_of,
-    outliers,
-    small_classes,
-    suspects,
+    find_alike_classes,
+    find_outliers,
+    find_small_classes,
+    find_suspects,
+    residuals_without_doubtful_labels,
 )
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.opening import open_source
 from crnr_cli.system.outputs import refuse_mentioned
-from crnr_cli.wording import Note, are, counted
+from crnr_cli.wording import Note, format_count, is_or_are
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ def audit(
         refuse_mismatch(queries, gallery.recipe)
     samples, method = gallery.samples, gallery.method
     folds = Folds.of(samples, gallery.hashes)
-    residuals = answers_of(samples, method, folds, reading.n_jobs, progress)
-    looks, of_looks = _looks(gallery, reading)
-    copies = exact_copies(gallery.hashes)
+    residuals = residuals_without_doubtful_labels(samples, method, folds, reading.n_jobs, progress)
+    looks, of_looks = _read_looks(gallery, reading)
+    copies = find_exact_copies(gallery.hashes)
     again = {i for group in copies for i in group[1:]}
     firsts = np.array([i for i in range(len(gallery.names)) if i not in again])
-    pairs = firsts[near_pairs(looks.rows(firsts), progress=progress)]
+    pairs = firsts[find_near_pairs(looks.pick(firsts), progress=progress)]
     known: list[Known] = []
     n_queries = 0
     if queries is not None:
@@ -111,18 +111,18 @@ def audit(
         )
         require_samples(read.table.names, read.left_out)
         n_queries, left_out = len(read.table), left_out + read.left_out
-        known = _known(gallery, looks, read, reading)
+        known = _find_known_queries(gallery, looks, read, reading)
     held = folds.is_held
     return AuditReport(
         names=gallery.names,
         labels=list(gallery.table.labels),
         classes=gallery.classes,
-        suspects=suspects(residuals, samples, method.signed),
+        suspects=find_suspects(residuals, samples, method.signed),
         copies=copies,
-        near=groups_of(pairs),
-        outliers=outliers(looks.vectors, samples.edges, folds.copies, progress),
-        small=small_classes(samples, folds.copies),
-        alike=alike_classes(residuals, samples.class_index),
+        near=group_pairs(pairs),
+        outliers=find_outliers(looks.vectors, samples.edges, folds.copies, progress),
+        small=find_small_classes(samples, folds.copies),
+        alike=find_alike_classes(residuals, samples.class_index),
         known=known,
         n_queries=n_queries,
         n_answered=int(held.sum()),
@@ -137,7 +137,7 @@ def audit(
 
 def _open(
     names: Sequence[str], reading: Reading, model: Path | None, progress: Progress
-) -> tuple[Gallery, list[LeftOut], list[Note]]:
+) -> tuple[FittedGallery, list[LeftOut], list[Note]]:
     """The gallery, or one made of the source with the default method, which is not fitted."""
     galleries = [name for name in names if is_gallery(Path(name))]
     if galleries and len(names) > 1:
@@ -149,7 +149,7 @@ def _open(
     read = read_samples(open_source(names, reading), reading, progress)
     classes, order, class_index = sort_by_class(read.table.labels, read.recipe.kind)
     in_order = read.take(order)
-    gallery = Gallery(
+    gallery = FittedGallery(
         samples=Samples.of(in_order.values, class_index, read.recipe.part_edges),
         table=in_order.table,
         classes=classes,
@@ -160,33 +160,36 @@ def _open(
     return gallery, read.left_out, read.notes
 
 
-def _looks(gallery: Gallery, reading: Reading) -> tuple[Looks, list[Note]]:
+def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[Note]]:
     """The samples with their pictures, as far as these are there, and a note on those that are not."""
     vectors, names = gallery.samples.vectors, gallery.names
     if gallery.recipe.kind == "features":
         text = "near duplicates: found by the cosine of the features alone, as there are no pictures"
         return Looks.of(vectors), [Note("looks", text)]
-    looks = looks_of(vectors, names, gallery.hashes, DecoderPool(reading.jobs), reading.max_pixels)
+    looks = read_looks(vectors, names, gallery.hashes, DecoderPool(reading.jobs), reading.max_pixels)
     missing = np.flatnonzero(looks.picture_of < 0).tolist()
     if not missing:
         return looks, []
     text = (
-        f"{len(missing)} of {counted(len(names), 'picture')} {are(len(missing))} gone or changed, such as "
+        f"{len(missing)} of {format_count(len(names), 'picture')} {is_or_are(len(missing))} gone or "
+        "changed, such as "
         f"{names[missing[0]]}: near duplicates of them are found by the cosine of the vectors alone; "
         "run the command in the folder where the gallery was built to find more"
     )
     return looks, [Note("looks", text)]
 
 
-def _known(gallery: Gallery, looks: Looks, read: ReadSamples, reading: Reading) -> list[Known]:
+def _find_known_queries(
+    gallery: FittedGallery, looks: Looks, read: ReadSamples, reading: Reading
+) -> list[Known]:
     """The queries that are samples too, each with the first sample that it is like."""
     kind = gallery.recipe.kind
     names, hashes, vectors = read.table.names, read.table.hashes, read.values
-    is_copy = KnownSamples.of(kind, gallery.hashes, gallery.samples.vectors).among(hashes, vectors)
+    is_copy = KnownSamples.of(kind, gallery.hashes, gallery.samples.vectors).known_mask(hashes, vectors)
     queries = Looks.of(vectors)
     if kind == "pictures":
-        queries = looks_of(vectors, names, hashes, DecoderPool(reading.jobs), reading.max_pixels)
-    alike = {int(query): int(sample) for query, sample in near_pairs(queries, looks)[::-1]}
+        queries = read_looks(vectors, names, hashes, DecoderPool(reading.jobs), reading.max_pixels)
+    alike = {int(query): int(sample) for query, sample in find_near_pairs(queries, looks)[::-1]}
     of_hash = {digest: i for i, digest in reversed(list(enumerate(gallery.hashes)))}
     for query in np.flatnonzero(is_copy).tolist():
         nearest = int(np.argmax(looks.vectors @ queries.vectors[query]))
@@ -199,7 +202,7 @@ def _too_few(folds: Folds) -> list[Note]:
     if not alone:
         return []
     text = (
-        f"{counted(alone, 'sample')} not compared with the others of the class: "
+        f"{format_count(alone, 'sample')} not compared with the others of the class: "
         "apart from copies, there is none that could be held out"
     )
     return [Note("alone", text)]

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.errors import UsageError
-from crnr_cli.gallery.extraction import cached
+from crnr_cli.gallery.extraction import read_through_cache
 from crnr_cli.gallery.file import new_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_samples
 from crnr_cli.gallery.streaming import can_stream, stream_samples
 from crnr_cli.gallery.workers import Here, Workers
@@ -44,7 +44,7 @@ def build(
     """Read the source, fit the method, and write the gallery."""
     started = time.perf_counter()
     method = make_method(options.method, options.parameters)
-    if reason := method.unavailable():
+    if reason := method.why_unavailable():
         raise UsageError(reason)
     workers = workers or Here(DecoderPool(options.reading.jobs))
     source = open_source(names, options.reading, lister=workers.lister)
@@ -52,7 +52,7 @@ def build(
         reading = options.reading
         of_cache: list[Note] = []
         if options.cache:
-            source, reading, of_cache = cached(source, reading, options.cache, progress, workers)
+            source, reading, of_cache = read_through_cache(source, reading, options.cache, progress, workers)
         if isinstance(source, Features) and is_replaceable(output) and can_stream(source, reading, method):
             with new_gallery(file) as new:
                 read = stream_samples(source, reading, new, progress)
@@ -74,10 +74,10 @@ def build(
 
 def _fit(
     read: ReadSamples, method: Method, options: BuildOptions, progress: Progress
-) -> tuple[Gallery, list[Note]]:
+) -> tuple[FittedGallery, list[Note]]:
     progress("fitting", 0, 1)
     gallery, notes = make_gallery(read, method, progress)
     progress("fitting", 1, 1)
     if options.calibrate:
-        gallery = gallery.calibrated(options.reading.n_jobs, progress)
+        gallery = gallery.calibrate(options.reading.n_jobs, progress)
     return gallery, notes

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from crnr_cli.errors import UsageError, refuse_too_many, require
-from crnr_cli.gallery.queries import MAX_FAILURES, QueryOptions, RowBatch, Run, load_for, open_queries
+from crnr_cli.errors import UsageError, refuse_too_many, require_packages
+from crnr_cli.gallery.queries import MAX_FAILURES, QueryOptions, RowBatch, Run, load_for_queries, open_queries
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.journal import Done, Partial, resumable
 from crnr_cli.system.files import is_replaceable, replacing
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def classify(
     _refuse_format(options.format, resume)
     if resume and not (isinstance(output, Path) and is_replaceable(output)):
         raise UsageError("--resume needs an output file; name it with --output")
-    gallery = load_for(options, gallery_path, progress)
+    gallery = load_for_queries(options, gallery_path, progress)
     source = open_queries(names, gallery, options, workers.lister)
     run = Run.prepare(gallery, source, options)
     if not isinstance(output, Path):
@@ -60,14 +60,14 @@ def classify(
         report = _classify_to(partial, replace(run, first=partial.done.batches), workers, progress)
     if not resume:
         return report
-    text = f"{report.resumed_after} of {counted(report.n_queries, 'input')} were done by the earlier run"
+    text = f"{report.resumed_after} of {format_count(report.n_queries, 'input')} were done by the earlier run"
     return replace(report, notes=[Note("resumed", text), *report.notes])
 
 
 def _refuse_format(format: str, resume: bool) -> None:
     """Refuse, before any work, what cannot be written."""
     if format == "parquet":
-        require("parquet", "--format parquet", "pyarrow")
+        require_packages("parquet", "--format parquet", "pyarrow")
         if resume:
             raise UsageError(
                 "--resume cannot continue a Parquet file, which is of no use until its end is written; "

@@ -10,9 +10,9 @@ import numpy as np
 
 from crnr_cli.arrays import Array, take_rows
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.fit import KnownSamples, copies_note, copy_notes, sort_by_class
+from crnr_cli.gallery.fit import KnownSamples, copies_note, notes_on_copies, sort_by_class
 from crnr_cli.gallery.gallery import SampleTable
-from crnr_cli.gallery.queries import truth_in
+from crnr_cli.gallery.queries import make_class_chooser
 from crnr_cli.gallery.reading import refuse_mismatch
 from crnr_cli.gallery.samples import (
     Reading,
@@ -23,13 +23,13 @@ from crnr_cli.gallery.samples import (
     read_samples,
 )
 from crnr_cli.gallery.workers import Here, Workers
-from crnr_cli.methods import METHODS, Method, Samples, Split, State, fitted, make_method
+from crnr_cli.methods import METHODS, Method, Samples, Split, State, fit_method, make_method
 from crnr_cli.methods.base import residuals_in_batches
-from crnr_cli.methods.folds import copies_of, held_out, one_per_copies
+from crnr_cli.methods.folds import first_of_copies_mask, group_copies, hold_out_share
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes
-from crnr_cli.results.scores import Scores, mcnemar, score, wilson
+from crnr_cli.results.scores import Scores, mcnemar_p_value, score, wilson_interval
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.opening import open_source
 from crnr_cli.wording import Note
@@ -83,7 +83,7 @@ class _Drawn:
     gallery: ReadSamples
     class_index: Array
     held: list[Array]  # for every draw, a mask of the samples that are held out
-    is_asked: Array  # a mask without further copies of a sample
+    is_tested: Array  # a mask without further copies of a sample
     dtype: str
     _kept: tuple[int, Split] | None = None
 
@@ -96,14 +96,14 @@ class _Drawn:
         """Cached until another one is needed. Test samples are never used to fit the recipe."""
         kept = self._kept  # read once, as the threads of a worker share this object
         if kept is None or kept[0] != draw:
-            kept = self._kept = (draw, self._made(self.held[draw]))
+            kept = self._kept = (draw, self._make_split(self.held[draw]))
         return kept[1]
 
-    def _made(self, held: Array) -> Split:
-        recipe = self.gallery.recipe.fitted(self.gallery.values[~held])
+    def _make_split(self, held: Array) -> Split:
+        recipe = self.gallery.recipe.fit(self.gallery.values[~held])
         vectors = self.gallery.vectors_by(recipe, self.dtype)
         samples = Samples.of(vectors[~held], self.class_index[~held], recipe.part_edges)
-        return Split(samples, vectors[held & self.is_asked])
+        return Split(samples, vectors[held & self.is_tested])
 
 
 @dataclass(frozen=True)
@@ -139,21 +139,21 @@ def compare(
     workers: Workers | None = None,
 ) -> CompareReport:
     """Fit and score every method, on a test source or on parts of the gallery that are held out."""
-    methods, notes = _chosen_methods(options)
+    methods, notes = _choose_methods(options)
     gallery, test = _read(names, options, progress)
     classes, order, class_index = sort_by_class(gallery.table.labels, gallery.recipe.kind)
     splits: _Given | _Drawn
     truths: Sequence[str]
     if test is None:
-        copies = copies_of(gallery.values, gallery.table.hashes)
-        gallery = replace(gallery, notes=gallery.notes + copy_notes(gallery.table, copies))
-        splits = _drawn(gallery, order, class_index, copies[order], options)
+        copies = group_copies(gallery.values, gallery.table.hashes)
+        gallery = replace(gallery, notes=gallery.notes + notes_on_copies(gallery.table, copies))
+        splits = _draw_splits(gallery, order, class_index, copies[order], options)
         tested = [
-            np.flatnonzero(held & splits.is_asked) for held in splits.held
+            np.flatnonzero(held & splits.is_tested) for held in splits.held
         ]  # which sample each query is, per draw
         truths = [classes[i] for i in class_index]
     else:
-        notes += _copies(gallery, test)
+        notes += _note_copies(gallery, test)
         tested = [np.arange(len(test.table))]
         truths = test.table.labels
         samples = Samples.of(gallery.values[order], class_index, gallery.recipe.part_edges)
@@ -193,7 +193,7 @@ def compare(
     )
 
 
-def _chosen_methods(options: CompareOptions) -> tuple[list[Method], list[Note]]:
+def _choose_methods(options: CompareOptions) -> tuple[list[Method], list[Note]]:
     notes: list[Note] = []
     names = list(dict.fromkeys(METHODS if options.methods is None else options.methods))
     for name in options.settings:
@@ -201,7 +201,7 @@ def _chosen_methods(options: CompareOptions) -> tuple[list[Method], list[Note]]:
             raise UsageError(f"a parameter is set for {name}, which is not among the compared methods")
     methods = [make_method(name, options.settings.get(name, {})) for name in names]
     for method in list(methods):
-        if reason := method.unavailable():
+        if reason := method.why_unavailable():
             if options.methods is not None:
                 raise UsageError(reason)
             methods.remove(method)
@@ -225,7 +225,7 @@ def _read(
     gallery = read_samples(source, reading, progress)
     _refuse_one_class(gallery)
     refuse_mismatch(test_source, gallery.recipe)
-    truth = truth_in(set(gallery.table.labels), is_labelled=test_source.is_labelled)
+    truth = make_class_chooser(set(gallery.table.labels), is_labelled=test_source.is_labelled)
     test = read_by_recipe(
         gallery.recipe, test_source, reading, progress, lambda found: truth(found) or found[0]
     )
@@ -239,9 +239,9 @@ def _read(
     return gallery, test
 
 
-def _copies(gallery: ReadSamples, test: ReadSamples) -> list[Note]:
+def _note_copies(gallery: ReadSamples, test: ReadSamples) -> list[Note]:
     known = KnownSamples.of(gallery.recipe.kind, gallery.table.hashes, gallery.values)
-    copies = take_rows(test.table.names, np.flatnonzero(known.among(test.table.hashes, test.values)))
+    copies = take_rows(test.table.names, np.flatnonzero(known.known_mask(test.table.hashes, test.values)))
     return [Note("copies", copies_note(copies, len(test.table)))] if copies else []
 
 
@@ -250,18 +250,18 @@ def _refuse_one_class(gallery: ReadSamples) -> None:
         raise DataError(f"only one class, {gallery.table.labels[0]}: there is nothing to compare")
 
 
-def _drawn(
+def _draw_splits(
     gallery: ReadSamples, order: Array, class_index: Array, copies: Array, options: CompareOptions
 ) -> _Drawn:
     """Draw the splits; `copies` are in the order of the gallery."""
     held = [
-        held_out(class_index, options.holdout, np.random.default_rng([options.seed, draw]), copies)
+        hold_out_share(class_index, options.holdout, np.random.default_rng([options.seed, draw]), copies)
         for draw in range(options.draws)
     ]
     # Without labels and hashes, which a split does not need: this may be sent to the workers of a cluster.
     table = SampleTable(take_rows(gallery.table.names, order))
     raw = ReadSamples(recipe=gallery.recipe, table=table, values=gallery.values[order])
-    return _Drawn(raw, class_index, held, one_per_copies(class_index, copies), options.reading.dtype)
+    return _Drawn(raw, class_index, held, first_of_copies_mask(class_index, copies), options.reading.dtype)
 
 
 def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Iterator[_Turn]:
@@ -278,7 +278,7 @@ def _run(splits: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
     try:
         # The processor time of this thread: unlike the time on the clock, it does not grow with the load.
         started = time.thread_time()
-        state = fitted(method, split.samples)
+        state = fit_method(method, split.samples)
         built = time.thread_time()
         winners = _winners(method, state, split)
         return _Outcome(winners, built - started, time.thread_time() - built)
@@ -310,12 +310,14 @@ def _results(
         MethodResult(
             method=method,
             scores=scores[method.name],
-            interval=wilson(n_tested * scores[method.name].correct / len(numbers), n_tested),
+            interval=wilson_interval(n_tested * scores[method.name].correct / len(numbers), n_tested),
             build_seconds=tallies[method.name].build_seconds / n_draws,
             query_ms=1000 * tallies[method.name].query_seconds / len(numbers),
             p_value=None
             if method is ranked[0]
-            else mcnemar(int((hits[method.name] > best).sum()), int((hits[method.name] < best).sum())),
+            else mcnemar_p_value(
+                int((hits[method.name] > best).sum()), int((hits[method.name] < best).sum())
+            ),
         )
         for method in ranked
     ]

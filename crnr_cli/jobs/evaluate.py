@@ -14,25 +14,25 @@ from pathlib import Path, PurePath
 
 from crnr_cli.choices import AUTO, ENDINGS
 from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
-from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.queries import QueryOptions, Run, load_for, open_queries
+from crnr_cli.gallery.gallery import FittedGallery
+from crnr_cli.gallery.queries import QueryOptions, Run, load_for_queries, open_queries
 from crnr_cli.gallery.samples import LeftOut, Report
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.results.decision import OK, UNKNOWN, Prediction, predictions
+from crnr_cli.results.decision import OK, UNKNOWN, Prediction, make_predictions
 from crnr_cli.results.edited import Corrections, read_corrections
 from crnr_cli.results.formats import has_parquet_predictions, parse_stream, read_answers
-from crnr_cli.results.reliability import Reliability, SetScores, reliability, set_scores
-from crnr_cli.results.scores import OpenSet, Scores, is_outsider, open_set, score
+from crnr_cli.results.reliability import Reliability, SetScores, measure_reliability, score_sets
+from crnr_cli.results.scores import OpenSet, Scores, is_outsider, score, score_open_set
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.formats.csv_table import has_features
 from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.pictures import is_unrelated
 from crnr_cli.sources.tables import Features
-from crnr_cli.system.names import Spellings, existing, place_of
+from crnr_cli.system.names import Spellings, normalize_path, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,13 @@ class EvaluateReport(Report):
     rows: list[Prediction]
     without_truth: int
     failed: Counter[str]  # rows without a label, by status
-    passed_over: int  # rows of unrelated files, which are ignored
+    unrelated: int  # rows of unrelated files, which are ignored
     reliability: Reliability | None = None  # None if no row has a probability
     sets: SetScores | None = None  # None if no row has a set of labels
     open_set: OpenSet | None = None  # None if no row is of an outsider
-    gallery: Gallery | None = None  # the one that classified the queries; None if the rows are from a CSV
+    gallery: FittedGallery | None = (
+        None  # the one that classified the queries; None if the rows are from a CSV
+    )
     copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
     reviewed: int | None = None  # rows whose truth is that of a review; None without corrections
 
@@ -141,10 +143,10 @@ def evaluate(
         refuse_mentioned(row.path for row in rows)
         if options.labels is not None:
             rows = _with_truth(rows, options.labels.read())
-        return evaluate_rows(marked(rows, outsiders), ", ".join(names), reviewed)
-    gallery = load_for(options, gallery_path, progress)
+        return evaluate_rows(mark_outsiders(rows, outsiders), ", ".join(names), reviewed)
+    gallery = load_for_queries(options, gallery_path, progress)
     source = open_queries(names, gallery, options)
-    strangers = opened_outsiders(outsiders, gallery, options) if outsiders else None
+    strangers = open_outsiders(outsiders, gallery, options) if outsiders else None
     if strangers:
         source = without_outsiders(source, strangers, names)
     run = Run.prepare(gallery, source, replace(options, find_copies=True))
@@ -153,7 +155,7 @@ def evaluate(
         # A step of its own, so that its progress does not begin again in that of the queries.
         counted_apart = partial(_of_outsiders, progress)
         more, more_copies, more_left_out = _answer(run.with_source(strangers), counted_apart)
-        require_read(more, outsiders)
+        require_readable_outsiders(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
         left_out += more_left_out
@@ -170,7 +172,7 @@ def _answer(run: Run, progress: Progress) -> tuple[list[Prediction], list[str], 
     copies: list[str] = []
     for answers in run.answer(DecoderPool(run.options.jobs), progress):
         copies += answers.copies
-        batch = predictions(answers, run.gallery.classes)
+        batch = make_predictions(answers, run.gallery.classes)
         rows += batch
         without = [LeftOut(row.path, SampleError(row.status)) for row in batch if row.label is None]
         left_out += [left for left in without if left.is_skipped]
@@ -190,7 +192,7 @@ def _has_predictions(name: str) -> bool:
     path = Path(name)
     if path.suffix.lower() == ".csv":
         return not has_features(path)
-    return path.suffix.lower() != ".parquet" or existing(path) is None or has_parquet_predictions(path)
+    return path.suffix.lower() != ".parquet" or stat_or_none(path) is None or has_parquet_predictions(path)
 
 
 def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
@@ -198,7 +200,7 @@ def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
     found = [row._replace(truth=labels.label_of(row.path)) for row in rows]
     if not any(row.truth for row in found):
         raise DataError(
-            f"{labels.table}: has a label for none of the {counted(len(rows), 'row')}; --root names the "
+            f"{labels.table}: has a label for none of the {format_count(len(rows), 'row')}; --root names the "
             "folder that its paths are relative to"
         )
     return found
@@ -210,7 +212,7 @@ def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[li
     count = sum(one is not None for one in found)
     if not count:
         raise DataError(
-            f"{reviewed.file}: has none of the {counted(len(rows), 'row')}, such as {rows[0].path}; its "
+            f"{reviewed.file}: has none of the {format_count(len(rows), 'row')}, such as {rows[0].path}; its "
             "paths are relative to the current folder, so run it where `crnr classify` ran"
         )
     pairs = zip(rows, found, strict=True)
@@ -286,11 +288,11 @@ def evaluate_rows(
         rows=rows,
         without_truth=sum(1 for row in rows if not row.truth),
         failed=Counter("no_label" if row.status == OK else row.status for row in rows if not row.label),
-        passed_over=n_inputs - len(rows),
+        unrelated=n_inputs - len(rows),
         # Probabilities and sets are about inputs that belong to a class.
-        reliability=reliability([row for row in rows if not is_outsider(row)]),
-        sets=set_scores([row for row in rows if not is_outsider(row)]),
-        open_set=open_set(rows),
+        reliability=measure_reliability([row for row in rows if not is_outsider(row)]),
+        sets=score_sets([row for row in rows if not is_outsider(row)]),
+        open_set=score_open_set(rows),
         reviewed=reviewed,
     )
 
@@ -306,30 +308,30 @@ def has_answer(row: Prediction) -> bool:
 
 def _read(name: str) -> list[Prediction]:
     if name != "-":
-        existing(name)  # reports a closed folder or a name that is too long
+        stat_or_none(name)  # reports a closed folder or a name that is too long
         return read_answers(Path(name))
     if sys.stdin is None:
         raise DataError("-: stdin is closed; give it a predictions CSV")
     return parse_stream(sys.stdin.buffer, "stdin")
 
 
-def opened_outsiders(outsiders: Sequence[Path], gallery: Gallery, options: QueryOptions) -> Source:
+def open_outsiders(outsiders: Sequence[Path], gallery: FittedGallery, options: QueryOptions) -> Source:
     for path in outsiders:
-        if existing(path, follow_links=False) is None:
+        if stat_or_none(path, follow_links=False) is None:
             raise DataError(f"{path}: no such file or folder")
     return open_queries([str(path) for path in outsiders], gallery, replace(options, labels=None))
 
 
 def without_outsiders(source: Source, outsiders: Source, names: Sequence[str]) -> Source:
     """The same listing without the outsiders, which may be in a folder among the queries."""
-    places = set(map(place_of, outsiders.names()))
-    rest = source.only(lambda name, stamp, candidates: place_of(name) not in places)
+    places = set(map(normalize_path, outsiders.names()))
+    rest = source.filter(lambda name, stamp, candidates: normalize_path(name) not in places)
     if not len(rest):
         raise UsageError(f"--outsiders: everything in {', '.join(names)} would be an outsider")
     return rest
 
 
-def require_read(rows: Sequence[Prediction], outsiders: Sequence[Path]) -> None:
+def require_readable_outsiders(rows: Sequence[Prediction], outsiders: Sequence[Path]) -> None:
     if not any(row.label for row in rows):
         raise DataError(
             f"--outsiders: nothing in {', '.join(map(str, outsiders))} can be used; "
@@ -337,15 +339,16 @@ def require_read(rows: Sequence[Prediction], outsiders: Sequence[Path]) -> None:
         )
 
 
-def marked(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Prediction]:
+def mark_outsiders(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Prediction]:
     """The same rows; those of files that are outsiders, or in a folder of outsiders, belong to no class."""
     for folder in outsiders:
-        place = place_of(str(folder))
+        place = normalize_path(str(folder))
         inside = tuple(place.rstrip(os.sep) + mark for mark in (os.sep, *("#" if is_table(folder) else "")))
-        found = [row.path != "" and f"{place_of(row.path)}{os.sep}".startswith(inside) for row in rows]
+        found = [row.path != "" and f"{normalize_path(row.path)}{os.sep}".startswith(inside) for row in rows]
         if not any(found):
             raise DataError(
-                f"{folder}: none of the {counted(len(rows), 'row')} is of a file there; paths are relative "
+                f"{folder}: none of the {format_count(len(rows), 'row')} is of a file there; paths "
+                "are relative "
                 "to the current folder, so run it where `crnr classify` ran"
             )
         rows = [row._replace(truth=UNKNOWN) if is_in else row for row, is_in in zip(rows, found, strict=True)]

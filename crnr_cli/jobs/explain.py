@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from crnr_cli.arrays import Array, dense
+from crnr_cli.arrays import Array, to_dense
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.gallery import Gallery
-from crnr_cli.gallery.queries import QueryOptions, load_for, open_queries, truths_by
+from crnr_cli.gallery.gallery import FittedGallery
+from crnr_cli.gallery.queries import QueryOptions, load_for_queries, make_truth_lookup, open_queries
 from crnr_cli.gallery.reading import open_recipe
 from crnr_cli.jobs.review import largest, span_of
 from crnr_cli.methods import (
@@ -20,7 +20,7 @@ from crnr_cli.methods import (
     Neighbors,
     Samples,
     State,
-    fitted,
+    fit_method,
     make_method,
 )
 from crnr_cli.methods.base import are_blank, states_of_parts
@@ -32,8 +32,8 @@ from crnr_cli.recipe.steps import Parts
 from crnr_cli.results.decision import margins
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
-from crnr_cli.system.names import existing
-from crnr_cli.wording import counted
+from crnr_cli.system.names import stat_or_none
+from crnr_cli.wording import format_count
 
 _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
@@ -68,7 +68,7 @@ class PartAnswer:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class MethodExplanation:
     """How one method classifies the query."""
 
     method: Method
@@ -101,8 +101,8 @@ class Explanation:
 class ExplainReport:
     query: str
     truth: str | None  # the true class, if the query's folder or label names one
-    gallery: Gallery
-    explanations: list[Explanation]  # of the gallery's method, and of the one it is compared with
+    gallery: FittedGallery
+    explanations: list[MethodExplanation]  # of the gallery's method, and of the one it is compared with
     vector: Array  # (d,): the query as a unit vector or, with parts, one of parts that are
 
     @property
@@ -110,7 +110,7 @@ class ExplainReport:
         """How pictures are divided into parts; None if they are not."""
         return next((step for step in self.gallery.recipe.steps if isinstance(step, Parts)), None)
 
-    def parts(self, explanation: Explanation) -> list[PartAnswer]:
+    def parts(self, explanation: MethodExplanation) -> list[PartAnswer]:
         """What every part says, tile by tile and row by row; empty without parts."""
         if (grid := self.grid) is None or explanation.of_parts is None:
             return []
@@ -124,7 +124,7 @@ class ExplainReport:
         return answers
 
     def strongest(
-        self, explanation: Explanation, count: int, label: int | None = None
+        self, explanation: MethodExplanation, count: int, label: int | None = None
     ) -> list[WeightedSample]:
         """The samples with the largest weights, of all classes or of one."""
         if explanation.code is None:
@@ -138,7 +138,7 @@ class ExplainReport:
             for i in largest([np.abs(explanation.code[span])], count, span.start)
         ]
 
-    def nearest(self, explanation: Explanation) -> WeightedSample | None:
+    def nearest(self, explanation: MethodExplanation) -> WeightedSample | None:
         """For nn, the sample that decides: the nearest one of the class that wins.
 
         With parts, each part has a nearest sample of its own; this one has the largest mean cosine.
@@ -153,7 +153,7 @@ class ExplainReport:
         name = self.gallery.names[first + row]
         return WeightedSample(name, self.gallery.classes[label], float(cosines[row]), is_nearest=True)
 
-    def shares(self, explanation: Explanation) -> Array | None:
+    def shares(self, explanation: MethodExplanation) -> Array | None:
         """(K,): each class's share of all positive weights; after few iterations some are still negative."""
         if explanation.code is None:
             return None
@@ -174,13 +174,13 @@ class Query:
 def explain(
     query: str, gallery_path: Path, options: QueryOptions, against: str | None = None
 ) -> ExplainReport:
-    gallery = load_for(options, gallery_path)
-    return explained(opened_query(query, gallery, options), gallery, options, against)
+    gallery = load_for_queries(options, gallery_path)
+    return explain_query(open_query(query, gallery, options), gallery, options, against)
 
 
-def explained(
+def explain_query(
     query: Query,
-    gallery: Gallery,
+    gallery: FittedGallery,
     options: QueryOptions,
     against: str | None = None,
     recipe: OpenRecipe | None = None,
@@ -191,7 +191,7 @@ def explained(
     vector, truth = _read_query(query, gallery, recipe)
     explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
     if other:
-        explanations.append(_explanation(gallery, other, vector, fitted(other, gallery.samples)))
+        explanations.append(_explanation(gallery, other, vector, fit_method(other, gallery.samples)))
     return ExplainReport(query.name, truth, gallery, explanations, vector[0].astype(np.float64))
 
 
@@ -206,39 +206,41 @@ def _other_method(name: str, method: Method) -> Method:
     return make_method(name, {key: given[key] for key in common if key in given and key in known})
 
 
-def opened_query(name: str, gallery: Gallery, options: QueryOptions) -> Query:
+def open_query(name: str, gallery: FittedGallery, options: QueryOptions) -> Query:
     """A picture, or a row of a feature file such as queries.h5#3."""
     named = _ROW.fullmatch(name)
     path, row = name, None
-    if named and existing(name) is None and is_table(named["path"]):
+    if named and stat_or_none(name) is None and is_table(named["path"]):
         path, row = named["path"], int(named["row"])
     source = open_queries([path], gallery, options)
     if row is None and len(source) > 1:
         example = f"{path}#0" if source.n_features is not None else "a picture"
         raise UsageError(
-            f"{path}: has {counted(len(source), 'query')}, but explain takes one, such as {example}"
+            f"{path}: has {format_count(len(source), 'query')}, but explain takes one, such as {example}"
         )
     if row is not None and row >= len(source):
-        raise UsageError(f"{path}: has no row {row}: it has {counted(len(source), 'row')}, counted from 0")
+        raise UsageError(
+            f"{path}: has no row {row}: it has {format_count(len(source), 'row')}, counted from 0"
+        )
     return Query(name, source, row or 0)
 
 
-def _read_query(query: Query, gallery: Gallery, recipe: OpenRecipe) -> tuple[Array, str | None]:
+def _read_query(query: Query, gallery: FittedGallery, recipe: OpenRecipe) -> tuple[Array, str | None]:
     """The unit vector, (1, d), and the true class if it is known."""
-    (read,) = query.source.batches([(query.row, query.row + 1)], recipe.request, DecoderPool(1))
+    (read,) = query.source.read_batches([(query.row, query.row + 1)], recipe.request, DecoderPool(1))
     batch = recipe.vectors(recipe.raw(read), gallery.dtype)
     if error := batch.errors[0]:
         raise DataError(f"{query.name}: {error}")
-    return batch.values, truths_by(gallery, query.source)(batch)[0]
+    return batch.values, make_truth_lookup(gallery, query.source)(batch)[0]
 
 
-def _explanation(gallery: Gallery, method: Method, vector: Array, state: State) -> Explanation:
+def _explanation(gallery: FittedGallery, method: Method, vector: Array, state: State) -> MethodExplanation:
     samples = gallery.samples
     if samples.parts is None:
-        residuals, code = _coded(method, samples, state, vector)
-        return Explanation(method, residuals.astype(np.float64), code)
+        residuals, code = _residuals_and_weights(method, samples, state, vector)
+        return MethodExplanation(method, residuals.astype(np.float64), code)
     answers = [
-        _coded(method, samples.part(i), of_part, samples.part_of(vector, i))
+        _residuals_and_weights(method, samples.part(i), of_part, samples.part_of(vector, i))
         for i, of_part in enumerate(states_of_parts(state, samples.n_parts))
     ]
     for i, (residuals, _) in enumerate(answers):
@@ -248,7 +250,7 @@ def _explanation(gallery: Gallery, method: Method, vector: Array, state: State) 
     codes = [code for _, code in answers if code is not None]
     # As for classify: added up in the precision of the gallery, so that even a tie has the same winner.
     mean = sum(of_parts[1:], start=of_parts[0]) / samples.n_parts
-    return Explanation(
+    return MethodExplanation(
         method,
         mean.astype(np.float64),
         np.mean(codes, axis=0) if codes else None,
@@ -256,17 +258,19 @@ def _explanation(gallery: Gallery, method: Method, vector: Array, state: State) 
     )
 
 
-def _coded(method: Method, samples: Samples, state: State, vector: Array) -> tuple[Array, Array | None]:
+def _residuals_and_weights(
+    method: Method, samples: Samples, state: State, vector: Array
+) -> tuple[Array, Array | None]:
     """The residual of every class and, if the method has a code, the weight of every sample."""
     if not isinstance(method, CodingMethod):
-        return dense(method.residuals(samples, state, vector))[0], None
+        return to_dense(method.residuals(samples, state, vector))[0], None
     codes = method.codes(samples, state, vector)
     if isinstance(method, Neighbors):  # as for classify, from Gram matrices
-        return method.residuals(samples, state, vector).dense()[0], codes[0].astype(np.float64)
+        return method.residuals(samples, state, vector).to_dense()[0], codes[0].astype(np.float64)
     return method.residuals_of(samples, codes, vector)[0], codes[0].astype(np.float64)
 
 
-def _supports(explanation: Explanation) -> Array:
+def _supports(explanation: MethodExplanation) -> Array:
     """(P,): how much every part supports the label of the query, from -1 to 1.
 
     It is the margin that `classify` would report for the two classes: the label, and the best other class of

@@ -8,9 +8,16 @@ from pathlib import Path
 
 from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
 from crnr_cli.gallery.extraction import Extraction, ExtractReport, claimed_features, extract_to
-from crnr_cli.gallery.features_file import is_there, open_extracted, require_ending
-from crnr_cli.gallery.file import Glance
-from crnr_cli.gallery.reading import Seen, in_words, is_same, new_recipe, recipe_of, restored_recipe
+from crnr_cli.gallery.features_file import has_content, open_extracted_file, require_ending
+from crnr_cli.gallery.file import GallerySummary
+from crnr_cli.gallery.reading import (
+    PictureSurvey,
+    describe_difference,
+    is_same,
+    new_recipe,
+    recipe_of,
+    restore_recipe,
+)
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.pictures.pool import DecoderPool
@@ -19,7 +26,7 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.tables import FeatureFile
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 
 @dataclass(frozen=True)
@@ -44,32 +51,34 @@ def extract(
     notes = [Note("source", text) for text in source.notes()]
     with claimed_features(path) as claim:
         old = None
-        if not is_there(path):
-            recipe, of_recipe = _new(source, reading, progress, workers)
+        if not has_content(path):
+            recipe, of_recipe = _new_recipe(source, reading, progress, workers)
         elif options.update:
-            old = open_extracted(path)
-            recipe, of_recipe = _of_file(old, source, options.model), []
+            old = open_extracted_file(path)
+            recipe, of_recipe = _recipe_of_file(old, source, options.model), []
         else:
             _refuse_gallery(path)
-            recipe, of_recipe = _new(source, reading, progress, workers)
+            recipe, of_recipe = _new_recipe(source, reading, progress, workers)
         notes += of_recipe
         if reading.on_notes and notes:
             reading.on_notes(notes)
         report = extract_to(claim, Extraction(path, source, recipe, reading, workers, old), progress)
     if report.gone:
-        text = f"no longer in the source, but kept in {path}: {counted(report.gone, 'sample')}"
+        text = f"no longer in the source, but kept in {path}: {format_count(report.gone, 'sample')}"
         notes.append(Note("gone", text))
     return replace(report, notes=notes + report.notes)
 
 
-def _new(source: Source, reading: Reading, progress: Progress, workers: Workers) -> tuple[Recipe, list[Note]]:
-    return new_recipe(source, reading.extractor, (), Seen(source, reading, progress, workers))
+def _new_recipe(
+    source: Source, reading: Reading, progress: Progress, workers: Workers
+) -> tuple[Recipe, list[Note]]:
+    return new_recipe(source, reading.extractor, (), PictureSurvey(source, reading, progress, workers))
 
 
-def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
+def _recipe_of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
     """The recipe of the file, if it can be used for this source."""
     assert old.origins is not None
-    recipe = restored_recipe(old.path, old.origins.recipe, old.n_features)
+    recipe = restore_recipe(old.path, old.origins.recipe, old.n_features)
     if source.kind != recipe.kind:
         raise DataError(f"{old.path}: was extracted from {recipe.kind}, but these are {source.kind}")
     if source.n_features is not None:
@@ -78,11 +87,11 @@ def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
         if not is_same(recipe.extractor, extractor):
             raise DataError(
                 f"{old.path}: was extracted in another way than these: "
-                f"{in_words(recipe.extractor, extractor)}; write to another file"
+                f"{describe_difference(recipe.extractor, extractor)}; write to another file"
             )
         if source.n_features != recipe.n_inputs:
             raise DataError(
-                f"{old.path}: {counted(recipe.n_inputs, 'number')} per sample, but these have "
+                f"{old.path}: {format_count(recipe.n_inputs, 'number')} per sample, but these have "
                 f"{source.n_features}; write to another file"
             )
     if model is None:
@@ -95,7 +104,7 @@ def _of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
 
 def _refuse_gallery(path: Path) -> None:
     try:
-        Glance.at(path)
+        GallerySummary.read(path)
     except CrnrError:
         return
     raise OutputError(f"{path}: is a gallery; write the features to another file")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from crnr_cli.errors import DataError
 from crnr_cli.sources.formats import Keys, is_table, reader_of
-from crnr_cli.sources.formats.choice import Found, chosen, listed
-from crnr_cli.sources.formats.hdf5 import is_gallery
-from crnr_cli.system.names import existing
+from crnr_cli.sources.formats.choice import FoundArray, choose_arrays, list_arrays
+from crnr_cli.sources.formats.hdf5 import declares_gallery
+from crnr_cli.system.names import stat_or_none
 from crnr_cli.wording import Note
 
 
@@ -31,7 +31,7 @@ class Taken:
 class FileReport:
     path: Path
     bytes: int
-    arrays: list[Found]
+    arrays: list[FoundArray]
     taken: Taken | None
     problem: str | None  # why nothing is taken
     notes: list[Note]
@@ -41,19 +41,19 @@ def is_feature_file(path: Path) -> bool:
     """Whether this is a feature file, by its name and content; damaged HDF5 may have been a gallery."""
     if not is_table(path):
         return False
-    found = is_gallery(path) if os.path.isfile(path) else None  # noqa: PTH113, which raises if access is denied
+    found = declares_gallery(path) if os.path.isfile(path) else None  # noqa: PTH113, which raises if access is denied
     return found is False or (found is None and path.suffix.lower() not in (".h5", ".hdf5"))
 
 
 def inspect(path: Path) -> FileReport:
-    found = existing(path)
+    found = stat_or_none(path)
     if found is None or not stat.S_ISREG(found.st_mode):  # a pipe would make us wait
         raise DataError(f"{path}: no such file")
     reader = reader_of(path)
     arrays = reader.read(path, {"features", "labels", "paths"})
-    all_arrays = listed(path, reader, arrays)
+    all_arrays = list_arrays(path, reader, arrays)
     try:
-        choice = chosen(path, reader, Keys())
+        choice = choose_arrays(path, reader, Keys())
         is_extracted = bool(reader.recipe and reader.recipe(path))
     except DataError as e:
         return FileReport(path, found.st_size, all_arrays, None, str(e), [])

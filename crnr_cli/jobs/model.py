@@ -15,33 +15,33 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.choices import NetworkOptions
-from crnr_cli.errors import DataError, OutputError, SampleError, UsageError, require
+from crnr_cli.errors import DataError, OutputError, SampleError, UsageError, require_packages
 from crnr_cli.models.catalog import (
     MODELS,
-    Model,
+    KnownModel,
     Weights,
     command_for,
+    find_model,
     is_file,
     is_folder,
-    named_model,
-    place_of,
+    model_path,
 )
 from crnr_cli.models.efficientnet_lite import make_model
 from crnr_cli.models.torch_weights import read_weights
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.network import Network
-from crnr_cli.recipe.network_session import Explanation, explain_network
+from crnr_cli.recipe.network_session import NetworkExplanation, explain_network
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.system.files import replacing, sha256_of
-from crnr_cli.system.names import existing
-from crnr_cli.system.outputs import Output, planned
+from crnr_cli.system.names import stat_or_none
+from crnr_cli.system.outputs import DeclaredOutput, planned
 from crnr_cli.wording import not_one_of
 
 _SECONDS = 1.0  # of runs, to find out how long a picture takes
 
 
 class GotModel(NamedTuple):
-    model: Model
+    model: KnownModel
     path: Path
     was_here: bool  # before
 
@@ -51,7 +51,7 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
     if name not in MODELS:
         raise UsageError(f"NAME: {not_one_of(name, MODELS)}")
     model = MODELS[name]
-    place = place_of(model)
+    place = model_path(model)
     if model.weights is None:
         if given is None and is_file(place):
             return GotModel(model, place, was_here=True)
@@ -61,12 +61,12 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
         )
     if given is None and is_file(place) and _sha256(place) == model.weights.model_sha256:
         return GotModel(model, place, was_here=True)
-    content = _made(model, model.weights, given or _in_package(model.weights))
-    _write(place, content, given)
+    content = _make_content(model, model.weights, given or _in_package(model.weights))
+    _classify_to(place, content, given)
     return GotModel(model, place, was_here=False)
 
 
-def _made(model: Model, weights: Weights, source: Path) -> bytes:
+def _make_content(model: KnownModel, weights: Weights, source: Path) -> bytes:
     """The content of the model. The weights are read only if they are exactly those that are known."""
     if not is_file(source):
         raise DataError(f"{source}: no such file; give the file of weights with --from")
@@ -75,7 +75,7 @@ def _made(model: Model, weights: Weights, source: Path) -> bytes:
             f"{source}: not the weights of {model.name}: SHA-256 is {found[:12]}..., not "
             f"{weights.sha256[:12]}...; it was not used; give {Path(weights.member).name}"
         )
-    require("photos", "making a model", "onnx")
+    require_packages("photos", "making a model", "onnx")
     try:
         content = make_model(read_weights(source), model.size, weights.depth)
     except ValueError as e:
@@ -99,7 +99,7 @@ def _in_package(weights: Weights) -> Path:
     return Path(found.origin).parent / weights.member
 
 
-def _write(place: Path, content: bytes, given: Path | None) -> None:
+def _classify_to(place: Path, content: bytes, given: Path | None) -> None:
     """The complete model, or nothing: a folder that was made for it is removed if the disk is full."""
     folder = place.parent
     is_new = not is_folder(folder)
@@ -110,7 +110,7 @@ def _write(place: Path, content: bytes, given: Path | None) -> None:
             f"{folder}: cannot create this folder ({e.strerror}); choose another one with CRNR_MODELS"
         ) from e
     try:
-        with planned([Output(place)], [given] if given else []), replacing(place) as file:
+        with planned([DeclaredOutput(place)], [given] if given else []), replacing(place) as file:
             file.write(content)
     except BaseException:
         if is_new:
@@ -127,7 +127,7 @@ def _sha256(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Trial:
+class NetworkTrial:
     """What a network made of one picture."""
 
     vector: Array
@@ -138,29 +138,31 @@ class Trial:
 @dataclass(frozen=True)
 class CheckReport:
     path: Path
-    explanation: Explanation
-    trial: Trial | None  # None if the model cannot be used, for the reason that the explanation gives
+    explanation: NetworkExplanation
+    trial: NetworkTrial | None  # None if the model cannot be used, for the reason that the explanation gives
 
 
 def check_model(
     network_options: NetworkOptions, options: InputOptions, picture: Path | None = None
 ) -> CheckReport:
     """Try a model on a picture or, without one, on random colours."""
-    path = named_model(network_options.model)
+    path = find_model(network_options.model)
     explanation = explain_network(network_options, options.n_jobs, options.provider)
     if (network := explanation.network) is None:
         return CheckReport(path, explanation, None)
-    pixels = _random_colors(network) if picture is None else _decoded(network, picture, options)
+    pixels = _random_colors(network) if picture is None else _decode_picture(network, picture, options)
     extract = network.open(options.n_jobs, options.provider).extract
     vector = extract(pixels)[0]
     if not np.isfinite(vector).all():
         raise DataError(f"{path}: returns NaN or infinity for {picture or 'a picture of random colours'}")
     milliseconds = _milliseconds(extract, pixels, network.max_batch(options.provider))
-    return CheckReport(path, explanation, Trial(vector, bool(network.is_blank(pixels)[0]), milliseconds))
+    return CheckReport(
+        path, explanation, NetworkTrial(vector, bool(network.is_blank(pixels)[0]), milliseconds)
+    )
 
 
-def _decoded(network: Network, picture: Path, options: InputOptions) -> Array:
-    if existing(picture) is None:
+def _decode_picture(network: Network, picture: Path, options: InputOptions) -> Array:
+    if stat_or_none(picture) is None:
         raise DataError(f"{picture}: no such file")
     request = network.request(options.max_pixels)
     (found,) = DecoderPool(1).decode([str(picture)], request)

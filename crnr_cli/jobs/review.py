@@ -15,7 +15,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import CrnrError, DataError, GalleryError
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, queries_per_batch, with_model_at
 from crnr_cli.gallery.reading import open_recipe
 from crnr_cli.methods import CodingMethod, Samples
@@ -26,17 +26,17 @@ from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.edited import read_candidates
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.pictures import is_unrelated
-from crnr_cli.sources.walk import named_pictures
+from crnr_cli.sources.walk import list_named_pictures
 from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
-from crnr_cli.system.names import Spellings, existing
+from crnr_cli.system.names import Spellings, stat_or_none
 from crnr_cli.system.outputs import refuse_mentioned
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _CANDIDATES = 5  # classes to choose from
 _SAMPLES = 2  # of the gallery, for each of the two best classes
 
 
-class Answer(NamedTuple):
+class ReviewItem(NamedTuple):
     """An answer to look at."""
 
     number: int  # of its row in the CSV, counted from 0
@@ -46,11 +46,11 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class ReviewReport:
-    answers: list[Answer]  # the most doubtful first; those that failed come last
+    answers: list[ReviewItem]  # the most doubtful first; those that failed come last
     total: int  # of the answers in the CSV
     classes: list[str]  # all that are known
     identity: str  # the same for the same answers
-    gallery: Gallery | None
+    gallery: FittedGallery | None
     no_gallery: str = ""  # why there is none
 
 
@@ -58,10 +58,10 @@ def review(
     table: Path, gallery_path: Path, limit: int, options: QueryOptions, *, is_named: bool
 ) -> ReviewReport:
     """`is_named` says that the user named the gallery; otherwise it may be missing."""
-    rows = _rows(table)
+    rows = _read_rows(table)
     shown = sorted(rows, key=lambda numbered: _doubt(numbered[1]))[:limit]
     best, named = read_candidates(table, {number for number, _ in shown}, _CANDIDATES)
-    answers = [Answer(number, row, _candidates(row, best.get(number, []))) for number, row in shown]
+    answers = [ReviewItem(number, row, _candidates(row, best.get(number, []))) for number, row in shown]
     gallery, why = _gallery(gallery_path, options, is_named=is_named)
     names = {name for _, row in rows for name in (row.label, row.runner_up) if name and name != UNKNOWN}
     names |= {name for answer in answers for name in answer.candidates}
@@ -69,7 +69,7 @@ def review(
     return ReviewReport(answers, len(rows), sorted(names), _identity(rows), gallery, why)
 
 
-def _rows(table: Path) -> list[tuple[int, Prediction]]:
+def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
     """The answers with their numbers, each file once. An unrelated file among the pictures is no input."""
     require_file(table, "give a CSV written by `crnr classify`", *NO_REGULAR_FILE)
     rows: dict[str, tuple[int, Prediction]] = {}
@@ -102,8 +102,8 @@ def _identity(rows: Sequence[tuple[int, Prediction]]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _gallery(path: Path, options: QueryOptions, *, is_named: bool) -> tuple[Gallery | None, str]:
-    if not is_named and existing(path) is None:
+def _gallery(path: Path, options: QueryOptions, *, is_named: bool) -> tuple[FittedGallery | None, str]:
+    if not is_named and stat_or_none(path) is None:
         return None, f"{path}: no such gallery; name it with --gallery"
     try:
         gallery = load_gallery(path)
@@ -124,8 +124,8 @@ class Supporters(NamedTuple):
     note: str = ""  # why there are none
 
 
-def supporters(
-    gallery: Gallery,
+def find_supporters(
+    gallery: FittedGallery,
     files: Sequence[str],
     classes: Sequence[Sequence[str]],
     options: QueryOptions,
@@ -135,7 +135,7 @@ def supporters(
     nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
     if gallery.recipe.kind != "pictures":
         return Supporters(nothing, "the gallery was built from features")
-    source = named_pictures(files)
+    source = list_named_pictures(files)
     try:
         recipe = open_recipe(gallery.recipe, source, options)
     except CrnrError as e:  # the model is missing or has changed
@@ -144,13 +144,13 @@ def supporters(
     spellings = Spellings(gallery.classes)
     found = nothing
     spans = source.spans(queries_per_batch(gallery, recipe, options))
-    with closing(source.batches(spans, recipe.request, DecoderPool(options.jobs))) as batches:
+    with closing(source.read_batches(spans, recipe.request, DecoderPool(options.jobs))) as batches:
         for (start, _), read in zip(spans, batches, strict=True):
             batch = recipe.vectors(recipe.raw(read), gallery.dtype)
             queries = [start + row for row in batch.rows.tolist()]
             known = [[name for name in classes[query] if spellings.find(name)] for query in queries]
             places = [[place[spellings.spell(name)] for name in names] for names in known]
-            strong = strongest(gallery, batch.values, places, _SAMPLES)
+            strong = find_strongest_samples(gallery, batch.values, places, _SAMPLES)
             for query, names, samples in zip(queries, known, strong, strict=True):
                 found[query] = dict(zip(names, samples, strict=True))
             progress("comparing", read.end, len(files))
@@ -163,13 +163,13 @@ def limit_note(report: ReviewReport) -> str:
     if shown == report.total:
         return ""
     return (
-        f"{shown} of {counted(report.total, 'answer')} are on the page, the most doubtful ones; "
+        f"{shown} of {format_count(report.total, 'answer')} are on the page, the most doubtful ones; "
         "--limit changes how many"
     )
 
 
-def strongest(
-    gallery: Gallery, vectors: Array, classes: Sequence[Sequence[int]], count: int
+def find_strongest_samples(
+    gallery: FittedGallery, vectors: Array, classes: Sequence[Sequence[int]], count: int
 ) -> list[list[list[int]]]:
     """For each query and each of its classes, `count` samples of the class, the strongest first.
 
@@ -206,7 +206,7 @@ def largest(values: Sequence[Array], count: int, first: int = 0) -> list[int]:
     return places
 
 
-def _weights(gallery: Gallery, vectors: Array) -> Array | None:
+def _weights(gallery: FittedGallery, vectors: Array) -> Array | None:
     """(m, n): the codes of the queries, with parts the means over them; None if the method has none."""
     method, samples = gallery.method, gallery.samples
     if not isinstance(method, CodingMethod):

@@ -18,12 +18,12 @@ from crnr_cli.results.formats import read_answers
 from crnr_cli.sorting.named_files import GONE, NamedFile, NamedFiles
 from crnr_cli.sorting.names import DEFAULT_TEMPLATE, DOUBTFUL, FAILED, REJECTED, Template, folder_of
 from crnr_cli.sorting.placing import (
+    ALREADY_THERE,
     LEFT_OUT,
     PART,
-    THERE,
+    FileOutcome,
+    OutcomeReport,
     Place,
-    Placed,
-    PlacingReport,
     Tree,
     folder_errors,
     is_same_file,
@@ -34,12 +34,21 @@ from crnr_cli.sorting.placing import (
     put_new,
     refuse_other_device,
 )
-from crnr_cli.sorting.plan import LOCK, Entry, Names, SortList, is_in_place, lists_in, new_list, read_list
+from crnr_cli.sorting.plan import (
+    LOCK,
+    Names,
+    SortEntry,
+    SortList,
+    is_in_place,
+    new_list,
+    read_list,
+    read_lists,
+)
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.pictures import is_unrelated
 from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
 from crnr_cli.system.files import locked
-from crnr_cli.system.names import ON_WINDOWS, existing, folds_names, path_key, slashed
+from crnr_cli.system.names import ON_WINDOWS, folds_names, path_key, stat_or_none, with_slashes
 
 _REPORTED_EVERY = 200  # files
 _SPECIAL = (REJECTED, FAILED)
@@ -61,7 +70,7 @@ class SortOptions:
 
 
 @dataclass
-class SortReport(PlacingReport):
+class SortReport(OutcomeReport):
     folders: Counter[str] = field(default_factory=Counter)  # files by folder, of those put in place
     list: Path | None = None  # None if nothing had to be done
 
@@ -76,19 +85,19 @@ class _File(NamedTuple):
 
 def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = silent) -> SortReport:
     """Put the files that a predictions CSV names into folders named after their labels."""
-    place, found = place_of_folder(folder), existing(folder)
+    place, found = place_of_folder(folder), stat_or_none(folder)
     template = Template(options.template, longest_name(place), options.has_portable_names)
-    rows, passed_over = _rows(table, options)
-    files = _looked_at(rows, table, options, template, progress)
+    rows, passed_over = _read_rows(table, options)
+    files = _look_up_files(rows, table, options, template, progress)
     if found is None and all(file.found.reason for file in files):
-        raise _nothing_found(table, files)
-    report = SortReport(options.how, passed_over=passed_over)
+        raise _nothing_found_error(table, files)
+    report = SortReport(options.how, unrelated=passed_over)
     if options.dry_run:
         with opened_tree(folder) if found else nullcontext() as tree:
-            _planned(table, files, folder, tree, options, report)
+            _plan_entries(table, files, folder, tree, options, report)
         return report
-    with _made(folder, found is None), locked(folder / LOCK, folder), opened_tree(folder) as tree:
-        entries, continued = _planned(table, files, folder, tree, options, report)
+    with _fit_gallery(folder, found is None), locked(folder / LOCK, folder), opened_tree(folder) as tree:
+        entries, continued = _plan_entries(table, files, folder, tree, options, report)
         if found is None:
             continued.made.append("")
         if entries or continued.entries:
@@ -96,7 +105,7 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
     return report
 
 
-def _rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str | None]], int]:
+def _read_rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str | None]], int]:
     """The rows of inputs, each with a folder that replaces its label, and the number of other rows."""
     require_file(table, "give a CSV written by `crnr classify`", *NO_REGULAR_FILE)
     rows = read_answers(table)
@@ -131,7 +140,7 @@ def _rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str
     return kept, len(rows) - len(kept)
 
 
-def _looked_at(
+def _look_up_files(
     rows: Sequence[tuple[Prediction, str | None]],
     table: Path,
     options: SortOptions,
@@ -155,37 +164,37 @@ def _looked_at(
     return files
 
 
-def _planned(
+def _plan_entries(
     table: Path,
     files: Sequence[_File],
     folder: Path,
     tree: Tree | None,
     options: SortOptions,
     report: SortReport,
-) -> tuple[list[tuple[int, Entry]], SortList]:
+) -> tuple[list[tuple[int, SortEntry]], SortList]:
     """What is to be done, by row, and the list that it belongs to. The report has every row."""
-    earlier = list(lists_in(folder)) if tree else []
+    earlier = list(read_lists(folder)) if tree else []
     folds = options.has_portable_names or folds_names(folder if tree else folder.absolute().parent)
     names = Names(earlier, options.how, tree, folds=folds)
-    here = slashed(os.path.join(os.path.realpath(folder), ""))  # noqa: PTH118
+    here = with_slashes(os.path.join(os.path.realpath(folder), ""))  # noqa: PTH118
     device = os.stat(folder if tree else folder.absolute().parent).st_dev  # noqa: PTH116
-    entries: list[tuple[int, Entry]] = []
+    entries: list[tuple[int, SortEntry]] = []
     for file in files:
         path, (source, status, reason) = file.row.path, file.found
-        target = None if reason not in ("", GONE) else names.done(source, file.wish, status)
-        if target is None and status is not None and slashed(source) == here + file.wish:
+        target = None if reason not in ("", GONE) else names.find_done_target(source, file.wish, status)
+        if target is None and status is not None and with_slashes(source) == here + file.wish:
             target = file.wish
         if target is not None:
-            report.rows.append(Placed(path, f"{folder}/{target}", THERE))
+            report.rows.append(FileOutcome(path, f"{folder}/{target}", ALREADY_THERE))
         elif reason or status is None:
-            report.rows.append(Placed(path, "", LEFT_OUT, reason))
+            report.rows.append(FileOutcome(path, "", LEFT_OUT, reason))
         else:
             if options.how == "hardlink":
                 refuse_other_device(path, folder, status, device)
-            target = names.new(source, file.wish)
-            entry = Entry(source, target, file.wish, status.st_size, status.st_mtime_ns)
+            target = names.choose_target(source, file.wish)
+            entry = SortEntry(source, target, file.wish, status.st_size, status.st_mtime_ns)
             entries.append((len(report.rows), entry))
-            report.rows.append(Placed(path, f"{folder}/{target}", options.how))
+            report.rows.append(FileOutcome(path, f"{folder}/{target}", options.how))
     names.refuse_merged([file.wish for file in files if not file.found.reason], folder)
     refuse_too_many(
         report.left_out,
@@ -196,13 +205,13 @@ def _planned(
         where=f" in {table}",
     )
     if all(row.result == LEFT_OUT for row in report.rows):
-        raise _nothing_found(table, files)
+        raise _nothing_found_error(table, files)
     continued = new_list(folder, earlier, options.how)
-    return entries, continued.extended([entry for _, entry in entries], names.missing_folders(entries))
+    return entries, continued.with_entries([entry for _, entry in entries], names.missing_folders(entries))
 
 
 def _perform(
-    entries: Sequence[tuple[int, Entry]],
+    entries: Sequence[tuple[int, SortEntry]],
     continued: SortList,
     tree: Tree,
     report: SortReport,
@@ -229,7 +238,7 @@ def _perform(
         continued.finish(failed)
 
 
-def _put(entry: Entry, how: str, target: Place, part: Place) -> None:
+def _put(entry: SortEntry, how: str, target: Place, part: Place) -> None:
     if how != "move":
         put_new(entry.source, target, part, how)
         return
@@ -244,7 +253,7 @@ def _put(entry: Entry, how: str, target: Place, part: Place) -> None:
 
 
 @contextmanager
-def _made(folder: Path, is_missing: bool) -> Iterator[None]:
+def _fit_gallery(folder: Path, is_missing: bool) -> Iterator[None]:
     """Make the folder; if the block fails before anything is in it, remove it again."""
     try:
         with folder_errors(folder):
@@ -258,7 +267,7 @@ def _made(folder: Path, is_missing: bool) -> Iterator[None]:
         raise
 
 
-def _nothing_found(table: Path, files: Sequence[_File]) -> DataError:
+def _nothing_found_error(table: Path, files: Sequence[_File]) -> DataError:
     if not files:
         return DataError(f"{table}: names no pictures")
     first = files[0]
@@ -287,7 +296,7 @@ def unsort(path: Path, below: Sequence[Path] = (), progress: Progress = silent) 
         named = NamedFiles([Path(), folder, *below], str(path), follow_links=False)
         if done.how == "move":  # a list may come from a stranger, too
             for above in {str(Path(entry.source).parent): None for entry in done.entries}:
-                named.allowed(above, above)
+                named.check_folder(above, above)
         with contextlib.suppress(FileNotFoundError):
             Place(PART, tree.root).remove()
         _undo(done, tree, report, progress)
@@ -310,7 +319,7 @@ def _undo(done: SortList, tree: Tree, report: UnsortReport, progress: Progress) 
             reason = (
                 _put_back(entry, target, report)
                 if done.how == "move"
-                else _removed(entry, done.how, target, report)
+                else _remove_target(entry, done.how, target, report)
             )
         except FileNotFoundError:
             if done.how == "move" and Place(entry.source).status() is None:
@@ -325,7 +334,7 @@ def _undo(done: SortList, tree: Tree, report: UnsortReport, progress: Progress) 
             progress("sorting", number, len(done.entries))
 
 
-def _put_back(entry: Entry, target: Place, report: UnsortReport) -> str | None:
+def _put_back(entry: SortEntry, target: Place, report: UnsortReport) -> str | None:
     source = Place(entry.source)
     if target.status() is None:
         return None if source.status() else "there is no such file"
@@ -341,7 +350,7 @@ def _put_back(entry: Entry, target: Place, report: UnsortReport) -> str | None:
     return None
 
 
-def _removed(entry: Entry, how: str, target: Place, report: UnsortReport) -> str | None:
+def _remove_target(entry: SortEntry, how: str, target: Place, report: UnsortReport) -> str | None:
     if target.status() is None:
         return None
     if not is_in_place(entry, how, target):

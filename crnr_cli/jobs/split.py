@@ -16,13 +16,13 @@ from crnr_cli.errors import DataError, OutputError, UsageError, refuse_too_many
 from crnr_cli.pictures.pixels import PixelRequest, Pixels
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.sorting.names import escaped, fitted
+from crnr_cli.sorting.names import escape_class_name, shorten_name
 from crnr_cli.sorting.placing import (
+    ALREADY_THERE,
     LEFT_OUT,
-    THERE,
+    FileOutcome,
+    OutcomeReport,
     Place,
-    Placed,
-    PlacingReport,
     Tree,
     folder_errors,
     is_within,
@@ -32,7 +32,7 @@ from crnr_cli.sorting.placing import (
     put_new,
     refuse_other_device,
 )
-from crnr_cli.sorting.plan import Entry, is_in_place
+from crnr_cli.sorting.plan import SortEntry, is_in_place
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.compact_listing import PictureFile
 from crnr_cli.sources.opening import open_source
@@ -41,15 +41,15 @@ from crnr_cli.sources.walk import is_system_file
 from crnr_cli.system.files import locked, sha256_of
 from crnr_cli.system.names import (
     ON_WINDOWS,
-    composed,
-    existing,
-    folded,
+    fold_name,
     folds_names,
-    place_of,
-    portable,
-    slashed,
+    normalize_path,
+    stat_or_none,
+    to_nfc,
+    to_portable,
+    with_slashes,
 )
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 _REPORTED_EVERY = 200  # files
 _OWN = ".crnr-split"  # how the names of our own files begin
@@ -69,7 +69,7 @@ class Portion:
         return max(1, min(wanted, count - 1))
 
 
-def in_gallery(
+def divide_samples(
     names: Sequence[tuple[str, str]], groups: Sequence[Hashable], portion: Portion, seed: int
 ) -> list[bool]:
     """Whether each sample, by its class and its name there, goes to the gallery.
@@ -99,7 +99,7 @@ def in_gallery(
     return [group in chosen for group in groups]
 
 
-def by_content(files: Sequence[tuple[str, int]], progress: Progress = silent) -> list[Hashable]:
+def group_by_content(files: Sequence[tuple[str, int]], progress: Progress = silent) -> list[Hashable]:
     """A group for every file, by its path and size: that of its bytes. Only files of one size are read."""
     sizes = Counter(size for _, size in files)
     groups: list[Hashable] = []
@@ -118,7 +118,7 @@ def by_content(files: Sequence[tuple[str, int]], progress: Progress = silent) ->
 
 def _draw_key(seed: int, label: str, name: str) -> bytes:
     """A name can have two Unicode forms, as file systems differ."""
-    text = composed(f"{seed}\0{label}\0{name}")
+    text = to_nfc(f"{seed}\0{label}\0{name}")
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -141,7 +141,7 @@ class SplitOptions(InputOptions):
 
 
 @dataclass
-class SplitReport(PlacingReport):
+class SplitReport(OutcomeReport):
     classes: dict[str, tuple[int, int]] = field(default_factory=dict)  # files in the gallery, and queries
     copies: int = 0  # files that have the bytes of another one
     notes: list[Note] = field(default_factory=list)
@@ -158,7 +158,7 @@ class _File(NamedTuple):
 class _Step(NamedTuple):
     row: int  # of the report
     to_gallery: bool
-    entry: Entry
+    entry: SortEntry
 
 
 def split(names: Sequence[str], options: SplitOptions, progress: Progress = silent) -> SplitReport:
@@ -170,15 +170,15 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
         )
     _refuse_overlap(source, options)
     report = SplitReport(options.how, notes=[Note("source", text) for text in source.notes()])
-    files = _listed(source, options, report)
+    files = _list_files(source, options, report)
     total = len(files) + len(report.left_out)
     refuse_too_many(report.left_out, total, options.max_failure_rate, "file", fate="to be left out")
     if not files:
-        raise _nothing(source, report)
-    groups = by_content([(one.path, one.status.st_size) for one in files], progress)
-    chosen = in_gallery([(one.label, one.name) for one in files], groups, options.portion, options.seed)
+        raise _nothing_to_split_error(source, report)
+    groups = group_by_content([(one.path, one.status.st_size) for one in files], progress)
+    chosen = divide_samples([(one.label, one.name) for one in files], groups, options.portion, options.seed)
     _count(files, groups, chosen, report)
-    steps = _planned(files, chosen, options, report)
+    steps = _plan_steps(files, chosen, options, report)
     # A run that was killed at its very end has left nothing but files of its own.
     own = (options.folder(side) / name for side in (True, False) for name in (_LOCK, _PART))
     if not options.dry_run and (steps or any(map(os.path.lexists, own))):
@@ -198,7 +198,7 @@ def _refuse_overlap(source: Pictures, options: SplitOptions) -> None:
                 raise UsageError(f"{side}: is inside {folder}, which is an input; choose another folder")
 
 
-def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> list[_File]:
+def _list_files(source: Pictures, options: SplitOptions, report: SplitReport) -> list[_File]:
     """The pictures that have a class, each with a name of its own in it, in an order of their own."""
     unnamed = [file.path for file in source.files if not file.error and is_unrelated(file.path, "not_image")]
     request = PixelRequest(None, max_pixels=options.max_pixels, header_only=True)
@@ -206,9 +206,9 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
     unrelated = {
         path for path, header in zip(unnamed, headers, strict=True) if not isinstance(header, Pixels)
     }
-    report.passed_over = len(unrelated)
+    report.unrelated = len(unrelated)
     longest = min(longest_name(place_of_folder(options.folder(to_gallery))) for to_gallery in (True, False))
-    form = portable if options.has_portable_names else str
+    form = to_portable if options.has_portable_names else str
     key = _name_key(options)
     listed = [
         (*_class_and_name(file, source, longest, form), file.path)
@@ -223,14 +223,14 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
         try:
             status = os.lstat(place)
         except OSError as e:
-            report.rows.append(Placed(path, "", LEFT_OUT, e.strerror or "cannot be read"))
+            report.rows.append(FileOutcome(path, "", LEFT_OUT, e.strerror or "cannot be read"))
             continue
-        if (here := place_of(path)) in seen:  # links to one file are copies of it
-            report.rows.append(Placed(path, "", LEFT_OUT, "is named twice"))
+        if (here := normalize_path(path)) in seen:  # links to one file are copies of it
+            report.rows.append(FileOutcome(path, "", LEFT_OUT, "is named twice"))
             continue
         seen.add(here)
         above, slash, last = name.rpartition("/")
-        while (key(label), key(own := above + slash + fitted(last, longest, number))) in taken:
+        while (key(label), key(own := above + slash + shorten_name(last, longest, number))) in taken:
             number += 1
         taken.add((key(label), key(own)))
         files.append(_File(path, place, label, own, status))
@@ -241,7 +241,7 @@ def _listed(source: Pictures, options: SplitOptions, report: SplitReport) -> lis
 def _name_key(options: SplitOptions) -> Callable[[str], str]:
     """What two names have in common that would be one name in the new folders."""
     sides = (place_of_folder(options.folder(to_gallery)) for to_gallery in (True, False))
-    return folded if options.has_portable_names or any(map(folds_names, sides)) else str
+    return fold_name if options.has_portable_names or any(map(folds_names, sides)) else str
 
 
 def _refuse_merged(files: Sequence[_File], key: Callable[[str], str]) -> None:
@@ -258,7 +258,7 @@ def _refuse_merged(files: Sequence[_File], key: Callable[[str], str]) -> None:
 def _is_usable(file: PictureFile, source: Pictures, report: SplitReport) -> bool:
     reason = str(file.error) if file.error else "" if file.folders else source.why_unlabelled
     if reason:
-        report.rows.append(Placed(file.path, "", LEFT_OUT, reason))
+        report.rows.append(FileOutcome(file.path, "", LEFT_OUT, reason))
     return not reason
 
 
@@ -268,9 +268,9 @@ def _class_and_name(
     """The folder of its class, and its name there, which keeps the folders below that of the class."""
     label, name = file.folders[0], file.path.rpartition("/")[2]
     if source.is_labelled:  # a label may be any text
-        return fitted(form(escaped(label)), longest), form(name)
+        return shorten_name(form(escape_class_name(label)), longest), form(name)
     for folder in source.named_folders:
-        above = f"{slashed(str(Path(folder.path, label)))}/"
+        above = f"{with_slashes(str(Path(folder.path, label)))}/"
         if file.path.startswith(above):
             name = file.path.removeprefix(above)
     return form(label), "/".join(map(form, name.split("/")))
@@ -287,13 +287,13 @@ def _count(
     if alone:
         classes = ", ".join(alone[:3]) + (", ..." if len(alone) > 3 else "")
         text = (
-            f"no queries of {counted(len(alone), 'class')}, whose pictures are too few or all the same: "
+            f"no queries of {format_count(len(alone), 'class')}, whose pictures are too few or all the same: "
             f"{classes}"
         )
         report.notes.append(Note("no queries", text))
 
 
-def _planned(
+def _plan_steps(
     files: Sequence[_File], chosen: Sequence[bool], options: SplitOptions, report: SplitReport
 ) -> list[_Step]:
     """What is to be done; the report has a row for every file. Folders with anything else are refused."""
@@ -305,22 +305,22 @@ def _planned(
         folder = options.folder(to_gallery)
         device = os.stat(place_of_folder(folder)).st_dev  # noqa: PTH116
         with opened_tree(folder) if folder.is_dir() else contextlib.nullcontext() as tree:
-            there = _there(folder, tree, wanted, options.how, key) if tree else set()
+            there = _targets_in_place(folder, tree, wanted, options.how, key) if tree else set()
         for target, file in wanted.items():
             if options.how == "hardlink":
                 refuse_other_device(file.path, folder, file.status, device)
-            result = THERE if target in there else options.how
+            result = ALREADY_THERE if target in there else options.how
             if target not in there:
                 steps.append(_Step(len(report.rows), to_gallery, _entry(file, target)))
-            report.rows.append(Placed(file.path, f"{folder}/{target}", result))
+            report.rows.append(FileOutcome(file.path, f"{folder}/{target}", result))
     return steps
 
 
-def _entry(file: _File, target: str) -> Entry:
-    return Entry(file.source, target, target, file.status.st_size, file.status.st_mtime_ns)
+def _entry(file: _File, target: str) -> SortEntry:
+    return SortEntry(file.source, target, target, file.status.st_size, file.status.st_mtime_ns)
 
 
-def _there(
+def _targets_in_place(
     folder: Path, tree: Tree, wanted: dict[str, _File], how: str, key: Callable[[str], str]
 ) -> set[str]:
     """The targets that are in their places already; anything else in the folder is refused."""
@@ -330,7 +330,7 @@ def _there(
         links = [name for name in folders if os.path.islink(os.path.join(above, name))]  # noqa: PTH114, PTH118
         for name in (*links, *names):
             path = os.path.join(above, name)  # noqa: PTH118
-            target = by_key.get(key(slashed(os.path.relpath(path, folder))))
+            target = by_key.get(key(with_slashes(os.path.relpath(path, folder))))
             if target is None:
                 if is_system_file(name):
                     continue
@@ -351,7 +351,7 @@ def _unreadable(error: OSError) -> None:
 
 def _perform(steps: Sequence[_Step], options: SplitOptions, report: SplitReport, progress: Progress) -> None:
     with ExitStack() as stack:
-        trees = {side: stack.enter_context(_opened(options.folder(side))) for side in (True, False)}
+        trees = {side: stack.enter_context(_open_gallery(options.folder(side))) for side in (True, False)}
         for number, (row, to_gallery, entry) in enumerate(steps, 1):
             tree = trees[to_gallery]
             try:
@@ -364,9 +364,9 @@ def _perform(steps: Sequence[_Step], options: SplitOptions, report: SplitReport,
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[Tree]:
+def _open_gallery(folder: Path) -> Iterator[Tree]:
     """Make the folder if it is missing, and lock it; a new one that stays empty is removed again."""
-    is_new = existing(folder) is None
+    is_new = stat_or_none(folder) is None
     try:
         with folder_errors(folder):
             if is_new:
@@ -381,9 +381,9 @@ def _opened(folder: Path) -> Iterator[Tree]:
                 folder.rmdir()
 
 
-def _nothing(source: Pictures, report: SplitReport) -> DataError:
+def _nothing_to_split_error(source: Pictures, report: SplitReport) -> DataError:
     if not report.left_out:
-        return DataError(f"nothing to do: none of the {counted(len(source), 'file')} is a picture")
+        return DataError(f"nothing to do: none of the {format_count(len(source), 'file')} is a picture")
     first = report.left_out[0]
     return DataError(
         f"nothing to do: no picture has a class; {first.path}: {first.reason}; give a folder with one folder "

@@ -15,22 +15,22 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.gallery.fit import BuildReport, copy_notes, make_gallery, sort_by_class, write_gallery
+from crnr_cli.gallery.fit import BuildReport, make_gallery, notes_on_copies, sort_by_class, write_gallery
 from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.methods.base import winners_after
-from crnr_cli.methods.folds import Fold, copies_of, few_held_out, one_per_copies, stratified_folds
+from crnr_cli.methods.folds import Fold, first_of_copies_mask, group_copies, hold_out_few, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import STEPS, Recipe, make_steps
-from crnr_cli.results.scores import wilson
+from crnr_cli.results.scores import wilson_interval
 from crnr_cli.sources.opening import open_source
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
@@ -40,10 +40,10 @@ NEIGHBORS = (50, 100, 200)
 _LOCAL = ((1e-2, 0.1), (0.1, 0.1), (1.0, 0.1), (1.0, 1.0), (10.0, 1.0))
 _LOCAL_FROM = 1000  # samples: with fewer, coding by all of them is as fast
 _ALL_UP_TO = 20_000  # samples: with more, coding by all of them takes hours, and so does asking for all
-_ASKED = 4000  # samples that are held out of so many
+_HELD_OUT = 4000  # samples that are held out of so many
 _ITERATIONS = (2, 3, 5, 8, 12, 20)
 _CODES = 2**27  # about how many bytes the codes of a batch take while methods are tried
-PAPER = Crnr()  # lam 0.01, mu 0.1, 5 iterations
+DEFAULT = Crnr()  # lam 0.01, mu 0.1, 5 iterations
 StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name
 
 
@@ -72,7 +72,7 @@ class TuneOptions:
 @dataclass(frozen=True)
 class TuneReport(Report):
     trials: list[Trial]  # the most accurate first
-    paper: Trial
+    default: Trial
     chosen: Trial
     folds: int  # 1: only some of the samples were held out, once
     n_samples: int
@@ -89,30 +89,30 @@ class FoldedSamples:
     recipes: list[Recipe]  # without steps, for every extractor
     class_index: Array
     fold_of: Array
-    is_asked: Array  # a mask without further copies of a sample
+    is_tested: Array  # a mask without further copies of a sample
     dtype: str
-    _kept: tuple[Vectors, dict[int, Fold]] | None = None  # the folds made by one recipe
+    _kept: tuple[VectorRecipe, dict[int, Fold]] | None = None  # the folds made by one recipe
 
     @property
     def count(self) -> int:
         return int(self.fold_of.max()) + 1
 
-    def fold(self, vectors: Vectors, number: int) -> Fold:
+    def fold(self, vectors: VectorRecipe, number: int) -> Fold:
         """A fold as unit vectors, cached until another recipe is needed: all methods share its products."""
         kept = self._kept  # read once, as the threads of a worker share this object
         if kept is None or kept[0] != vectors:
             kept = self._kept = (vectors, {})
         folds = kept[1]
         if number not in folds:
-            folds[number] = self._made(vectors, number)
+            folds[number] = self._make_fold(vectors, number)
         return folds[number]
 
-    def _made(self, how: Vectors, number: int) -> Fold:
+    def _make_fold(self, how: VectorRecipe, number: int) -> Fold:
         held_out, raw = self.fold_of == number, self.raw[how.number]
-        recipe = self.recipes[how.number].with_settings(dict(how.steps)).fitted(raw[~held_out])
+        recipe = self.recipes[how.number].with_settings(dict(how.steps)).fit(raw[~held_out])
         batches = [raw[start : start + BATCH] for start in range(0, len(raw), BATCH)]
         vectors = np.concatenate([recipe.unit_vectors(batch, self.dtype)[0] for batch in batches])
-        return Fold.of(Samples.of(vectors, self.class_index, recipe.part_edges), held_out, self.is_asked)
+        return Fold.of(Samples.of(vectors, self.class_index, recipe.part_edges), held_out, self.is_tested)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Pass:
 
     number: int  # of the method and the recipe, in the order in which they are tried
     method: Method
-    vectors: Vectors
+    vectors: VectorRecipe
     fold: int
 
 
@@ -152,28 +152,28 @@ def tune_samples(
     raw = read[0]
     # Refuse invalid class names now, not when the tuned gallery is built.
     _, order, class_index = sort_by_class(raw.table.labels, raw.recipe.kind)
-    in_order_of_source = copies_of(raw.values, raw.table.hashes)
+    in_order_of_source = group_copies(raw.values, raw.table.hashes)
     copies = in_order_of_source[order]
-    is_asked = one_per_copies(class_index, copies)
-    fold_of = _fold_of(class_index, is_asked, copies, options.folds)
+    is_tested = first_of_copies_mask(class_index, copies)
+    fold_of = _fold_of(class_index, is_tested, copies, options.folds)
     samples = FoldedSamples(
         [one.values[order] for one in read],
         [one.recipe for one in read],
         class_index,
         fold_of,
-        is_asked,
+        is_tested,
         options.reading.dtype,
     )
     neighbors = options.neighbors or _neighbors(len(class_index))
     _refuse_too_large(samples, min(samples.count, pieces_at_once(options.reading.n_jobs)), neighbors)
     recipes, notes = _recipes(samples.recipes, options)
     methods = _methods(options.methods, neighbors)
-    default = make_method(PAPER.name, PAPER.parameters | {"neighbors": neighbors[0]})
+    default = make_method(DEFAULT.name, DEFAULT.parameters | {"neighbors": neighbors[0]})
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
     passes = _passes(recipes, methods, samples.count, options.budget)
     workers = workers or Here(DecoderPool(options.reading.jobs))
-    for done, found in workers.spread(_right, samples, passes):
+    for done, found in workers.spread(_which_are_right, samples, passes):
         right.append(found)
         if len(right) == samples.count:
             trials += _trials(done, right)
@@ -183,20 +183,20 @@ def tune_samples(
     settings = len(recipes) * sum(len(method.variants(_ITERATIONS)) for method in methods)
     return TuneReport(
         trials=sorted(trials, key=lambda trial: -trial.accuracy),
-        paper=paper,
+        default=paper,
         chosen=choose(trials, paper),
         folds=samples.count,
         n_samples=len(class_index),
         untried=settings - len(trials),
         seconds=time.perf_counter() - started,
         left_out=raw.left_out,
-        notes=raw.notes + notes + copy_notes(raw.table, in_order_of_source),
+        notes=raw.notes + notes + notes_on_copies(raw.table, in_order_of_source),
     )
 
 
-def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[list[Vectors], list[Note]]:
+def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[list[VectorRecipe], list[Note]]:
     """All ways to make vectors; the extractors take turns, as their differences are the largest."""
-    found: list[Vectors] = []
+    found: list[VectorRecipe] = []
     impossible: dict[str, None] = {}
     for steps in options.step_settings():
         for number, recipe in enumerate(of_extractors):
@@ -205,7 +205,7 @@ def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[lis
             except UsageError as e:
                 impossible[str(e)] = None
             else:
-                found.append(Vectors(number, recipe.extractor, steps))
+                found.append(VectorRecipe(number, recipe.extractor, steps))
     if not found:
         raise UsageError(next(iter(impossible)))
     return found, [Note("not tried", f"not tried: {why}") for why in impossible]
@@ -227,7 +227,7 @@ def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Meth
     others: list[Method] = []
     for name in names:
         if name == Nrc.name:
-            pairs = [(mu, n) for n in neighbors for mu in ((PAPER.mu,) if n else MUS)]
+            pairs = [(mu, n) for n in neighbors for mu in ((DEFAULT.mu,) if n else MUS)]
             others += [make_method(name, {"mu": mu, "neighbors": n}) for mu, n in pairs]
         elif name != Crnr.name:
             local = {"neighbors": neighbors[0]} if METHODS[name].supports_neighbors else {}
@@ -238,11 +238,11 @@ def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Meth
 def _distance(setting: tuple[float, float]) -> tuple[int, int]:
     """The distance in the grid from the paper's lam and mu: the nearest are tried first, lam before mu."""
     lam, mu = setting
-    return abs(MUS.index(mu) - MUS.index(PAPER.mu)), abs(LAMS.index(lam) - LAMS.index(PAPER.lam))
+    return abs(MUS.index(mu) - MUS.index(DEFAULT.mu)), abs(LAMS.index(lam) - LAMS.index(DEFAULT.lam))
 
 
 def _passes(
-    recipes: Sequence[Vectors], methods: Sequence[Method], folds: int, budget: float | None
+    recipes: Sequence[VectorRecipe], methods: Sequence[Method], folds: int, budget: float | None
 ) -> Iterator[Pass]:
     """All passes, as long as there is time; a method that was started is run on all folds.
 
@@ -271,7 +271,7 @@ def _passes(
             used = time.perf_counter() - begun
 
 
-def _right(samples: FoldedSamples, this: Pass) -> Array:
+def _which_are_right(samples: FoldedSamples, this: Pass) -> Array:
     """(variants, queries): which of the held-out samples each variant labels correctly."""
     fold = samples.fold(this.vectors, this.fold)
     right: Array = winners_after(this.method, fold, _ITERATIONS) == fold.truth
@@ -284,12 +284,12 @@ def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
     return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
 
-def _fold_of(class_index: Array, is_asked: Array, copies: Array, wanted: int) -> Array:
+def _fold_of(class_index: Array, is_tested: Array, copies: Array, wanted: int) -> Array:
     """The fold of every sample, -1 for those that are never held out: of very many samples, most are not."""
-    count = _fold_count(class_index[is_asked], wanted)
+    count = _fold_count(class_index[is_tested], wanted)
     if len(class_index) <= _ALL_UP_TO:
         return stratified_folds(class_index, count, copies=copies)
-    return np.where(few_held_out(class_index, _ASKED, copies), 0, -1)
+    return np.where(hold_out_few(class_index, _HELD_OUT, copies), 0, -1)
 
 
 def _fold_count(class_index: Array, wanted: int) -> int:
@@ -317,9 +317,9 @@ def _refuse_too_large(samples: FoldedSamples, at_once: int, neighbors: Sequence[
     if 0 not in neighbors:
         products, factor = 0, 0
     needed = folds * (vectors + products) + at_once * (2 * vectors + factor + _CODES)
-    memory.require(
+    memory.require_memory(
         needed,
-        f"tuning on {counted(n, 'sample')} of {counted(d, 'number')}",
+        f"tuning on {format_count(n, 'sample')} of {format_count(d, 'number')}",
         "use a smaller --size or fewer samples",
     )
 
@@ -330,7 +330,7 @@ def _build(
     """Build the gallery from the values that were read for tuning, so that nothing is read twice."""
     setting = report.chosen.setting
     raw = read[setting.vectors.number]
-    recipe = raw.recipe.with_settings(dict(setting.vectors.steps)).fitted(raw.values)
+    recipe = raw.recipe.with_settings(dict(setting.vectors.steps)).fit(raw.values)
     gallery, notes = make_gallery(raw.apply(recipe, options.reading.dtype), setting.method)
     return BuildReport(
         gallery=gallery,
@@ -342,7 +342,7 @@ def _build(
 
 
 @dataclass(frozen=True)
-class Vectors:
+class VectorRecipe:
     """How samples become vectors."""
 
     number: int  # of the extractor, among those that are tried
@@ -350,14 +350,14 @@ class Vectors:
     steps: StepSettings
 
     def parameters(self) -> dict[str, Any]:
-        return {**(self.extractor.chosen() if self.extractor else {}), **dict(self.steps)}
+        return {**(self.extractor.tunable_settings() if self.extractor else {}), **dict(self.steps)}
 
     def describe(self) -> str:
         """Only what differs between the settings that are tried."""
         steps = [step.describe() for step in make_steps(dict(self.steps))]
         if self.extractor is None:
             return ", ".join(steps)
-        name, *others = self.extractor.chosen().items()
+        name, *others = self.extractor.tunable_settings().items()
         chosen = [Path(str(name[1])).name, *(f"{option} {value}" for option, value in others)]
         return ", ".join([*chosen, *steps])
 
@@ -367,7 +367,7 @@ class Setting:
     """A method with its parameters, on vectors that an extractor and steps make."""
 
     method: Method
-    vectors: Vectors
+    vectors: VectorRecipe
 
     def parameters(self) -> dict[str, Any]:
         """The method and the parameters that tune varies, by name."""
@@ -392,7 +392,7 @@ class Trial:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(int(self.right.sum()), len(self.right))
+        return wilson_interval(int(self.right.sum()), len(self.right))
 
     def lead(self, other: Trial) -> tuple[float, float]:
         """How much more accurate this is than the other on the same samples, and the standard error of it."""

@@ -28,7 +28,7 @@ from crnr_cli.gallery.entries import (
 )
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
-from crnr_cli.gallery.gallery import Gallery, SampleTable
+from crnr_cli.gallery.gallery import FittedGallery, SampleTable
 from crnr_cli.gallery.queries import with_model_at
 from crnr_cli.gallery.reading import refuse_mismatch
 from crnr_cli.gallery.samples import (
@@ -45,11 +45,11 @@ from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.pictures import Pictures
-from crnr_cli.sources.walk import named_pictures
+from crnr_cli.sources.walk import list_named_pictures
 from crnr_cli.system.files import replacing
 from crnr_cli.system.names import Spellings, class_key, path_key
 from crnr_cli.system.outputs import refuse_mentioned
-from crnr_cli.wording import Note, are, counted, have
+from crnr_cli.wording import Note, format_count, has_or_have, is_or_are
 
 # A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
 _REMOVING = {"vanished", "not_regular", "no_class", "zero_norm"}
@@ -75,11 +75,13 @@ def add(
     Files that have not changed since they were added are not read again.
     """
 
-    def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
+    def change(gallery: FittedGallery, old: ReadSamples) -> ReadSamples:
         reading = given
         if given.label is not None:
             reading = replace(given, label=Spellings(gallery.classes).spell(given.label))
-        source, notes = reviewed_pictures(corrections) if corrections else (open_source(names, reading), [])
+        source, notes = (
+            list_reviewed_pictures(corrections) if corrections else (open_source(names, reading), [])
+        )
         if reading.label is None and corrections is None:
             source = source.with_classes(gallery.classes, strict=True)
             if folder := source.folder_of_no_class():
@@ -88,7 +90,7 @@ def add(
                     f"{path}; name the class of its pictures with --class NAME"
                 )
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
-        read = _read_changed(known, old, spellings, gallery, source, reading, progress)
+        read = _read_changed_samples(known, old, spellings, gallery, source, reading, progress)
         new = read
         if corrections:
             copies, on_copies = find_copies(read.table, old.table)
@@ -100,8 +102,8 @@ def add(
         changed = set(changed_names(old.table, known, new.table, fresh))
         kept = [row for row, name in enumerate(old.table.names) if name not in changed]
         added = [row for name, row in fresh.items() if name not in known or name in changed]
-        notes += _new_classes(new.table.take(added), gallery.classes)
-        notes += _twice(old.table.take(kept), new.table.take(added))
+        notes += _note_new_classes(new.table.take(added), gallery.classes)
+        notes += _note_duplicates(old.table.take(kept), new.table.take(added))
         if reading.label is None:
             notes += unusable_classes(source, [*old.table.take(listed).labels, *read.table.labels])
         chosen = _choose(old, new, [*kept, *(len(old.table) + row for row in added)])
@@ -113,14 +115,14 @@ def add(
 def remove(path: Path, unwanted: Unwanted, progress: Progress = silent) -> UpdateReport:
     """Remove classes or samples by name."""
 
-    def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
+    def change(gallery: FittedGallery, old: ReadSamples) -> ReadSamples:
         is_unwanted, notes = unwanted.find_in(path, gallery)
         return replace(old.take(np.flatnonzero(~is_unwanted)), notes=notes)
 
     return _rewrite(path, change, progress=progress)
 
 
-def would_remove(path: Path, unwanted: Unwanted) -> tuple[SampleTable, SampleTable, list[Note]]:
+def plan_removal(path: Path, unwanted: Unwanted) -> tuple[SampleTable, SampleTable, list[Note]]:
     """Return what `remove` would keep and remove; nothing is written."""
     gallery = load_gallery(path)
     is_unwanted, notes = unwanted.find_in(path, gallery)
@@ -136,7 +138,7 @@ def rename(
     The gallery is then the one that would be built if the samples had the new class; they keep their names.
     """
 
-    def change(gallery: Gallery, samples: ReadSamples) -> ReadSamples:
+    def change(gallery: FittedGallery, samples: ReadSamples) -> ReadSamples:
         spellings = Spellings(gallery.classes)
         known, label = spellings.find(old), spellings.spell(new)
         if known is None:
@@ -149,7 +151,7 @@ def rename(
         if merge and not exists:
             raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
         labels = [label if one == known else one for one in samples.table.labels]
-        count = counted(sum(one == known for one in samples.table.labels), "sample")
+        count = format_count(sum(one == known for one in samples.table.labels), "sample")
         text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
         return replace(samples, table=replace(samples.table, labels=labels), notes=[Note("renamed", text)])
 
@@ -172,14 +174,14 @@ def update(
     must not cost the gallery a class.
     """
 
-    def change(gallery: Gallery, old: ReadSamples) -> ReadSamples:
+    def change(gallery: FittedGallery, old: ReadSamples) -> ReadSamples:
         lister = workers.lister if workers else None
         source = open_source(names, reading, lister=lister).with_classes(gallery.classes)
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe)
         if known.keys().isdisjoint(map(spellings.spell, source.names())):  # renamed, or a mistake
             _refuse_another_source(path, old.table, source)
-        read = _read_changed(known, old, spellings, gallery, source, reading, progress, workers)
+        read = _read_changed_samples(known, old, spellings, gallery, source, reading, progress, workers)
         fresh = rows_by_name(read.table)
         now = known | {name: len(old.table) + row for name, row in fresh.items()}
         errors = {spellings.spell(left.name): left.error for left in read.left_out}
@@ -197,9 +199,9 @@ def update(
         emptied = sorted(set(gallery.classes) - set(chosen.table.labels))
         notes = [Note("emptied class", f"class {name}: no samples remain, removed") for name in emptied]
         if kept:
-            text = f"{counted(kept, 'sample')} kept as before, as the files cannot be read now"
+            text = f"{format_count(kept, 'sample')} kept as before, as the files cannot be read now"
             notes.append(Note("kept", text))
-        notes += _new_classes(read.table, gallery.classes)
+        notes += _note_new_classes(read.table, gallery.classes)
         return replace(chosen, notes=read.notes + notes)
 
     return _rewrite(path, change, model, progress)
@@ -207,7 +209,7 @@ def update(
 
 def _rewrite(
     path: Path,
-    change: Callable[[Gallery, ReadSamples], ReadSamples],
+    change: Callable[[FittedGallery, ReadSamples], ReadSamples],
     model: Path | None = None,
     progress: Progress = silent,
 ) -> UpdateReport:
@@ -231,7 +233,7 @@ def _rewrite(
         gallery, of_gallery = make_gallery(new, gallery.method, progress)
         gallery, notes = replace(gallery, label_type=label_type), notes + of_gallery
         if calibrated:
-            gallery = _calibrated(gallery, notes, progress)
+            gallery = _recalibrate(gallery, notes, progress)
         save_gallery(gallery, file)
         file_bytes = os.fstat(file.fileno()).st_size
     return UpdateReport(
@@ -244,15 +246,15 @@ def _rewrite(
     )
 
 
-def _calibrated(gallery: Gallery, notes: list[Note], progress: Progress) -> Gallery:
+def _recalibrate(gallery: FittedGallery, notes: list[Note], progress: Progress) -> FittedGallery:
     try:
-        return gallery.calibrated(1, progress)
+        return gallery.calibrate(1, progress)
     except DataError as e:  # a calibration of other samples would be wrong
         notes.append(Note("calibration", f"the calibration is removed: {e}"))
         return gallery
 
 
-def _new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
+def _note_new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
     """Name every class that the gallery did not have: a typing error or a stray file would make one too."""
     known = set(old)
     by_class: dict[str, list[str]] = {}
@@ -260,12 +262,12 @@ def _new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
         if label not in known:
             by_class.setdefault(label, []).append(name)
     return [
-        Note("new class", f"class {label} is new: {counted(len(names), 'sample')}, such as {names[0]}")
+        Note("new class", f"class {label} is new: {format_count(len(names), 'sample')}, such as {names[0]}")
         for label, names in by_class.items()
     ]
 
 
-def _twice(kept: SampleTable, added: SampleTable) -> list[Note]:
+def _note_duplicates(kept: SampleTable, added: SampleTable) -> list[Note]:
     """Report samples that are now duplicated, such as those of a folder added under another path."""
     contents = list(contents_of(added))
     names = names_by_content(kept, set(contents))
@@ -274,7 +276,8 @@ def _twice(kept: SampleTable, added: SampleTable) -> list[Note]:
         return []
     first = again[0]
     text = (
-        f"{len(again)} of {counted(len(added), 'added sample')} {are(len(again))} now in the gallery twice: "
+        f"{len(again)} of {format_count(len(added), 'added sample')} {is_or_are(len(again))} now in "
+        "the gallery twice: "
         f"{added.names[first]} is the same as "
         f"{names[contents[first]]}; `crnr remove --sample` removes one"
     )
@@ -283,10 +286,11 @@ def _twice(kept: SampleTable, added: SampleTable) -> list[Note]:
 
 def _refuse_another_source(path: Path, old: SampleTable, source: Source) -> None:
     """Refuse to replace all samples by others, unless their contents show that a folder was renamed."""
-    contents = {(class_key(label), sha256) for _, label, sha256 in source.contents()}
+    contents = {(class_key(label), sha256) for _, label, sha256 in source.read_contents()}
     if contents.isdisjoint((class_key(label), sha256) for label, sha256 in contents_of(old)):
         raise DataError(
-            f"{path}: none of its {counted(len(old), 'sample')}, such as {old.names[0]}, is in the source; "
+            f"{path}: none of its {format_count(len(old), 'sample')}, such as {old.names[0]}, is in "
+            "the source; "
             "name its sources as when it was built, or build without --update to replace it"
         )
 
@@ -310,11 +314,11 @@ def _choose(old: ReadSamples, read: ReadSamples, rows: Sequence[int]) -> ReadSam
     return replace(read, table=(old.table + read.table).take(numbers), values=values)
 
 
-def _read_changed(
+def _read_changed_samples(
     known: Mapping[str, int],
     old: ReadSamples,
     spellings: Spellings,
-    gallery: Gallery,
+    gallery: FittedGallery,
     source: Source,
     reading: Reading,
     progress: Progress,
@@ -326,7 +330,7 @@ def _read_changed(
     """
     refuse_mismatch(source, gallery.recipe)
     classes = Spellings(gallery.classes)
-    suspects = source.only(_may_have_changed(known, old.table, spellings, classes, reading.label))
+    suspects = source.filter(_may_have_changed(known, old.table, spellings, classes, reading.label))
     if not len(suspects):
         return old.take([])
     reading = replace(reading, dtype=gallery.dtype)
@@ -360,7 +364,7 @@ def _may_have_changed(
     return is_suspect
 
 
-def reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
+def list_reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
     """The files that were accepted or corrected, and what to say about the others.
 
     A file that is newer than its review may be another picture, and is not read.
@@ -377,7 +381,7 @@ def reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
         raise DataError(
             f"{corrections.file}: nothing to add, as all reviewed files belong to none of the classes"
         )
-    source = named_pictures([one.path for one in wanted])
+    source = list_named_pictures([one.path for one in wanted])
     refuse_mentioned(source.names())
     files = []
     for file, one in zip(source.files, wanted, strict=True):
@@ -389,10 +393,12 @@ def reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
         files.append(file._replace(folders=(one.corrected,), error=error))
     source.files, source.labels_from = files, corrections.file
     n_corrected = sum(class_key(one.label) != class_key(one.corrected) for one in wanted)
-    text = f"{corrections.file}: {counted(len(wanted), 'reviewed file')}, {n_corrected} with another label"
+    text = (
+        f"{corrections.file}: {format_count(len(wanted), 'reviewed file')}, {n_corrected} with another label"
+    )
     if others := len(corrections) - len(wanted):
         belong = "belongs" if others == 1 else "belong"
-        text += f"; {others} more {belong} to none of the classes and {are(others)} not added"
+        text += f"; {others} more {belong} to none of the classes and {is_or_are(others)} not added"
     return source, [Note("reviewed", text)]
 
 
@@ -408,6 +414,9 @@ def find_copies(fresh: SampleTable, old: SampleTable) -> tuple[set[int], list[No
     if not copies:
         return set(), []
     n = len(copies)
-    files = counted(n, "reviewed file")
-    text = f"{files} {have(n)} the content of a sample and {are(n)} not added: {next(iter(copies.values()))}"
+    files = format_count(n, "reviewed file")
+    text = (
+        f"{files} {has_or_have(n)} the content of a sample and {is_or_are(n)} not added: "
+        f"{next(iter(copies.values()))}"
+    )
     return set(copies), [Note("reviewed copies", text)]

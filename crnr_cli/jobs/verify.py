@@ -40,7 +40,7 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
         return report
     source = open_source(against, options).with_classes(gallery.classes)
     refuse_mismatch(source, gallery.recipe)
-    found = list(source.contents())
+    found = list(source.read_contents())
     contents = {(class_key(label), sha256) for _, label, sha256 in found}
     unclassed = {sha256 for _, label, sha256 in found if not label}
     names = sample_names((name for name, _, _ in found), gallery.recipe.kind)

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import ALL_SAMPLES, CodingMethod, Method, Samples, Split, State, batch_size, fitted
+from crnr_cli.methods.base import (
+    ALL_SAMPLES,
+    CodingMethod,
+    Method,
+    Samples,
+    Split,
+    State,
+    batch_size,
+    fit_method,
+)
 from crnr_cli.methods.by_neighbors import LocalMethod, Neighbors, check_search
 from crnr_cli.methods.nearest import Nn
 from crnr_cli.methods.nonnegative import Crnr, Nrc
@@ -26,7 +35,7 @@ __all__ = [
     "State",
     "batch_size",
     "default_parameters",
-    "fitted",
+    "fit_method",
     "make_method",
     "parse_parameter",
 ]

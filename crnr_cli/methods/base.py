@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Values, dense
+from crnr_cli.arrays import Array, Values, to_dense
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers.admm import class_residuals
-from crnr_cli.solvers.neighbors import nearest
+from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system import memory
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 Made = TypeVar("Made")
 State = dict[str, Array]
@@ -35,16 +35,16 @@ _LARGEST = 1e12  # of any parameter: beyond, nothing but rounding is left
 _MAX_ITERATIONS = 10**6  # far more than any method needs, and few enough to end
 
 
-class Prepared:
+class ProcessCache:
     """Belongs to samples, but is not stored with them, nor copied or sent to another process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._source: object = None
         self._made: Any = None
-        self._of_parts: dict[int, Prepared] = {}
+        self._of_parts: dict[int, ProcessCache] = {}
 
-    def once(self, source: object, make: Callable[[], Made]) -> Made:
+    def compute_once(self, source: object, make: Callable[[], Made]) -> Made:
         """What `make` returned when it was first called for this very object."""
         with self._lock:  # several batches may ask for it at the same time
             if self._source is not source:
@@ -52,13 +52,13 @@ class Prepared:
             made: Made = self._made
             return made
 
-    def of_part(self, number: int) -> Prepared:
+    def of_part(self, number: int) -> ProcessCache:
         """For one part of the samples alone."""
         with self._lock:
-            return self._of_parts.setdefault(number, Prepared())
+            return self._of_parts.setdefault(number, ProcessCache())
 
-    def __reduce__(self) -> tuple[type[Prepared], tuple[()]]:
-        return Prepared, ()
+    def __reduce__(self) -> tuple[type[ProcessCache], tuple[()]]:
+        return ProcessCache, ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Samples:
     vectors: Array  # (n, d), rows of unit length or, with parts, rows of parts that are
     edges: Array  # (K + 1,): class i is rows edges[i] to edges[i + 1]
     parts: Array | None = None  # (P + 1,): part p is columns parts[p] to parts[p + 1]; None: there are none
-    prepared: Prepared = field(default_factory=Prepared, compare=False, repr=False)
+    prepared: ProcessCache = field(default_factory=ProcessCache, compare=False, repr=False)
 
     @classmethod
     def of(cls, vectors: Array, class_index: Array, parts: Array | None = None) -> Samples:
@@ -147,11 +147,11 @@ class Split:
         """X'Y, computed once for all settings of a method."""
         return self.samples.vectors @ self.queries.T
 
-    def nearest(self, count: int) -> Array:
+    def find_nearest(self, count: int) -> Array:
         """(m, count): the places of the nearest samples of every query, searched once for all settings."""
         most = max(count, _SEARCHED)
         if most not in self._found:
-            self._found[most] = nearest(self.samples.vectors.T, self.queries.T, most)
+            self._found[most] = find_nearest(self.samples.vectors.T, self.queries.T, most)
         return self._found[most][:, :count]
 
     @cached_property
@@ -171,9 +171,9 @@ class Method(ABC):
     @property
     def parameters(self) -> dict[str, Any]:
         """By name, as they are shown."""
-        return self.stored() | dict(ALL_SAMPLES if self.supports_neighbors else {})
+        return self.to_stored() | dict(ALL_SAMPLES if self.supports_neighbors else {})
 
-    def stored(self) -> dict[str, object]:
+    def to_stored(self) -> dict[str, object]:
         """The parameters as stored in a gallery file."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
@@ -186,7 +186,7 @@ class Method(ABC):
         """Whether a query needs few of the samples, which can then stay in the file instead of in memory."""
         return False
 
-    def tried_on(self, samples: Samples) -> Samples:
+    def smoke_test_samples(self, samples: Samples) -> Samples:
         """The samples that are needed to find out whether the method works at all."""
         return samples
 
@@ -205,7 +205,7 @@ class Method(ABC):
         """(variants, batch, K): the residuals of all variants in one pass, batch by batch."""
         state = self.fit(split.samples)
         for batch in split.batches:
-            yield dense(self.residuals(split.samples, state, split.queries[batch]))[np.newaxis]
+            yield to_dense(self.residuals(split.samples, state, split.queries[batch]))[np.newaxis]
 
     def variants(self, iterations: Sequence[int]) -> list[Self]:
         """The methods that one pass of `residuals_after` covers: only this one, unless it iterates."""
@@ -227,7 +227,7 @@ class Method(ABC):
         """Return what finds samples faster, as arrays beside those of `fit`; by default, there are none."""
         return {}
 
-    def unavailable(self) -> str | None:
+    def why_unavailable(self) -> str | None:
         """Why the method cannot be fitted on this machine; None if it can."""
         return None
 
@@ -280,12 +280,12 @@ class CodingMethod(Method):
         return class_residuals(X, edges, c, Y)
 
 
-def fitted(method: Method, samples: Samples) -> State:
+def fit_method(method: Method, samples: Samples) -> State:
     """The state of a method; DataError if there is too little memory, or the parameters are too extreme."""
     n, d = samples.vectors.shape
-    memory.require(
+    memory.require_memory(
         fit_bytes(method, samples),
-        f"fitting {method.name} to {counted(n, 'sample')} of dimension {d}",
+        f"fitting {method.name} to {format_count(n, 'sample')} of dimension {d}",
         f"use {'--neighbors, ' if method.supports_neighbors else ''}--pca or fewer samples",
     )
     try:
@@ -305,7 +305,7 @@ def fitted(method: Method, samples: Samples) -> State:
         ) from e
 
 
-def indexed(method: Method, samples: Samples, progress: Progress = silent) -> State:
+def make_indexes(method: Method, samples: Samples, progress: Progress = silent) -> State:
     """The index that finds neighbours faster, of every part its own; empty if the method has none."""
     if samples.parts is None:
         return method.make_index(samples, progress)
@@ -317,7 +317,7 @@ def indexed(method: Method, samples: Samples, progress: Progress = silent) -> St
 
 
 def fit_bytes(method: Method, samples: Samples) -> int:
-    """About how much memory `fitted` needs at its peak."""
+    """About how much memory `fit_method` needs at its peak."""
     if samples.parts is None:
         return method.fit_bytes(samples)
     return sum(method.fit_bytes(samples.part(number)) for number in range(samples.n_parts))
@@ -345,7 +345,7 @@ def part_residuals(method: Method, samples: Samples, state: State, queries: Arra
     """(m, K), for one part after the other."""
     for number, of_part in enumerate(states_of_parts(state, samples.n_parts)):
         asked = samples.part_of(queries, number)
-        found = dense(method.residuals(samples.part(number), of_part, asked))
+        found = to_dense(method.residuals(samples.part(number), of_part, asked))
         found[are_blank(asked)] = 0
         yield found
 

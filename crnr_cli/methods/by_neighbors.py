@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from crnr_cli.arrays import Array, FewClasses
-from crnr_cli.errors import GalleryError, UsageError, missing
+from crnr_cli.errors import GalleryError, UsageError, why_missing
 from crnr_cli.methods.base import CodingMethod, Samples, Split, State
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers import indexes
-from crnr_cli.solvers.neighbors import Neighborhoods, local_residuals, nearest, search_bytes
+from crnr_cli.solvers.neighbors import Neighborhoods, find_nearest, local_residuals, search_bytes
 from crnr_cli.system import memory
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _TRIED = 100  # samples, of which one is classified to find out whether the parameters make sense
 _GATHERED = 2**20  # numbers of samples, or of Gram matrices, that are held at once: 8 MB in float64
@@ -101,9 +101,9 @@ class Neighbors(CodingMethod):
     def parameters(self) -> dict[str, Any]:
         return self.method.parameters | {"neighbors": self.neighbors, "index": self.index}
 
-    def stored(self) -> dict[str, object]:
+    def to_stored(self) -> dict[str, object]:
         index = {} if self.index == "exact" else {"index": self.index}
-        return {"neighbors": self.neighbors, **index, **self.method.stored()}
+        return {"neighbors": self.neighbors, **index, **self.method.to_stored()}
 
     def with_parameters(self, **changes: object) -> Self:
         """Return the same with other values of some of the parameters of the method within."""
@@ -113,11 +113,11 @@ class Neighbors(CodingMethod):
     def needs_few_samples(self) -> bool:
         return True
 
-    def tried_on(self, samples: Samples) -> Samples:
+    def smoke_test_samples(self, samples: Samples) -> Samples:
         return samples.first(_TRIED) if self.index == "exact" else samples
 
-    def unavailable(self) -> str | None:
-        return None if self.index == "exact" else missing("faiss", f"--index {self.index}", "faiss")
+    def why_unavailable(self) -> str | None:
+        return None if self.index == "exact" else why_missing("faiss", f"--index {self.index}", "faiss")
 
     def fit(self, samples: Samples) -> State:
         return {}
@@ -148,16 +148,18 @@ class Neighbors(CodingMethod):
         if self.index == "exact":
             return {}
         n, d = samples.vectors.shape
-        memory.require(
+        memory.require_memory(
             indexes.index_bytes(self.index, n, d),
-            f"making the index {self.index} of {counted(n, 'sample')} of dimension {d}",
+            f"making the index {self.index} of {format_count(n, 'sample')} of dimension {d}",
             "use --index exact, --pca or fewer samples",
         )
 
-        def labelled(asked: Array, places: Array) -> Array:
-            return self._labels(samples, samples.vectors[asked], places)
+        def label_by_neighbors(probes: Array, places: Array) -> Array:
+            return self._labels(samples, samples.vectors[probes], places)
 
-        made = indexes.made_index(self.index, samples.vectors.T, self.neighbors, labelled, progress)
+        made = indexes.build_index(
+            self.index, samples.vectors.T, self.neighbors, label_by_neighbors, progress
+        )
         return {_OF_INDEX + key: array for key, array in made.items()}
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
@@ -188,13 +190,13 @@ class Neighbors(CodingMethod):
         samples, others = split.samples, residual_without_neighbor(self.method)
         n_variants = len(self.method.variants(iterations))
         for batch in split.batches:
-            queries, places = split.queries[batch], split.nearest(self.neighbors)[batch]
+            queries, places = split.queries[batch], split.find_nearest(self.neighbors)[batch]
             found = np.empty((n_variants, len(queries), samples.n_classes), queries.dtype)
             for part, near in _neighborhoods(samples, queries, places):
                 for variant, codes in self.method.local_codes_after(near, iterations):
                     values = self.method.local_decision(near, codes).T.astype(queries.dtype)
                     few = FewClasses.of(near.classes, values, others, samples.n_classes)
-                    found[variant, part] = few.dense()
+                    found[variant, part] = few.to_dense()
             yield found
 
     def _labels(self, samples: Samples, queries: Array, places: Array) -> Array:
@@ -210,9 +212,9 @@ class Neighbors(CodingMethod):
         X, Y = samples.vectors.T, queries.T
         arrays = _of_index(state)
         if self.index == "exact" or not arrays:
-            return nearest(X, Y, self.neighbors)
-        index = samples.prepared.once(arrays["effort"], lambda: indexes.Index(self.index, X, arrays))
-        return index.nearest(Y, self.neighbors)
+            return find_nearest(X, Y, self.neighbors)
+        index = samples.prepared.compute_once(arrays["effort"], lambda: indexes.Index(self.index, X, arrays))
+        return index.find_nearest(Y, self.neighbors)
 
 
 def _neighborhoods(samples: Samples, queries: Array, places: Array) -> Iterator[tuple[slice, Neighborhoods]]:
@@ -232,10 +234,10 @@ def _of_index(state: State) -> State:
     return {key.removeprefix(_OF_INDEX): array for key, array in state.items() if key.startswith(_OF_INDEX)}
 
 
-def measured_by(state: State) -> indexes.Measured | None:
+def worst_index_measurement(state: State) -> indexes.Measured | None:
     """What the index finds, of several parts the least; None if the search is exact."""
     found = [
-        indexes.measured_by({"measured": array})
+        indexes.index_measurement({"measured": array})
         for key, array in state.items()
         if key.partition(".")[0] == f"{_OF_INDEX}measured"
     ]

@@ -13,16 +13,16 @@ from hashlib import blake2b
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Values, stacked
+from crnr_cli.arrays import Array, Values, stack
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import Method, Samples, Split, fit_bytes, fitted, residuals_in_batches
+from crnr_cli.methods.base import Method, Samples, Split, fit_bytes, fit_method, residuals_in_batches
 from crnr_cli.system import memory
-from crnr_cli.system.cores import pieces_at_once, side_by_side
+from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 
 _WORDS = 2**21  # that are looked at at once
 
 
-def copies_of(rows: Array, hashes: Sequence[str] = ()) -> Array:
+def group_copies(rows: Array, hashes: Sequence[str] = ()) -> Array:
     """(n,): a number for every sample, the same for samples of equal values or of equal hashes."""
     first: dict[object, int] = {}
     parents = np.arange(len(rows))  # the number of an earlier sample with the same content, or its own
@@ -70,7 +70,7 @@ def _keys(rows: Array) -> Array:
     return keys
 
 
-def one_per_copies(class_index: Array, copies: Array) -> Array:
+def first_of_copies_mask(class_index: Array, copies: Array) -> Array:
     """(n,): a mask with one sample of those that are copies of each other, in every class."""
     pairs = np.stack([class_index, copies], axis=1)
     mask = np.zeros(len(pairs), dtype=bool)
@@ -85,10 +85,10 @@ def stratified_folds(class_index: Array, count: int, seed: int = 0, copies: Arra
     their class would be missing.
     """
     copies = np.arange(len(class_index)) if copies is None else copies
-    turns = _Turns.of(class_index, copies, np.random.default_rng(seed))
+    turns = _ShuffledContents.of(class_index, copies, np.random.default_rng(seed))
     # Continue where the last class ended, so that all folds have about the same size.
     is_alone = turns.different == 1
-    folds = turns.first_come((np.cumsum(~is_alone) - 1) % count)
+    folds = turns.value_of_first_turn((np.cumsum(~is_alone) - 1) % count)
     folds[turns.contents[is_alone]] = -1
     # Copies in several classes may have brought a whole class into one fold.
     for contents in turns.of_classes(folds, lambda low, high: (low == high) & (low >= 0)):
@@ -97,12 +97,12 @@ def stratified_folds(class_index: Array, count: int, seed: int = 0, copies: Arra
     return folds[turns.content_of]
 
 
-def held_out(class_index: Array, share: float, rng: np.random.Generator, copies: Array) -> Array:
+def hold_out_share(class_index: Array, share: float, rng: np.random.Generator, copies: Array) -> Array:
     """A random mask with this share of every class, copies together; a class is never held out completely."""
-    turns = _Turns.of(class_index, copies, rng)
+    turns = _ShuffledContents.of(class_index, copies, rng)
     # np.rint rounds as round() does: a half to the even number.
     counts = np.minimum(np.rint(share * turns.different), turns.different - 1)
-    is_held = turns.first_come(turns.positions < counts)
+    is_held = turns.value_of_first_turn(turns.positions < counts)
     # Copies in several classes may have brought a whole class out.
     for contents in turns.of_classes(is_held, lambda low, _: low):
         if is_held[contents].all():
@@ -113,7 +113,7 @@ def held_out(class_index: Array, share: float, rng: np.random.Generator, copies:
     return held
 
 
-def few_held_out(class_index: Array, count: int, copies: Array, seed: int = 0) -> Array:
+def hold_out_few(class_index: Array, count: int, copies: Array, seed: int = 0) -> Array:
     """A random mask with about `count` samples, of sorted classes by their sizes; copies are held together.
 
     A class is never held out completely.
@@ -130,7 +130,7 @@ def few_held_out(class_index: Array, count: int, copies: Array, seed: int = 0) -
 
 
 @dataclass(frozen=True)
-class _Turns:
+class _ShuffledContents:
     """The different contents of every class, class by class, each class in a random order.
 
     There may be a million classes: nothing but the shuffling is done for each of them by itself.
@@ -143,7 +143,7 @@ class _Turns:
     different: Array  # (t,): the number of different contents of the class
 
     @classmethod
-    def of(cls, class_index: Array, copies: Array, rng: np.random.Generator) -> _Turns:
+    def of(cls, class_index: Array, copies: Array, rng: np.random.Generator) -> _ShuffledContents:
         numbers, content_of = np.unique(copies, return_inverse=True)
         order = np.argsort(class_index, kind="stable")
         starts = _starts(class_index[order])
@@ -159,7 +159,7 @@ class _Turns:
             class_index, content_of, content_of[order[first]], positions, np.repeat(different, different)
         )
 
-    def first_come(self, values: Array) -> Array:
+    def value_of_first_turn(self, values: Array) -> Array:
         """By content: of the values of all turns, the one of its first."""
         return values[np.unique(self.contents, return_index=True)[1]]
 
@@ -189,10 +189,10 @@ class Fold(Split):
     truth: Array  # class index of every query
 
     @classmethod
-    def of(cls, everything: Samples, is_held: Array, is_asked: Array) -> Fold:
+    def of(cls, everything: Samples, is_held: Array, is_tested: Array) -> Fold:
         """From all samples, and masks; the queries are those held out that are to be asked."""
         vectors, class_index = everything.vectors, everything.class_index
-        kept, asked = ~is_held, is_held & is_asked
+        kept, asked = ~is_held, is_held & is_tested
         samples = Samples.of(vectors[kept], class_index[kept], everything.parts)
         return cls(samples, vectors[asked], class_index[asked])
 
@@ -202,7 +202,7 @@ def held_out_residuals(
     method: Method,
     fold_of: Array,
     *,
-    is_asked: Array | None = None,
+    is_tested: Array | None = None,
     is_trusted: Array | None = None,
     result_bytes: int = 0,
     jobs: int = 1,
@@ -215,23 +215,25 @@ def held_out_residuals(
     enough memory, `result_bytes` of which the caller needs.
     """
     everyone = np.ones(len(fold_of), dtype=bool)
-    is_asked = everyone if is_asked is None else is_asked
+    is_tested = everyone if is_tested is None else is_tested
     is_trusted = everyone if is_trusted is None else is_trusted
 
     def answer(number: int) -> tuple[Array, Values]:
         is_held = fold_of == number
-        kept, places = ~is_held & is_trusted, np.flatnonzero(is_held & is_asked)
+        kept, places = ~is_held & is_trusted, np.flatnonzero(is_held & is_tested)
         rest = Samples.of(samples.vectors[kept], samples.class_index[kept], samples.parts)
         split = Split(rest, samples.vectors[places])
-        return places, stacked(list(residuals_in_batches(method, split, fitted(method, rest))))
+        return places, stack(list(residuals_in_batches(method, split, fit_method(method, rest))))
 
     needed = fit_bytes(method, samples) + 2 * samples.vectors.nbytes
-    memory.require(needed + result_bytes, "holding samples out of the gallery", "use --pca or fewer samples")
+    memory.require_memory(
+        needed + result_bytes, "holding samples out of the gallery", "use --pca or fewer samples"
+    )
     threads = min(pieces_at_once(jobs), memory.room_for(needed))
-    held = fold_of[(fold_of >= 0) & is_asked]
+    held = fold_of[(fold_of >= 0) & is_tested]
     done, total = 0, len(held)
     progress(0, total)
-    with closing(side_by_side(answer, np.unique(held).tolist(), threads, wait=False)) as answered:
+    with closing(run_side_by_side(answer, np.unique(held).tolist(), threads, wait=False)) as answered:
         for places, residuals in answered:
             yield places, residuals
             done += len(places)

@@ -21,7 +21,7 @@ def projection_bytes(samples: Samples) -> int:
     return factor_bytes(projection_form(edges, d), edges, d, 8) + 2 * 8 * samples.vectors.size
 
 
-def projected(state: State, queries: Array) -> Array:
+def project(state: State, queries: Array) -> Array:
     """Codes that are the product of a fixed matrix (n x d) and the query."""
     c: Array = queries @ state["projection"].T
     return c
@@ -44,7 +44,7 @@ class Crc(LocalMethod):
         return projection_bytes(samples)
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
-        return projected(state, queries)
+        return project(state, queries)
 
     def local_codes(self, near: Neighborhoods) -> Array:
         return factorize_local(near, 0.0, 2 * self.lam).first_code(near.cross)
@@ -91,7 +91,7 @@ class Procrc(CodingMethod):
         return projection_bytes(samples)
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
-        return projected(state, queries)
+        return project(state, queries)
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
         return class_residuals(X, edges, c, X @ c)

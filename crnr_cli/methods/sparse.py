@@ -15,7 +15,7 @@ from crnr_cli.methods.by_neighbors import LocalMethod
 from crnr_cli.solvers import lasso
 from crnr_cli.solvers.factors import factor_bytes, factor_of
 from crnr_cli.solvers.neighbors import Neighborhoods
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Src(LocalMethod):
     def _warn_unconverged(self, code: lasso.LassoCode) -> None:
         if unconverged := int((code.gap > code.tol).sum()):
             advice = (
-                f"src stopped after {counted(self.iterations, 'iteration')}; "
+                f"src stopped after {format_count(self.iterations, 'iteration')}; "
                 "build with a higher --iterations or --tol"
             )
             warnings.warn(NotConverged(unconverged, advice), stacklevel=3)

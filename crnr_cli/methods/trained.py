@@ -29,24 +29,24 @@ class Trained(Method):
         # Smaller values are of no use, and with some of them liblinear never returns.
         self._require(self.c >= _SMALLEST_C, f"c must be at least {_SMALLEST_C:g}, not {self.c:g}")
 
-    def unavailable(self) -> str | None:
+    def why_unavailable(self) -> str | None:
         if find_spec("sklearn") is None:
             return f"{self.name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
         return None
 
     @abstractmethod
-    def classifier(self) -> Any:
+    def make_classifier(self) -> Any:
         """The scikit-learn estimator, not fitted yet."""
 
     def fit(self, samples: Samples) -> State:
-        reason = self.unavailable()
+        reason = self.why_unavailable()
         if reason:
             raise UsageError(reason)
         from sklearn.exceptions import ConvergenceWarning
 
         if samples.n_classes < 2:
             raise DataError(f"{self.name} needs two or more classes, but the gallery has only one")
-        classifier = self.classifier()
+        classifier = self.make_classifier()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", ConvergenceWarning)
@@ -71,7 +71,7 @@ class Svm(Trained):
     name: ClassVar[str] = "svm"
     c: float = 1.0
 
-    def classifier(self) -> Any:
+    def make_classifier(self) -> Any:
         from sklearn.svm import LinearSVC
 
         return LinearSVC(C=self.c, max_iter=20_000, random_state=0)
@@ -88,7 +88,7 @@ class Softmax(Trained):
     name: ClassVar[str] = "softmax"
     c: float = 100.0
 
-    def classifier(self) -> Any:
+    def make_classifier(self) -> Any:
         from sklearn.linear_model import LogisticRegression
 
         return LogisticRegression(C=self.c, max_iter=2000)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import stat_or_none
 
 _ENDINGS = (".onnx", ".ort")
 
@@ -28,7 +28,7 @@ class Weights:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class KnownModel:
     name: str
     n_features: int  # numbers per picture
     size: int  # of a picture, in pixels
@@ -41,8 +41,8 @@ class Model:
     command: str | None = None  # of another program, with places for {folder}, {own_folder} and {file}
 
 
-def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> Model:
-    return Model(
+def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> KnownModel:
+    return KnownModel(
         name=f"efficientnet-lite{number}",
         n_features=1280,
         size=size,
@@ -55,9 +55,9 @@ def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> Model:
     )
 
 
-def _exported(name: str, repository: str, file: str, **about: int | str) -> Model:
+def _hugging_face_model(name: str, repository: str, file: str, **about: int | str) -> KnownModel:
     """A model on Hugging Face, with the description of how it wants its pictures."""
-    return Model(
+    return KnownModel(
         name=name,
         origin=f"Hugging Face, {repository}",
         file=f"{name}/{file}",
@@ -103,7 +103,7 @@ _ALL = (
             depth=1.2,
         ),
     ),
-    _exported(
+    _hugging_face_model(
         "dinov2-small",
         "Xenova/dinov2-small",
         "onnx/model.onnx",
@@ -113,7 +113,7 @@ _ALL = (
         licence="Apache-2.0",
         preset="dinov2",
     ),
-    _exported(
+    _hugging_face_model(
         "dinov2-base",
         "Xenova/dinov2-base",
         "onnx/model.onnx",
@@ -123,7 +123,7 @@ _ALL = (
         licence="Apache-2.0",
         preset="dinov2",
     ),
-    _exported(
+    _hugging_face_model(
         "clip-b32",
         "Xenova/clip-vit-base-patch32",
         "onnx/vision_model.onnx",
@@ -133,7 +133,7 @@ _ALL = (
         licence="MIT",
         preset="clip",
     ),
-    _exported(
+    _hugging_face_model(
         "clip-b16",
         "Xenova/clip-vit-base-patch16",
         "onnx/vision_model.onnx",
@@ -143,7 +143,7 @@ _ALL = (
         licence="MIT",
         preset="clip",
     ),
-    _exported(
+    _hugging_face_model(
         "siglip-b16",
         "Xenova/siglip-base-patch16-224",
         "onnx/vision_model.onnx",
@@ -153,7 +153,7 @@ _ALL = (
         licence="Apache-2.0",
         preset="siglip",
     ),
-    _exported(
+    _hugging_face_model(
         "mobileclip-s2",
         "Xenova/mobileclip_s2",
         "onnx/vision_model.onnx",
@@ -163,7 +163,7 @@ _ALL = (
         licence="Apple AMLR",
         preset="mobileclip",
     ),
-    Model(
+    KnownModel(
         name="resnet50",
         n_features=2048,
         size=224,
@@ -205,19 +205,19 @@ def _cache() -> Path:
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "crnr"
 
 
-def place_of(model: Model) -> Path:
+def model_path(model: KnownModel) -> Path:
     """Where a known model is, or will be."""
     return models_folder() / model.file
 
 
-def known_model(path: Path) -> Model | None:
+def model_at(path: Path) -> KnownModel | None:
     """The known model whose place this is."""
-    return next((model for model in MODELS.values() if place_of(model) == path), None)
+    return next((model for model in MODELS.values() if model_path(model) == path), None)
 
 
 def other_models() -> list[Path]:
     """Models in the folder that crnr does not know, which are found by the names of their files."""
-    known = {place_of(model) for model in MODELS.values()}
+    known = {model_path(model) for model in MODELS.values()}
     folder = models_folder()
     try:
         found = sorted(folder.iterdir()) if is_folder(folder) else []
@@ -228,13 +228,13 @@ def other_models() -> list[Path]:
     return [path for path in found if path.suffix in _ENDINGS and is_file(path) and path not in known]
 
 
-def named_model(name: Path) -> Path:
+def find_model(name: Path) -> Path:
     """The path of a model that the user named, by its path or by its name; DataError if there is none."""
     if is_file(name) or name.parent != Path() or name.suffix in _ENDINGS:
         return name
     if model := MODELS.get(name.name):
-        if is_file(place_of(model)):
-            return place_of(model)
+        if is_file(model_path(model)):
+            return model_path(model)
         raise DataError(f"{model.name}: not on this machine yet; {how_to_get(model)}")
     for other in other_models():
         if other.stem == name.name:
@@ -245,27 +245,27 @@ def named_model(name: Path) -> Path:
     )
 
 
-class Place(NamedTuple):
+class ModelPlace(NamedTuple):
     path: Path
     command: str  # that gets the model there
 
 
-def like_known(path: Path) -> Place | None:
+def find_local_copy(path: Path) -> ModelPlace | None:
     """Where a known model is here, if this is its path on the machine where a gallery was built."""
     for model in MODELS.values():
         if path.parts[-model.file.count("/") - 1 :] == Path(model.file).parts:
-            return Place(place_of(model), command_for(model))
+            return ModelPlace(model_path(model), command_for(model))
     return None
 
 
-def how_to_get(model: Model) -> str:
+def how_to_get(model: KnownModel) -> str:
     """A sentence with the command that gets a model."""
     if model.weights:
         return f"get it with `crnr model get {model.name}`"
     return f"get it with: {command_for(model)}"
 
 
-def command_for(model: Model) -> str:
+def command_for(model: KnownModel) -> str:
     """The command line that gets a model."""
     if model.command is None:
         return f"crnr model get {model.name}"
@@ -275,10 +275,10 @@ def command_for(model: Model) -> str:
 
 
 def is_file(path: Path) -> bool:
-    found = existing(path)
+    found = stat_or_none(path)
     return found is not None and stat.S_ISREG(found.st_mode)
 
 
 def is_folder(path: Path) -> bool:
-    found = existing(path)
+    found = stat_or_none(path)
     return found is not None and stat.S_ISDIR(found.st_mode)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from crnr_cli.errors import DataError
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import refuse_inputs
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _LARGEST_FILE = 2**20  # bytes; that of a classifier has the names of its classes
 _ONNX_FOLDER = "onnx"  # of a repository of Hugging Face, whose top folder has the other files
@@ -34,17 +34,19 @@ def config_folders(model: Path) -> list[Path]:
 
 def read_config(path: Path) -> dict[str, Any] | None:
     """The object in a file; None if there is no such file."""
-    found = existing(path)
+    found = stat_or_none(path)
     if found is None:
         return None
     if not stat.S_ISREG(found.st_mode):
         raise DataError(f"{path}: not a regular file; {_REMEDY}")
     if found.st_size > _LARGEST_FILE:
-        raise DataError(f"{path}: larger than any such file ({counted(found.st_size, 'byte')}); {_REMEDY}")
+        raise DataError(
+            f"{path}: larger than any such file ({format_count(found.st_size, 'byte')}); {_REMEDY}"
+        )
     refuse_inputs([path])
     try:
         with path.open("rb") as file:
-            content = json.loads(file.read(_LARGEST_FILE), parse_constant=_refused)
+            content = json.loads(file.read(_LARGEST_FILE), parse_constant=_refuse_constant)
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
     except RecursionError as e:
@@ -56,12 +58,12 @@ def read_config(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _refused(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
 @dataclass
-class Found:
+class FoundSettings:
     """Settings that a file gives, by name, and why others cannot be used."""
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -69,42 +71,46 @@ class Found:
     family: str | None = None
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 
-def number(value: Any, name: str) -> float:
+def require_number(value: Any, name: str) -> float:
     """A number of moderate size; ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
-        raise ValueError(f"its {name} is {shown(value)}")
+        raise ValueError(f"its {name} is {short_repr(value)}")
     return float(value)
 
 
-def share(value: Any, name: str) -> float:
-    found = number(value, name)
+def require_share(value: Any, name: str) -> float:
+    found = require_number(value, name)
     if not 0 < found <= 1:
-        raise ValueError(f"its {name} is {shown(value)}, not between 0 and 1")
+        raise ValueError(f"its {name} is {short_repr(value)}, not between 0 and 1")
     return found
 
 
-def side(value: Any, name: str) -> int:
+def require_side(value: Any, name: str) -> int:
     """A number of pixels."""
-    found = number(value, name)
+    found = require_number(value, name)
     if found != int(found) or not 1 <= found <= _LARGEST_SIDE:
-        raise ValueError(f"its {name} is {shown(value)}, not a number of pixels from 1 to {_LARGEST_SIDE}")
+        raise ValueError(
+            f"its {name} is {short_repr(value)}, not a number of pixels from 1 to {_LARGEST_SIDE}"
+        )
     return int(found)
 
 
-def per_channel(value: Any, name: str) -> tuple[float, ...]:
+def require_per_channel(value: Any, name: str) -> tuple[float, ...]:
     """One number, or three."""
     values = value if isinstance(value, list) else [value]
     if len(values) not in (1, 3):
-        raise ValueError(f"its {name} is {shown(value)}, not one number or three")
-    return tuple(number(each, name) for each in values)
+        raise ValueError(f"its {name} is {short_repr(value)}, not one number or three")
+    return tuple(require_number(each, name) for each in values)
 
 
-def scaled(mean: tuple[float, ...], std: tuple[float, ...], factor: float, offset: float) -> dict[str, Any]:
+def mean_and_std(
+    mean: tuple[float, ...], std: tuple[float, ...], factor: float, offset: float
+) -> dict[str, Any]:
     """Mean and std for pixels from 0 to 255, if `factor` times the pixel minus `offset` is normalized."""
     if factor == 0 or 0 in std:
         raise ValueError("it divides by 0")
@@ -114,6 +120,6 @@ def scaled(mean: tuple[float, ...], std: tuple[float, ...], factor: float, offse
     return {"mean": means, "std": stds}
 
 
-def section(values: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+def find_section(values: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     found = values.get(name)
     return found if isinstance(found, dict) else None

@@ -32,10 +32,10 @@ def make_model(weights: Mapping[str, Array], size: int, depth: float) -> bytes:
 
     graph = _Graph(weights, size)
     try:
-        values = graph.convolved(INPUT, "_conv_stem", "_bn0", stride=2)
+        values = graph.add_convolution(INPUT, "_conv_stem", "_bn0", stride=2)
         for number, stride in enumerate(_strides(depth)):
-            values = graph.block(values, f"_blocks.{number}.", stride)
-        values = graph.convolved(values, "_conv_head", "_bn1")
+            values = graph.add_block(values, f"_blocks.{number}.", stride)
+        values = graph.add_convolution(values, "_conv_head", "_bn1")
     except KeyError as e:
         raise ValueError(f"the weights {e.args[0]} are missing") from e
     if graph.unused:
@@ -86,21 +86,23 @@ class _Graph:
             raise ValueError(f"the weights {name} are empty, or not all finite")
         return numbers
 
-    def block(self, values: str, prefix: str, stride: int) -> str:
+    def add_block(self, values: str, prefix: str, stride: int) -> str:
         """More channels, a convolution of each by itself, fewer channels, and the sum with what came in."""
         from onnx import helper
 
         n_before, before = self.n_channels, values
         if f"{prefix}_expand_conv.weight" in self.weights:
-            values = self.convolved(values, f"{prefix}_expand_conv", f"{prefix}_bn0")
-        values = self.convolved(values, f"{prefix}_depthwise_conv", f"{prefix}_bn1", stride)
-        values = self.convolved(values, f"{prefix}_project_conv", f"{prefix}_bn2", clips=False)
+            values = self.add_convolution(values, f"{prefix}_expand_conv", f"{prefix}_bn0")
+        values = self.add_convolution(values, f"{prefix}_depthwise_conv", f"{prefix}_bn1", stride)
+        values = self.add_convolution(values, f"{prefix}_project_conv", f"{prefix}_bn2", clips=False)
         if stride > 1 or self.n_channels != n_before:
             return values
         self.nodes.append(helper.make_node("Add", [values, before], [f"{prefix}sum"]))
         return f"{prefix}sum"
 
-    def convolved(self, values: str, name: str, norm: str, stride: int = 1, *, clips: bool = True) -> str:
+    def add_convolution(
+        self, values: str, name: str, norm: str, stride: int = 1, *, clips: bool = True
+    ) -> str:
         """A convolution with batch normalization and, unless the values are to stay as they are, ReLU6."""
         from onnx import helper, numpy_helper
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from crnr_cli.models.config_files import (
     FILTERS,
-    Found,
-    number,
-    per_channel,
-    scaled,
-    section,
-    share,
-    shown,
-    side,
+    FoundSettings,
+    find_section,
+    mean_and_std,
+    require_number,
+    require_per_channel,
+    require_share,
+    require_side,
+    short_repr,
 )
 
 _HALF = [0.5, 0.5, 0.5]
@@ -73,20 +73,20 @@ _SIZES_VARY = ("max_num_patches", "min_pixels", "max_pixels", "size_divisor", "p
 _NEVER_CROPPED_FROM = 384  # pixels: ConvNext squeezes pictures for networks of this size and larger ones
 
 
-def read_processor(content: Mapping[str, Any]) -> Found | None:
+def read_processor(content: Mapping[str, Any]) -> FoundSettings | None:
     """processor_config.json: that of pictures is one of several."""
-    inner = section(content, "image_processor")
+    inner = find_section(content, "image_processor")
     return None if inner is None else read_image_processor(inner)
 
 
-def read_image_processor(content: Mapping[str, Any]) -> Found:
+def read_image_processor(content: Mapping[str, Any]) -> FoundSettings:
     """preprocessor_config.json; what is not given or null is what the image processor does by itself."""
-    content = section(content, "image_processor") or content
+    content = find_section(content, "image_processor") or content
     kind = _kind(content)
     values = _ALWAYS | _DEFAULTS.get(kind, {}) | {k: v for k, v in content.items() if v is not None}
     if (fault := _fault(kind, values)) is not None:
-        return Found(faults={"": fault})
-    found = Found(family=_FAMILIES.get(kind))
+        return FoundSettings(faults={"": fault})
+    found = FoundSettings(family=_FAMILIES.get(kind))
     _read_geometry(kind, values, found)
     try:
         found.settings["filter"] = _filter(values.get("resample"))
@@ -118,9 +118,9 @@ def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
     known = {*_FOLLOWED, *_HARMLESS, *_SWITCHES}
     switches = [name for name in values if name.startswith("do_") or name in _SWITCHES]
     if odd := [name for name in switches if not isinstance(values[name], bool)]:
-        return f"its {shown(odd[0])} is {shown(values[odd[0]])}, neither true nor false"
+        return f"its {short_repr(odd[0])} is {short_repr(values[odd[0]])}, neither true nor false"
     if asked := [name for name in switches if values[name] and name not in known]:
-        return f"it asks for {shown(asked[0])}, which crnr cannot do"
+        return f"it asks for {short_repr(asked[0])}, which crnr cannot do"
     if varying := [name for name in _SIZES_VARY if values.get(name)]:
         return f"it has {varying[0]}: pictures keep their own shapes, but crnr needs the same size for all"
     return None
@@ -134,14 +134,14 @@ def _filter(number: Any) -> str:
     if number is None:
         raise ValueError("it has no resample")
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(FILTERS):
-        raise ValueError(f"its resample is {shown(number)}, not a number of a filter")
+        raise ValueError(f"its resample is {short_repr(number)}, not a number of a filter")
     return FILTERS[number]
 
 
 def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
     factor, offset = 1.0, 0.0
     if _is_on(values, "do_rescale"):
-        factor = number(values["rescale_factor"], "rescale_factor")
+        factor = require_number(values["rescale_factor"], "rescale_factor")
         if _is_on(values, "rescale_offset") or _is_on(values, "offset"):
             offset = 1.0
     mean: tuple[float, ...] = (0.0,)
@@ -150,27 +150,27 @@ def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("image_mean", "image_std"):
             if name not in values:
                 raise ValueError(f"it has no {name}")
-        mean = per_channel(values["image_mean"], "image_mean")
-        std = per_channel(values["image_std"], "image_std")
+        mean = require_per_channel(values["image_mean"], "image_mean")
+        std = require_per_channel(values["image_std"], "image_std")
     if _is_on(values, "include_top"):  # EfficientNet divides by its image_std once more, normalized or not
-        again = per_channel(values.get("image_std", 1), "image_std")
+        again = require_per_channel(values.get("image_std", 1), "image_std")
         width = max(len(std), len(again))
         std = tuple(a * b for a, b in zip(_wide(std, width), _wide(again, width), strict=True))
-    return scaled(mean, std, factor, offset)
+    return mean_and_std(mean, std, factor, offset)
 
 
 def _wide(values: tuple[float, ...], count: int) -> tuple[float, ...]:
     return values * count if len(values) == 1 else values
 
 
-def _read_geometry(kind: str, values: Mapping[str, Any], found: Found) -> None:
+def _read_geometry(kind: str, values: Mapping[str, Any], found: FoundSettings) -> None:
     """Size and crop, or their faults."""
     if not _is_on(values, "do_resize"):
         fault = "it does not resize pictures, but crnr needs the same size for all"
         found.faults |= {"size": fault, "crop": fault}
         return
     try:
-        edge, both = _resized(kind, values)
+        edge, both = _read_resize(kind, values)
         target = _target(kind, values)
         found.settings["size"] = target or both or (edge, edge)
         found.settings["crop"] = _crop(edge, both, target)
@@ -180,7 +180,7 @@ def _read_geometry(kind: str, values: Mapping[str, Any], found: Found) -> None:
             found.faults["size"] = str(e)
 
 
-def _resized(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int] | None]:
+def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int] | None]:
     """What the shorter side becomes, and width and height if pictures are squeezed."""
     size = values.get("size")
     if size is None:
@@ -193,12 +193,12 @@ def _resized(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int]
         both = _sides(size, "size")
         edge = min(both)
     elif given == {"shortest_edge"}:
-        both, edge = None, side(size["shortest_edge"], "size")
+        both, edge = None, require_side(size["shortest_edge"], "size")
     else:
-        raise ValueError(f"its size is given by {' and '.join(map(shown, sorted(given))) or 'nothing'}")
+        raise ValueError(f"its size is given by {' and '.join(map(short_repr, sorted(given))) or 'nothing'}")
     if "crop_pct" not in values:
         return edge, both
-    enlarged = int(edge / share(values["crop_pct"], "crop_pct"))
+    enlarged = int(edge / require_share(values["crop_pct"], "crop_pct"))
     if kind == "ConvNext" and both is None:
         return (enlarged, None) if edge < _NEVER_CROPPED_FROM else (edge, (edge, edge))
     if kind == "PoolFormer" and len(set(both or (edge,))) == 1:
@@ -210,7 +210,7 @@ def _target(kind: str, values: Mapping[str, Any]) -> tuple[int, int] | None:
     """Width and height of what is cut out, if anything is."""
     if kind == "ConvNext":  # its size is that of the result
         size = values["size"]
-        result = side(size.get("shortest_edge") if isinstance(size, dict) else size, "size")
+        result = require_side(size.get("shortest_edge") if isinstance(size, dict) else size, "size")
         return result, result
     if not _is_on(values, "do_center_crop"):
         return None
@@ -240,5 +240,5 @@ def _crop(edge: int, both: tuple[int, int] | None, target: tuple[int, int] | Non
 
 def _sides(size: Mapping[str, Any], name: str) -> tuple[int, int]:
     if not {"height", "width"} <= set(size):
-        raise ValueError(f"its {name} is {shown(dict(size))}, not height and width")
-    return side(size["width"], name), side(size["height"], name)
+        raise ValueError(f"its {name} is {short_repr(dict(size))}, not height and width")
+    return require_side(size["width"], name), require_side(size["height"], name)

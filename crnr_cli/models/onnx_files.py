@@ -42,14 +42,14 @@ class Field(NamedTuple):
     value: int = 0  # of a varint
 
 
-def text(file: BinaryIO, field: Field) -> str:
+def read_text(file: BinaryIO, field: Field) -> str:
     if field.end - field.start > _LONGEST_TEXT:
         raise ValueError("a text in it is too long")
     file.seek(field.start)
     return file.read(field.end - field.start).decode("utf-8", "surrogateescape")
 
 
-def fields(file: BinaryIO, start: int, end: int) -> Iterator[Field]:
+def read_fields(file: BinaryIO, start: int, end: int) -> Iterator[Field]:
     """The fields of the message between two positions of the file; ValueError if there is none."""
     while start < end:
         key, start = _varint(file, start, end)
@@ -151,7 +151,7 @@ def _locations(file: BinaryIO) -> Iterator[str]:
             yield from _tensor_locations(file, start, end)
             continue
         inner = _FIELDS[kind]
-        for field in fields(file, start, end):
+        for field in read_fields(file, start, end):
             if field.number in inner and field.kind == MESSAGE:
                 waiting.append((inner[field.number], field.start, field.end))
 
@@ -159,13 +159,13 @@ def _locations(file: BinaryIO) -> Iterator[str]:
 def _tensor_locations(file: BinaryIO, start: int, end: int) -> list[str]:
     locations: list[str] = []
     is_external = False
-    for field in fields(file, start, end):
+    for field in read_fields(file, start, end):
         if field.number == _DATA_LOCATION and field.kind == VARINT:
             is_external = field.value == _EXTERNAL
         elif field.number == _EXTERNAL_DATA and field.kind == MESSAGE:
             texts = {
-                entry.number: text(file, entry)
-                for entry in fields(file, field.start, field.end)
+                entry.number: read_text(file, entry)
+                for entry in read_fields(file, field.start, field.end)
                 if entry.number in (_KEY, _VALUE) and entry.kind == MESSAGE
             }
             if texts.get(_KEY) == "location":

@@ -12,15 +12,15 @@ from crnr_cli.errors import DataError
 from crnr_cli.models import hugging_face
 from crnr_cli.models.config_files import (
     FILTERS,
-    Found,
+    FoundSettings,
     config_folders,
-    per_channel,
+    find_section,
+    mean_and_std,
     read_config,
-    scaled,
-    section,
-    share,
-    shown,
-    side,
+    require_per_channel,
+    require_share,
+    require_side,
+    short_repr,
 )
 
 _TIMM = {
@@ -35,28 +35,28 @@ _OPEN_CLIP = {
 _OF_MANY_PROGRAMS = ("config.json",)
 
 
-def read_timm(content: Mapping[str, Any]) -> Found | None:
+def read_timm(content: Mapping[str, Any]) -> FoundSettings | None:
     """None if it is another library's config.json."""
-    config = section(content, "pretrained_cfg")
+    config = find_section(content, "pretrained_cfg")
     if config is None:
         return None
     values = _TIMM | {name: value for name, value in config.items() if value is not None}
-    found = Found()
+    found = FoundSettings()
     _scale(values, found)
     try:
         size = values["input_size"]
         if not isinstance(size, list) or len(size) != 3:
-            raise ValueError(f"its input_size is {shown(size)}, not channels, height and width")
-        height, width = side(size[1], "input_size"), side(size[2], "input_size")
+            raise ValueError(f"its input_size is {short_repr(size)}, not channels, height and width")
+        height, width = require_side(size[1], "input_size"), require_side(size[2], "input_size")
         found.settings["size"] = (width, height)
-        crop, mode = share(values["crop_pct"], "crop_pct"), values["crop_mode"]
+        crop, mode = require_share(values["crop_pct"], "crop_pct"), values["crop_mode"]
         if mode == "center":
             found.settings["crop"] = width / math.floor(width / crop)
         elif mode == "squash" and crop == 1:
             found.settings["crop"] = 0.0
         else:
             raise ValueError(
-                f"its crop_mode is {shown(mode)} with a crop_pct of {crop:g}, which crnr cannot do"
+                f"its crop_mode is {short_repr(mode)} with a crop_pct of {crop:g}, which crnr cannot do"
             )
     except ValueError as e:
         found.faults["crop"] = str(e)
@@ -65,20 +65,20 @@ def read_timm(content: Mapping[str, Any]) -> Found | None:
     return found
 
 
-def read_open_clip(content: Mapping[str, Any]) -> Found | None:
-    config = section(content, "preprocess_cfg")
+def read_open_clip(content: Mapping[str, Any]) -> FoundSettings | None:
+    config = find_section(content, "preprocess_cfg")
     if config is None:
         return None
     values = _OPEN_CLIP | {name: value for name, value in config.items() if value is not None}
-    vision = section(section(content, "model_cfg") or {}, "vision_cfg") or {}
+    vision = find_section(find_section(content, "model_cfg") or {}, "vision_cfg") or {}
     size = vision.get("image_size") or values["size"]  # that of the model counts more
-    found = Found(family="clip")
+    found = FoundSettings(family="clip")
     _scale(values, found)
     try:
         sides = size if isinstance(size, list) else [size, size]
         if len(sides) != 2:
-            raise ValueError(f"its size is {shown(size)}, not height and width")
-        found.settings["size"] = (side(sides[1], "size"), side(sides[0], "size"))
+            raise ValueError(f"its size is {short_repr(size)}, not height and width")
+        found.settings["size"] = (require_side(sides[1], "size"), require_side(sides[0], "size"))
     except ValueError as e:
         found.faults["size"] = str(e)
     crops = {"shortest": 1.0, "squash": 0.0}
@@ -86,25 +86,25 @@ def read_open_clip(content: Mapping[str, Any]) -> Found | None:
     if isinstance(mode, str) and mode in crops:
         found.settings["crop"] = crops[mode]
     else:
-        found.faults["crop"] = f"its resize_mode is {shown(mode)}, which crnr cannot do"
+        found.faults["crop"] = f"its resize_mode is {short_repr(mode)}, which crnr cannot do"
     return found
 
 
-def _scale(values: Mapping[str, Any], found: Found) -> None:
+def _scale(values: Mapping[str, Any], found: FoundSettings) -> None:
     """Filter, mean and std; both libraries divide pixels by 255 first."""
     if values["interpolation"] in FILTERS:
         found.settings["filter"] = values["interpolation"]
     else:
-        found.faults["filter"] = f"its interpolation is {shown(values['interpolation'])}"
+        found.faults["filter"] = f"its interpolation is {short_repr(values['interpolation'])}"
     try:
-        mean, std = per_channel(values["mean"], "mean"), per_channel(values["std"], "std")
-        found.settings |= scaled(mean, std, 1 / 255, 0.0)
+        mean, std = require_per_channel(values["mean"], "mean"), require_per_channel(values["std"], "std")
+        found.settings |= mean_and_std(mean, std, 1 / 255, 0.0)
     except ValueError as e:
         found.faults |= {"mean": str(e), "std": str(e)}
 
 
 # The files by which to go, the first one first, and what reads each of them.
-_READERS: dict[str, Callable[[Mapping[str, Any]], Found | None]] = {
+_READERS: dict[str, Callable[[Mapping[str, Any]], FoundSettings | None]] = {
     "preprocessor_config.json": hugging_face.read_image_processor,
     "processor_config.json": hugging_face.read_processor,
     "open_clip_config.json": read_open_clip,
@@ -129,7 +129,7 @@ class Preparation:
         return self.faults.get(setting) or self.faults.get("")
 
 
-def preparation_beside(model: Path) -> Preparation | None:
+def find_preparation(model: Path) -> Preparation | None:
     """What the first of the files beside a model says about pictures; None if there is none."""
     for folder in config_folders(model):
         for name, read in _READERS.items():

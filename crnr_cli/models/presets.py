@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.models.config_files import config_folders, read_config
-from crnr_cli.models.onnx_files import MESSAGE, VARINT, Field, fields, text
+from crnr_cli.models.onnx_files import MESSAGE, VARINT, Field, read_fields, read_text
 
 OUTPUTS = ("image_embeds", "pooler_output", "last_hidden_state")
 _IMAGENET_MEAN, _IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
@@ -178,9 +178,9 @@ def _layers(file: BinaryIO) -> tuple[set[str], set[int]]:
     for graph in _messages(file, 0, size, _GRAPH):
         for node in _messages(file, graph.start, graph.end, _NODE):
             attributes: dict[str, list[int]] = {}
-            for field in fields(file, node.start, node.end):
+            for field in read_fields(file, node.start, node.end):
                 if field.number == _OPERATOR and field.kind == MESSAGE:
-                    operators.add(text(file, field))
+                    operators.add(read_text(file, field))
                 elif field.number == _ATTRIBUTE and field.kind == MESSAGE:
                     attributes |= _numbers(file, field)
             if max(attributes.get("group", [1])) > 1:
@@ -189,15 +189,17 @@ def _layers(file: BinaryIO) -> tuple[set[str], set[int]]:
 
 
 def _messages(file: BinaryIO, start: int, end: int, number: int) -> Iterator[Field]:
-    return (field for field in fields(file, start, end) if (field.number, field.kind) == (number, MESSAGE))
+    return (
+        field for field in read_fields(file, start, end) if (field.number, field.kind) == (number, MESSAGE)
+    )
 
 
 def _numbers(file: BinaryIO, attribute: Field) -> dict[str, list[int]]:
     """The name of an attribute, with its numbers if it has whole numbers."""
     name, numbers = "", []
-    for field in fields(file, attribute.start, attribute.end):
+    for field in read_fields(file, attribute.start, attribute.end):
         if field.number == _NAME and field.kind == MESSAGE:
-            name = text(file, field)
+            name = read_text(file, field)
         elif field.number in (_NUMBER, _NUMBERS) and field.kind == VARINT:
             numbers.append(field.value)
     return {name: numbers} if numbers else {}

@@ -140,7 +140,7 @@ def _known_name(text: str) -> _Name:
     return _Name(text)
 
 
-def _described(function: Any, arguments: Any) -> Any:
+def _describe_call(function: Any, arguments: Any) -> Any:
     """Describe what Python would call."""
     if function == _Name(_DICTIONARY) and arguments == ():
         return {}
@@ -176,7 +176,7 @@ _INSTRUCTIONS: dict[str, Callable[[_Machine, Any], object]] = {
     "APPEND": lambda machine, _: machine.extend(machine.pop(1)),
     "APPENDS": lambda machine, _: machine.extend(machine.pop_marked()),
     "GLOBAL": lambda machine, text: machine.push(_known_name(text)),
-    "REDUCE": lambda machine, _: machine.push(_described(*machine.pop(2))),
+    "REDUCE": lambda machine, _: machine.push(_describe_call(*machine.pop(2))),
     "BINPERSID": lambda machine, _: machine.push(_block(*machine.pop(1))),
     "BUILD": lambda machine, _: machine.pop(1),  # attributes of a dictionary, which nobody needs
 }

@@ -62,7 +62,7 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
         image.load()
         # Looked up again, as loading a TIFF turns it upright and removes its tag.
         orientation = _orientation(image)
-        seen = _as_meant(image)
+        seen = _apply_tiff_tags(image)
         if orientation in _AS_SEEN:
             seen = seen.transpose(_AS_SEEN[orientation])
         if request.eight_bit:
@@ -142,7 +142,7 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
-def _as_meant(image: Image.Image) -> Image.Image:
+def _apply_tiff_tags(image: Image.Image) -> Image.Image:
     """The pixels of a TIFF as its tags describe them, where Pillow reads them in another way."""
     tags = getattr(image, "tag_v2", {})
     if image.mode == "I;16" and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO and not _inverts_deep_tiffs():

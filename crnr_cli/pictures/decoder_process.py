@@ -28,7 +28,7 @@ SECONDS_HELD_BACK = 0.1  # send small pictures in groups; waking the parent for 
 Header = list[int | bool | str] | dict[str, str]
 
 
-def decoded(path: str, request: PixelRequest) -> tuple[Header, bytes]:
+def decode_or_error(path: str, request: PixelRequest) -> tuple[Header, bytes]:
     try:
         pixels = read_pixels(path, request)
     except SampleError as e:
@@ -45,7 +45,7 @@ def limit_memory(request: PixelRequest) -> None:
     limit_address_space(request.most_memory)
 
 
-def main() -> None:
+def decode_requests() -> None:
     leave_to_parent()
     Image.preinit()  # load the usual formats now, while the parent is still importing libraries
     Image.MAX_IMAGE_PIXELS = None  # read_pixels checks max_pixels of the request instead
@@ -61,7 +61,7 @@ def main() -> None:
         sent = time.monotonic()
         paths = json.loads(line)
         for i, path in enumerate(paths, 1):
-            ready.append(decoded(path, request))
+            ready.append(decode_or_error(path, request))
             if i == len(paths) or time.monotonic() - sent > SECONDS_HELD_BACK:
                 replies.write(reply(ready))
                 replies.flush()
@@ -69,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    decode_requests()

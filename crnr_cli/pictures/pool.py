@@ -12,8 +12,8 @@ from typing import Self
 
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.pictures.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
-from crnr_cli.system.child import NO_WINDOW, Guard, crash, looks_every, python_command
-from crnr_cli.system.cores import available_cores, side_by_side
+from crnr_cli.system.child import NO_WINDOW, Guard, crash_reason, polling_interval, python_command
+from crnr_cli.system.cores import available_cores, run_side_by_side
 from crnr_cli.system.signals import ignoring_broken_pipes
 
 Decoded = Pixels | SampleError
@@ -60,7 +60,7 @@ class DecoderPool:
     def decode(self, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
         """The pixels of every path, or the error, in the given order."""
         decoders = _Decoders(self, request)
-        decoded = side_by_side(decoders.decoded, decoders.chunks(paths), self.jobs, CHUNKS_AHEAD)
+        decoded = run_side_by_side(decoders.decode, decoders.chunks(paths), self.jobs, CHUNKS_AHEAD)
         try:
             for chunk in decoded:
                 yield from chunk
@@ -100,20 +100,20 @@ class _Decoders:
             yield paths[start : start + count]
             start += count
 
-    def decoded(self, paths: Sequence[str]) -> list[Decoded]:
+    def decode(self, paths: Sequence[str]) -> list[Decoded]:
         started = time.monotonic()
-        decoded = self._decoded(paths)
+        decoded = self._decode_chunk(paths)
         self._pace = max(1e-6, (time.monotonic() - started) / len(paths))
         return decoded
 
-    def _decoded(self, paths: Sequence[str]) -> list[Decoded]:
+    def _decode_chunk(self, paths: Sequence[str]) -> list[Decoded]:
         if self._closed.is_set():  # the results are no longer needed
             return []
         try:
             decoder = self._idle.get_nowait()
         except Empty:
-            decoder = self._started()
-        decoded = list(decoder.decoded(paths))
+            decoder = self._start_decoder()
+        decoded = list(decoder.decode(paths))
         alive = len(decoded) == len(paths)
         # If not alive, the process died before it sent all replies. Request the rest one by one, to find the
         # picture that kills it.
@@ -121,8 +121,8 @@ class _Decoders:
             if self._closed.is_set():  # it was killed by stop()
                 break
             if not alive:
-                decoder = self._started()
-            one = list(decoder.decoded([path]))
+                decoder = self._start_decoder()
+            one = list(decoder.decode([path]))
             alive = bool(one)
             decoded += one or [decoder.cause_of_death()]
         if alive:
@@ -141,7 +141,7 @@ class _Decoders:
             decoder.close()
         self._watchdog.join()
 
-    def _started(self) -> _Decoder:
+    def _start_decoder(self) -> _Decoder:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 decoder = _Decoder(self._pool, self._request)
@@ -153,7 +153,7 @@ class _Decoders:
         return decoder
 
     def _kill_hung_decoders(self) -> None:
-        while not self._closed.wait(looks_every(self._pool.seconds_per_picture / 10)):
+        while not self._closed.wait(polling_interval(self._pool.seconds_per_picture / 10)):
             for decoder in list(self._all):
                 decoder.kill_if_hung()
                 decoder.guard.check()
@@ -179,7 +179,7 @@ class _Decoder:
             self.close()
             raise DataError(f"the decoder process does not start: {' '.join(pool.command)}")
 
-    def decoded(self, paths: Sequence[str]) -> Iterator[Decoded]:
+    def decode(self, paths: Sequence[str]) -> Iterator[Decoded]:
         """One result per path, or fewer if the process dies."""
         self._last_reply = time.monotonic()
         with ignoring_broken_pipes():  # it is already dead, so there will be no reply
@@ -215,7 +215,7 @@ class _Decoder:
             return SampleError("too_large", TOO_MUCH_MEMORY)
         if self._hung:
             return SampleError("decode_error", f"the decoder did not reply within {self._timeout:g} s")
-        how = f"crashed ({cause})" if (cause := crash(code)) else f"ended (exit {code})"
+        how = f"crashed ({cause})" if (cause := crash_reason(code)) else f"ended (exit {code})"
         return SampleError("decode_error", f"the decoder {how}")
 
     def kill(self) -> None:

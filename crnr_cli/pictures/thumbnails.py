@@ -18,7 +18,9 @@ from crnr_cli.system.cores import available_cores
 SIDE = 96  # maximum width and height in pixels
 
 
-def thumbnails(paths: Sequence[str], max_pixels: int = MAX_PIXELS, longest: int = SIDE) -> dict[str, Array]:
+def read_thumbnails(
+    paths: Sequence[str], max_pixels: int = MAX_PIXELS, longest: int = SIDE
+) -> dict[str, Array]:
     """The pictures among these files as small RGB arrays; unreadable files are missing from the result."""
     files = [path for path in dict.fromkeys(paths) if os.path.isfile(path)]  # noqa: PTH113 - it never raises
     decoders = DecoderPool(min(2, available_cores()))

@@ -28,7 +28,7 @@ class Stored:
         return Stored(self.attributes | other.attributes, self.arrays | other.arrays, self.folder)
 
 
-class Part(ABC):
+class RecipePart(ABC):
     """A part of a recipe, which a gallery file stores; a frozen dataclass."""
 
     since_version: ClassVar[int] = 1  # the first version of the gallery format with this part
@@ -40,14 +40,14 @@ class Part(ABC):
         return self.since_version
 
     @abstractmethod
-    def stored(self) -> Stored: ...
+    def to_stored(self) -> Stored: ...
 
     @abstractmethod
     def describe(self) -> str:
         """A short description to print."""
 
 
-class Step(Part):
+class Step(RecipePart):
     """One step between the raw values of a sample and its unit vector.
 
     A step has one setting, the value of the command-line option of the same name. `registry` lists all steps.
@@ -73,7 +73,7 @@ class Step(Part):
     @abstractmethod
     def setting(self) -> Any: ...
 
-    def placed(self, extractor: Extractor | None) -> Self:
+    def for_extractor(self, extractor: Extractor | None) -> Self:
         """The step for the raw values of this extractor; UsageError if it cannot be used for them."""
         return self
 
@@ -112,7 +112,7 @@ class Step(Part):
 
     @classmethod
     @abstractmethod
-    def restored(cls, stored: Stored) -> Self | None:
+    def from_stored(cls, stored: Stored) -> Self | None:
         """The step as stored in a gallery file; None if its recipe does not have this step."""
 
 
@@ -149,7 +149,7 @@ class OpenExtractor(NamedTuple):
     provider: str | None = None  # what its model runs on; None if it has no model
 
 
-class Extractor(Part):
+class Extractor(RecipePart):
     """The first part of a recipe for pictures: it turns pixels into the raw values of a sample.
 
     `registry` lists all extractors.
@@ -161,7 +161,7 @@ class Extractor(Part):
 
     @classmethod
     @abstractmethod
-    def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+    def create(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
         """The extractor with these settings; the others are derived from the pictures."""
 
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
@@ -207,14 +207,14 @@ class Extractor(Part):
 
     @classmethod
     @abstractmethod
-    def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Extractor:
+    def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Extractor:
         """The extractor with the settings of the attribute `extractor` in a gallery file."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """What `crnr info` shows: size, color and extractor, as plain values."""
 
-    def chosen(self) -> dict[str, Any]:
+    def tunable_settings(self) -> dict[str, Any]:
         """The options that `tune` varies, by name."""
         return {"extractor": self.name}
 

@@ -69,7 +69,7 @@ class Gradients(Extractor):
             )
 
     @classmethod
-    def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+    def create(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
         size, notes = working_size(settings.get("size"), pictures, _PHOTOGRAPHS, _WEAK)
         color = settings["color"] if "color" in settings else pictures.are_colored()
         cell = settings.get("cell") or max(_SMALLEST_CELL, round(min(size) / _CELLS))
@@ -114,12 +114,12 @@ class Gradients(Extractor):
 
         return OpenExtractor(both)
 
-    def stored(self) -> Stored:
+    def to_stored(self) -> Stored:
         described = {"extractor": json.dumps({"name": self.name, **asdict(self)})}
         return Stored({**described, "width": self.size[0], "height": self.size[1], "color": self.color})
 
     @classmethod
-    def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Gradients:
+    def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Gradients:
         if set(settings) != {f.name for f in fields(cls)}:
             raise ValueError("the description of its extractor is incomplete")
         size, color, cell, bins = (settings[name] for name in ("size", "color", "cell", "bins"))
@@ -133,7 +133,7 @@ class Gradients(Extractor):
         described = {"name": self.name, "cell": self.cell, "bins": self.bins, "block_norm": self.block_norm}
         return {"size": list(self.size), "color": self.color, "extractor": described}
 
-    def chosen(self) -> dict[str, Any]:
+    def tunable_settings(self) -> dict[str, Any]:
         return {"extractor": self.name, "cell": self.cell}
 
     def describe(self) -> str:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CHANNELS, CPU, FILTERS, LAYOUTS, OLD_POOLS, POOLS, NetworkOptions
 from crnr_cli.errors import UsageError
-from crnr_cli.models.catalog import named_model
+from crnr_cli.models.catalog import find_model
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Stored, is_one_color
-from crnr_cli.wording import Note, counted
+from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
     from crnr_cli.recipe.network_session import Session
@@ -65,7 +65,7 @@ class Network(Extractor):
             if len(values) not in (1, self.bands) or not all(map(math.isfinite, values)):
                 raise UsageError(
                     f"extractor: {name} must be one number, or one per channel ({self.bands} in all), "
-                    f"not {counted(len(values), 'number')}"
+                    f"not {format_count(len(values), 'number')}"
                 )
         if 0 in self.std:
             raise UsageError("extractor: std must not be 0")
@@ -73,7 +73,7 @@ class Network(Extractor):
             raise UsageError(f"extractor: invalid picture size {self.size[0]}x{self.size[1]}")
 
     @classmethod
-    def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+    def create(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
         from crnr_cli.recipe.network_session import explain_network
 
         explained = explain_network(NetworkOptions(**settings), pictures.jobs, pictures.provider)
@@ -81,7 +81,7 @@ class Network(Extractor):
         if pictures.provider == AUTO and explained.provider not in (None, CPU):
             text = f"the network runs on {explained.provider}; --provider cpu uses the processor instead"
             notes.append(Note("provider", text))
-        return explained.made(), notes
+        return explained.require_network(), notes
 
     @property
     def bands(self) -> int:
@@ -117,7 +117,7 @@ class Network(Extractor):
         return pictures_per_batch(provider)
 
     def moved_to(self, model: Path) -> Network:
-        return replace(self, model=absolute_path(named_model(model)), folder=None, session=None)
+        return replace(self, model=absolute_path(find_model(model)), folder=None, session=None)
 
     def is_same(self, other: Extractor) -> bool:
         return isinstance(other, Network) and replace(self, model="") == replace(other, model="")
@@ -133,7 +133,7 @@ class Network(Extractor):
     def version_needed(self) -> int:
         return self.newest_version if self.pool == "cls" else self.since_version
 
-    def stored(self) -> Stored:
+    def to_stored(self) -> Stored:
         width, height = self.size
         return Stored(
             {
@@ -145,7 +145,7 @@ class Network(Extractor):
         )
 
     @classmethod
-    def restored(cls, settings: Mapping[str, Any], stored: Stored) -> Network:
+    def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Network:
         values = settings
         expected = {f.name for f in fields(cls)} - _NOT_STORED
         if set(values) != expected:
@@ -171,12 +171,12 @@ class Network(Extractor):
             "extractor": {"name": self.name, **settings},
         }
 
-    def chosen(self) -> dict[str, Any]:
+    def tunable_settings(self) -> dict[str, Any]:
         return {"extractor": self.model}
 
     def describe(self) -> str:
         return (
-            f"{counted(self.n_outputs, 'feature')} of {Path(self.model).name}, "
+            f"{format_count(self.n_outputs, 'feature')} of {Path(self.model).name}, "
             f"{self.size[0]}x{self.size[1]}, {self.channels}, {self._preset()}"
         )
 

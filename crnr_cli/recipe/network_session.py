@@ -12,13 +12,13 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS, NetworkOptions
-from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require
-from crnr_cli.models.catalog import is_file, like_known, named_model
+from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require_packages
+from crnr_cli.models.catalog import find_local_copy, find_model, is_file
 from crnr_cli.models.onnx_files import ModelHash, model_hash
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import Decider, Declared, Reasoned
-from crnr_cli.system.cores import side_by_side
-from crnr_cli.wording import counted
+from crnr_cli.system.cores import run_side_by_side
+from crnr_cli.wording import format_count
 
 _TYPES = {
     "tensor(float)": np.float32,
@@ -56,9 +56,9 @@ class OpenNetwork:
             return np.empty((0, self._how.n_outputs), np.float32)
         step = self._n_at_once or self._per_run
         pieces = [pixels[start : start + step] for start in range(0, len(pixels), step)]
-        return np.concatenate(list(side_by_side(self._run, pieces, min(self._at_once, len(pieces)))))
+        return np.concatenate(list(run_side_by_side(self._run, pieces, min(self._at_once, len(pieces)))))
 
-    def _prepared(self, pixels: Array) -> Array:
+    def _prepare(self, pixels: Array) -> Array:
         """The input of the model: one channel after the other is scaled where it is needed, in one pass."""
         how = self._how
         (width, height), bands = how.size, how.bands
@@ -82,14 +82,14 @@ class OpenNetwork:
 
     def _run(self, pixels: Array) -> Array:
         how = self._how
-        inputs = {how.input: self._prepared(pixels)}
+        inputs = {how.input: self._prepare(pixels)}
         try:
             output: Array = self._session.run([how.output], inputs)[0]
         except Exception as e:  # onnxruntime's exceptions have no public base class
             remedy = "" if self.provider == CPU else "; --provider cpu is slower, but may have more memory"
-            pictures = counted(len(pixels), "picture")
+            pictures = format_count(len(pixels), "picture")
             raise DataError(f"{how.model}: cannot be run on {pictures} ({first_line(e)}){remedy}") from e
-        pooled = _pooled(output, how.layout, how.pool)[: len(pixels)]
+        pooled = _pool(output, how.layout, how.pool)[: len(pixels)]
         if pooled.shape != (len(pixels), how.n_outputs):
             expected = f"{len(pixels)} x {how.n_outputs}"
             found = " x ".join(map(str, pooled.shape))
@@ -99,11 +99,11 @@ class OpenNetwork:
 
 def make_network(options: NetworkOptions, jobs: int, provider: str = AUTO) -> Network:
     """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
-    return explain_network(options, jobs, provider).made()
+    return explain_network(options, jobs, provider).require_network()
 
 
 @dataclass
-class Explanation:
+class NetworkExplanation:
     """How a model is used and why, as far as it could be decided."""
 
     inputs: list[Declared] = field(default_factory=list)
@@ -116,18 +116,18 @@ class Explanation:
     note: str | None = None  # what was assumed
     error: CrnrError | None = None  # why there is no network
 
-    def made(self) -> Network:
+    def require_network(self) -> Network:
         if self.error is not None:
             raise self.error
         assert self.network is not None
         return self.network
 
 
-def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) -> Explanation:
+def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) -> NetworkExplanation:
     """How `--extractor MODEL` with these options is understood; an error is returned, with what led to it."""
-    result = Explanation()
+    result = NetworkExplanation()
     try:
-        path = named_model(options.model)
+        path = find_model(options.model)
         options = replace(options, model=path)
         if not is_file(path):
             raise DataError(
@@ -136,8 +136,8 @@ def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) ->
         sha256 = model_hash(path).sha256
         session = open_session(path, jobs, provider)
         result.provider = session.provider
-        result.inputs = [_declared(given) for given in session.run.get_inputs()]
-        result.outputs = [_declared(given) for given in session.run.get_outputs()]
+        result.inputs = [_to_declared(given) for given in session.run.get_inputs()]
+        result.outputs = [_to_declared(given) for given in session.run.get_outputs()]
         decider = Decider(options, result.inputs, result.outputs)
         result.settings = decider.settled
         decider.decide()
@@ -152,13 +152,13 @@ def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) ->
     return result
 
 
-def _declared(given: Any) -> Declared:
+def _to_declared(given: Any) -> Declared:
     """A dimension that is not a positive number is not fixed, whatever exporters write instead."""
     shape = [None if isinstance(n, int) and n < 1 else n for n in given.shape]
     return Declared(given.name, given.type, tuple(shape))
 
 
-def _another_model(path: Path, recorded: str, found: ModelHash) -> DataError:
+def _another_model_error(path: Path, recorded: str, found: ModelHash) -> DataError:
     if found.early == recorded:
         return DataError(
             f"{path}: the gallery was built by a version of crnr that did not record the weights in "
@@ -178,12 +178,12 @@ def _find_model(network: Network) -> Path:
     places = [Path(network.model)]
     if network.folder is not None:
         places.append(Path(network.folder) / places[0].name)
-    if here := like_known(places[0]):
+    if here := find_local_copy(places[0]):
         places.append(here.path)
     for place in places:
         if is_file(place):
             if (found := model_hash(place)).sha256 != network.sha256:
-                raise _another_model(place, network.sha256, found)
+                raise _another_model_error(place, network.sha256, found)
             return place
     looked_at = {place.resolve(): str(place) for place in reversed(places)}  # by its first name
     remedy = f"get it with: {here.command}" if here else "give its path with --extractor"
@@ -206,15 +206,17 @@ def _decide_pool(path: Path, session: Any, decider: Decider) -> int:
     if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not 2 <= output.ndim <= 4:
         raise DataError(f"{path}: its output {output_name} is not one vector of numbers per picture")
     decider.decide_pool(output.shape)
-    pooled = _pooled(output, decider["layout"], decider["pool"])
+    pooled = _pool(output, decider["layout"], decider["pool"])
     if not pooled.size:
         raise DataError(f"{path}: its output {output_name} has no numbers; choose another one")
     if len(pooled) != count:
-        raise DataError(f"{path}: returns {counted(len(pooled), 'vector')} for {counted(count, 'picture')}")
+        raise DataError(
+            f"{path}: returns {format_count(len(pooled), 'vector')} for {format_count(count, 'picture')}"
+        )
     return int(pooled.shape[1])
 
 
-def _pooled(output: Array, layout: str, pool: str) -> Array:
+def _pool(output: Array, layout: str, pool: str) -> Array:
     """(m, n): the mean of maps over all positions, or the first token; vectors are not changed."""
     if pool == "cls":
         output = output[:, 0]
@@ -235,9 +237,9 @@ class Session(NamedTuple):
     wanted: str  # the provider that was asked for, or auto
 
 
-def available() -> list[str]:
+def available_providers() -> list[str]:
     """The providers of the installed onnxruntime, the best first."""
-    require("onnx", "a network", "onnxruntime")
+    require_packages("onnx", "a network", "onnxruntime")
     import onnxruntime
 
     found = set(onnxruntime.get_available_providers())
@@ -247,7 +249,7 @@ def available() -> list[str]:
 
 def pictures_per_batch(provider: str) -> int:
     if provider == AUTO:
-        provider = next(name for name in PREFERRED if name in (*available(), CPU))
+        provider = next(name for name in PREFERRED if name in (*available_providers(), CPU))
     return _PER_BATCH if provider == CPU else _ON_OTHERS
 
 
@@ -257,7 +259,7 @@ def pictures_per_run(provider: str) -> int:
 
 def open_session(path: Path, jobs: int, provider: str) -> Session:
     """Load a model."""
-    names = available()
+    names = available_providers()
     if provider != AUTO:
         if provider not in names:
             raise UsageError(

@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 from crnr_cli.choices import NetworkOptions
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.models.catalog import Model, known_model
-from crnr_cli.models.preprocessing import Preparation, preparation_beside
+from crnr_cli.models.catalog import KnownModel, model_at
+from crnr_cli.models.preprocessing import Preparation, find_preparation
 from crnr_cli.models.presets import OUTPUTS, PRESETS, Guess, Preset, guess_preset
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _PIXEL_TYPES = ("tensor(float)", "tensor(float16)", "tensor(double)", "tensor(uint8)")
 _TEXT_TYPES = ("tensor(string)", "tensor(int64)", "tensor(int32)")
@@ -99,8 +99,8 @@ class Decider:
         return self.settled[name].value
 
     @cached_property
-    def _known(self) -> Model | None:
-        return known_model(self.options.model)
+    def _known(self) -> KnownModel | None:
+        return model_at(self.options.model)
 
     @cached_property
     def _guess(self) -> Guess | None:
@@ -113,7 +113,7 @@ class Decider:
     @cached_property
     def _config(self) -> Preparation | None:
         """A preset that the user chose counts more, so that a file can be ignored."""
-        return None if self.options.preset else preparation_beside(self.options.model)
+        return None if self.options.preset else find_preparation(self.options.model)
 
     @cached_property
     def _family(self) -> Preset | None:
@@ -136,7 +136,7 @@ class Decider:
                 else ""
             )
             raise DataError(
-                f"{path}: takes {counted(len(inputs), 'input')} ({names}), not one picture{remedy}"
+                f"{path}: takes {format_count(len(inputs), 'input')} ({names}), not one picture{remedy}"
             )
         given = inputs[0]
         if given.type not in _PIXEL_TYPES or len(given.shape) != 4:
@@ -232,7 +232,7 @@ class Decider:
         if self._guess is None:
             raise UsageError(
                 f"{self.options.model}: how it expects its pictures is not known; choose --extractor-preset: "
-                f"{', '.join(PRESETS)}; or give {_joined([f'--{name}' for name in needed])}"
+                f"{', '.join(PRESETS)}; or give {_join_words([f'--{name}' for name in needed])}"
             )
         guess = self._guess
         return _Source.of_preset("preset" if self._known else "guess", guess.preset, guess.why)
@@ -316,7 +316,7 @@ class Decider:
         if not preparation.is_assumed and not others:
             return None
         if not preparation.is_assumed:
-            return f"assumed about the network: {assumed}; if this is wrong, set {_joined(options, 'or')}"
+            return f"assumed about the network: {assumed}; if this is wrong, set {_join_words(options, 'or')}"
         if preparation.value in PRESETS:
             said = f"pictures are prepared with the preset {preparation.value}, a guess {preparation.why}"
         else:
@@ -324,12 +324,12 @@ class Decider:
         if not others:
             return f"{said}; if the network expects another preparation, set --extractor-preset"
         options = ["--extractor-preset", *options]
-        return f"{said}; assumed: {assumed}; if this is wrong, set {_joined(options, 'or')}"
+        return f"{said}; assumed: {assumed}; if this is wrong, set {_join_words(options, 'or')}"
 
 
 def _text(value: Any) -> str:
     return f"{value[0]}x{value[1]}" if isinstance(value, tuple) else str(value)
 
 
-def _joined(names: list[str], word: str = "and") -> str:
+def _join_words(names: list[str], word: str = "and") -> str:
     return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

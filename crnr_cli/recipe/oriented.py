@@ -63,7 +63,7 @@ class OrientedGradients:
         with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity stay, and are reported later
             for start in range(0, len(grey), step):
                 pictures = grey[start : start + step].reshape(-1, self.height, self.width)
-                cells = self._pooled(*_gradient(pictures))
+                cells = self._pool_cells(*_gradient(pictures))
                 self._normalize(cells, out[start : start + step])
         return out
 
@@ -73,7 +73,7 @@ class OrientedGradients:
         rows, columns = self.cells
         return _triangles(self.height, rows).T.copy(), _triangles(self.width, columns)
 
-    def _pooled(self, down: Array, right: Array) -> Array:
+    def _pool_cells(self, down: Array, right: Array) -> Array:
         """(m, rows, columns, bins): the histogram of every cell."""
         of_rows, of_columns = self._windows
         magnitude = np.hypot(right, down)
@@ -127,7 +127,7 @@ class OrientedGradients:
 
 def _gradient(pictures: Array) -> tuple[Array, Array]:
     """Central differences downwards and to the right, one-sided at the edges, as numpy.gradient has them."""
-    pictures = _scaled(pictures)
+    pictures = _scale(pictures)
     down, right = np.zeros_like(pictures), np.zeros_like(pictures)
     if pictures.shape[1] > 1:
         np.subtract(pictures[:, 2:], pictures[:, :-2], out=down[:, 1:-1])
@@ -142,7 +142,7 @@ def _gradient(pictures: Array) -> tuple[Array, Array]:
     return down, right
 
 
-def _scaled(pictures: Array) -> Array:
+def _scale(pictures: Array) -> Array:
     """In float32, with values that can be squared.
 
     The factor is a power of 4, which changes no digit, so that the result is the same for all scales.

@@ -65,7 +65,7 @@ class RawPixels(Extractor):
             raise ValueError(f"invalid picture size {self.size[0]}x{self.size[1]}")
 
     @classmethod
-    def made(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+    def create(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
         size, notes = working_size(settings.get("size"), pictures, _LARGE, _WEAK)
         return cls(size, settings.get("color", False)), notes
 
@@ -86,11 +86,11 @@ class RawPixels(Extractor):
     def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
         return OpenExtractor(lambda pixels: pixels)
 
-    def stored(self) -> Stored:
+    def to_stored(self) -> Stored:
         return Stored({"width": self.size[0], "height": self.size[1], "color": self.color})
 
     @classmethod
-    def restored(cls, settings: Mapping[str, Any], stored: Stored) -> RawPixels:
+    def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> RawPixels:
         values = stored.attributes
         return cls((int(values["width"]), int(values["height"])), bool(values["color"]))
 

@@ -13,12 +13,12 @@ from crnr_cli.arrays import Array, Batch
 from crnr_cli.choices import AUTO, CPU
 from crnr_cli.errors import SampleError, UsageError
 from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
-from crnr_cli.recipe.base import Extractor, OpenExtractor, Part, Step, Stored
+from crnr_cli.recipe.base import Extractor, OpenExtractor, RecipePart, Step, Stored
 from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.steps import Parts, Pca, Power
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 STEPS: dict[str, type[Step]] = {
     step.name: step
@@ -37,7 +37,7 @@ EXTRACTORS: dict[str, type[Extractor]] = {
     )
 }
 # The newest version of the gallery format: older ones lack some of these.
-_PARTS: tuple[type[Part], ...] = (*STEPS.values(), *EXTRACTORS.values())
+_PARTS: tuple[type[RecipePart], ...] = (*STEPS.values(), *EXTRACTORS.values())
 NEWEST_VERSION = max(max(part.since_version, part.newest_version) for part in _PARTS)
 
 
@@ -48,14 +48,14 @@ def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:
     )
 
 
-def restored_extractor(stored: Stored) -> Extractor:
+def restore_extractor(stored: Stored) -> Extractor:
     """The extractor of a gallery file.
 
     Its name is part of its description. The oldest extractors have none: raw pixels are described by the size
     and colour of the pictures alone, and a network without its name.
     """
     if "extractor" not in stored.attributes:
-        return RawPixels.restored({}, stored)
+        return RawPixels.from_stored({}, stored)
     try:
         settings = json.loads(stored.attributes["extractor"])
     except (TypeError, ValueError, RecursionError):  # the last for brackets within brackets, thousands deep
@@ -65,7 +65,7 @@ def restored_extractor(stored: Stored) -> Extractor:
     name = settings.pop("name", Network.name)
     if not isinstance(name, str) or name not in EXTRACTORS:
         raise ValueError(f"its extractor {name} is not known to this version of crnr")
-    return EXTRACTORS[name].restored(settings, stored)
+    return EXTRACTORS[name].from_stored(settings, stored)
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Recipe:
         """A recipe with steps that are chosen, but do not know yet what they are applied to."""
         for i, step in enumerate(steps):
             mixing = [other for other in steps[:i] if not other.keeps_places]
-            if mixing and step.placed(extractor).part_edges is not None:
+            if mixing and step.for_extractor(extractor).part_edges is not None:
                 raise UsageError(
                     f"--{step.name} cannot be combined with --{mixing[0].name}, after which values have no "
                     "place in the picture"
                 )
-        return cls(n_inputs, extractor, tuple(step.placed(extractor) for step in steps))
+        return cls(n_inputs, extractor, tuple(step.for_extractor(extractor) for step in steps))
 
     @classmethod
     def for_pictures(cls, extractor: Extractor, steps: tuple[Step, ...] = ()) -> Recipe:
@@ -99,7 +99,7 @@ class Recipe:
         return "features" if self.extractor is None else "pictures"
 
     @property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[RecipePart]:
         return [*filter(None, [self.extractor]), *self.steps]
 
     @property
@@ -151,15 +151,15 @@ class Recipe:
             accelerator=extractor.provider if provider == AUTO and extractor.provider != CPU else None,
         )
 
-    def fitted(self, raw: Array) -> Recipe:
+    def fit(self, raw: Array) -> Recipe:
         """The recipe with its steps fitted, one after the other, to the gallery's raw values."""
         steps: list[Step] = []
         for step in self.steps:
             steps.append(step if step.is_fitted else step.fit(_through(steps, raw)))
         return replace(self, steps=tuple(steps))
 
-    def fitted_to_blocks(self, blocks: Callable[[], Iterator[Array]]) -> Recipe:
-        """As `fitted`, to raw values in blocks of rows, which are read again for every step to be fitted."""
+    def fit_to_blocks(self, blocks: Callable[[], Iterator[Array]]) -> Recipe:
+        """As `fit`, to raw values in blocks of rows, which are read again for every step to be fitted."""
         steps: list[Step] = []
         for step in self.steps:
             steps.append(step if step.is_fitted else step.fit_to_blocks(_blocks_through(steps, blocks())))
@@ -173,7 +173,7 @@ class Recipe:
             n_inputs = step.n_outputs(n_inputs)
         return needed + n_samples * n_inputs * itemsize
 
-    def screened(self, batch: Batch) -> Batch:
+    def drop_unusable(self, batch: Batch) -> Batch:
         """The raw values of the usable samples, for steps that are not fitted yet.
 
         Pictures of any depth get the scale of 8-bit pictures, as a step may give large values more weight.
@@ -184,7 +184,7 @@ class Recipe:
             batch = replace(batch, values=batch.values * scales, scales=[])
         return batch.with_values(batch.values, faults)
 
-    def applied(self, batch: Batch, dtype: str) -> Batch:
+    def apply(self, batch: Batch, dtype: str) -> Batch:
         """Turn a batch of raw values into a batch of unit vectors."""
         return batch.with_values(*self.unit_vectors(batch.values, dtype))
 
@@ -201,19 +201,19 @@ class Recipe:
             values = step.apply(values, dtype)
         norms = np.sqrt(np.einsum("md,md->m", values, values))
         for row in np.flatnonzero(norms == 0):
-            faults[row] = faults[row] or _blank("all values are zero after the recipe")
+            faults[row] = faults[row] or _blank_error("all values are zero after the recipe")
         if self.part_edges is not None:  # which are of unit length, each by itself
             return values.astype(dtype), faults
         vectors = np.empty(values.shape, dtype)
         np.divide(values, np.where(norms > 0, norms, 1)[:, None], out=vectors, casting="same_kind")
         return vectors, faults
 
-    def stored(self) -> Stored:
+    def to_stored(self) -> Stored:
         """The recipe as stored in a gallery file."""
         no_pictures = {"width": 0, "height": 0, "color": False}  # replaced by those of the extractor
         stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs, **no_pictures})
         for part in self._parts:
-            stored |= part.stored()
+            stored |= part.to_stored()
         if self.steps:
             stored |= Stored({"steps": " ".join(step.name for step in self.steps)})
         return stored
@@ -224,7 +224,7 @@ class Recipe:
         return max((part.version_needed for part in self._parts), default=1)
 
     @classmethod
-    def restored(cls, stored: Stored) -> Recipe:
+    def from_stored(cls, stored: Stored) -> Recipe:
         """The recipe of an untrusted file; ValueError, LookupError or TypeError if it is invalid."""
         values = stored.attributes
         kind = values["kind"]
@@ -232,8 +232,8 @@ class Recipe:
             raise ValueError(f"its samples are of an unknown kind, {kind}")
         if unknown := set(str(values.get("steps", "")).split()) - set(STEPS):
             raise ValueError(f"its recipe has a step {min(unknown)} that this version of crnr does not know")
-        extractor = restored_extractor(stored) if kind == "pictures" else None
-        steps = tuple(filter(None, (step.restored(stored) for step in STEPS.values())))
+        extractor = restore_extractor(stored) if kind == "pictures" else None
+        steps = tuple(filter(None, (step.from_stored(stored) for step in STEPS.values())))
         recipe = cls.of(int(values["n_inputs"]), extractor, steps)
         if extractor and extractor.n_values != recipe.n_inputs:
             raise ValueError("its parts are of different sizes")
@@ -254,7 +254,9 @@ class Recipe:
 
     def describe(self) -> list[str]:
         """A short description of each step, to print."""
-        first = counted(self.n_inputs, "feature") if self.extractor is None else self.extractor.describe()
+        first = (
+            format_count(self.n_inputs, "feature") if self.extractor is None else self.extractor.describe()
+        )
         return [first, *(step.describe() for step in self.steps)]
 
 
@@ -284,7 +286,7 @@ class OpenRecipe:
         assert self.recipe.extractor is not None
         # A network gives features for a blank picture too, but they mean nothing.
         is_blank = self.recipe.extractor.is_blank(batch.values)
-        faults = [_blank("all of one colour") if blank else None for blank in is_blank.tolist()]
+        faults = [_blank_error("all of one colour") if blank else None for blank in is_blank.tolist()]
         batch = batch.with_values(batch.values, faults)
         raw = self.extractor.extract(batch.values)
         # Only pixels have the scale of the picture.
@@ -292,10 +294,10 @@ class OpenRecipe:
 
     def vectors(self, raw: Batch, dtype: str) -> Batch:
         """Turn a batch of raw values into a batch of unit vectors."""
-        return self.recipe.applied(raw, dtype)
+        return self.recipe.apply(raw, dtype)
 
 
-def _blank(why: str) -> SampleError:
+def _blank_error(why: str) -> SampleError:
     return SampleError("zero_norm", f"nothing to compare: {why}")
 
 
@@ -311,7 +313,7 @@ def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
     for row in np.flatnonzero(~finite):
         faults[row] = SampleError("non_finite", "contains NaN or infinity")
     for row in np.flatnonzero(finite & (largest == 0)):
-        faults[row] = _blank("all values are zero")
+        faults[row] = _blank_error("all values are zero")
     return largest, faults
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.recipe.base import Extractor, Section, Step, Stored
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _LARGEST = 100  # beyond that, all values but the largest vanish
 _GRID = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
@@ -49,11 +49,11 @@ class Power(Step):
         raised: Array = np.copysign(np.abs(values) ** self.power, values)
         return raised
 
-    def stored(self) -> Stored:
+    def to_stored(self) -> Stored:
         return Stored({"power": self.power})
 
     @classmethod
-    def restored(cls, stored: Stored) -> Power | None:
+    def from_stored(cls, stored: Stored) -> Power | None:
         power = float(stored.attributes.get("power", cls.off))
         return None if power == cls.off else cls(power)
 
@@ -104,7 +104,7 @@ class Pca(Step):
     def n_outputs(self, n_inputs: int) -> int:
         if self.axes is not None and self.axes.shape != (n_inputs, self.count):
             raise ValueError(
-                f"its principal axes have the shape {self.axes.shape} for {counted(n_inputs, 'input')}"
+                f"its principal axes have the shape {self.axes.shape} for {format_count(n_inputs, 'input')}"
             )
         return self.count
 
@@ -119,17 +119,17 @@ class Pca(Step):
         projected: Array = (values.astype(dtype) @ axes).astype(np.float64)
         return projected
 
-    def stored(self) -> Stored:
+    def to_stored(self) -> Stored:
         assert self.axes is not None
         return Stored(arrays={"pca": self.axes})
 
     @classmethod
-    def restored(cls, stored: Stored) -> Pca | None:
+    def from_stored(cls, stored: Stored) -> Pca | None:
         axes = stored.arrays.get("pca")
         return None if axes is None else cls(int(axes.shape[1]), axes)
 
     def describe(self) -> str:
-        return counted(self.count, "principal component")
+        return format_count(self.count, "principal component")
 
 
 def principal_axes(values: Array, count: int) -> Array:
@@ -178,8 +178,8 @@ def _require_count(count: int, n: int, n_inputs: int) -> None:
     largest = min(n - 1, n_inputs)
     if not 1 <= count <= largest:
         raise UsageError(
-            f"--pca {count}: choose 1 to {counted(largest, 'principal component')} for "
-            f"{counted(n, 'sample')} of {counted(n_inputs, 'number')}"
+            f"--pca {count}: choose 1 to {format_count(largest, 'principal component')} for "
+            f"{format_count(n, 'sample')} of {format_count(n_inputs, 'number')}"
         )
 
 
@@ -240,7 +240,7 @@ class Parts(Step):
     def setting(self) -> str:
         return f"{self.rows}x{self.columns}"
 
-    def placed(self, extractor: Extractor | None) -> Parts:
+    def for_extractor(self, extractor: Extractor | None) -> Parts:
         if extractor is None:
             raise UsageError("--parts is for pictures, but these are features")
         if not extractor.sections:
@@ -307,11 +307,11 @@ class Parts(Step):
         values /= np.repeat(np.where(norms > 0, norms, 1), sizes, axis=1)
         return values
 
-    def stored(self) -> Stored:
+    def to_stored(self) -> Stored:
         return Stored({"parts": self.setting})
 
     @classmethod
-    def restored(cls, stored: Stored) -> Parts | None:
+    def from_stored(cls, stored: Stored) -> Parts | None:
         setting = stored.attributes.get("parts")
         return None if setting is None else cls.of(setting)
 

@@ -13,10 +13,10 @@ from crnr_cli.gallery.suspects import Suspect
 from crnr_cli.jobs.audit import AuditReport
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import data_uri
-from crnr_cli.report.found_pictures import PictureSearch, found_pictures
-from crnr_cli.report.names import as_text, common_folder
+from crnr_cli.report.found_pictures import PictureSearch, find_pictures
+from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _SUSPECTS = 60  # shown with their pictures
 _GROUPS = 40
@@ -37,19 +37,19 @@ def write_audit(
     shown += [i for group in groups for i in group[:_MEMBERS]]
     shown += [outlier.sample for outlier in report.outliers[:_OTHERS]]
     shown += [known.sample for known in report.known[:_OTHERS]]
-    found = found_pictures(*_wanted(report, shown, pictures_from), max_pixels)
+    found = find_pictures(*_pictures_to_show(report, shown, pictures_from), max_pixels)
     shown_by = _Shown(report, {name: data_uri(picture) for name, picture in found.pictures.items()})
-    sample, named = shown_by.sample, shown_by.named
-    count = f"{len(report.suspects)} of {counted(len(report.names), 'label')}"
+    sample, named = shown_by.sample, shown_by.picture_record
+    count = f"{len(report.suspects)} of {format_count(len(report.names), 'label')}"
     write_page(
         path,
         "audit",
         {
             "title": f"{count} may be wrong - crnr audit",
             "headline": f"{count} may be wrong",
-            "sources": as_text(", ".join(sources)),
+            "sources": printable(", ".join(sources)),
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
-            "folder": as_text(shown_by.folder),
+            "folder": printable(shown_by.folder),
             "cards": _cards(report),
             "folds": report.folds,
             "suspects": [shown_by.suspect(suspect) for suspect in report.suspects[:_SUSPECTS]],
@@ -73,7 +73,7 @@ def write_audit(
     return found.notes("pictures", elsewhere="the folder where the gallery was built")
 
 
-def _wanted(
+def _pictures_to_show(
     report: AuditReport, shown: Sequence[int], pictures_from: Sequence[Path]
 ) -> tuple[list[str], PictureSearch]:
     """The names of the pictures to show, and where they are.
@@ -96,16 +96,16 @@ class _Shown:
     def folder(self) -> str:
         return common_folder(self.report.names)
 
-    def named(self, name: str) -> dict[str, str]:
-        return {"path": as_text(name.removeprefix(self.folder)), "picture": self.uris.get(name, "")}
+    def picture_record(self, name: str) -> dict[str, str]:
+        return {"path": printable(name.removeprefix(self.folder)), "picture": self.uris.get(name, "")}
 
     def sample(self, i: int) -> dict[str, str]:
-        return {**self.named(self.report.names[i]), "label": as_text(self.report.labels[i])}
+        return {**self.picture_record(self.report.names[i]), "label": printable(self.report.labels[i])}
 
     def suspect(self, suspect: Suspect) -> dict[str, Any]:
         return {
             **self.sample(suspect.sample),
-            "suggested": as_text(self.report.label_of(suspect)),
+            "suggested": printable(self.report.label_of(suspect)),
             "score": f"{suspect.score:.3f}",
             "supporters": [self.sample(i) for i in suspect.supporters],
         }
@@ -123,7 +123,11 @@ def _cards(report: AuditReport) -> list[tuple[str, str, str]]:
     across = sum(map(report.is_across, report.near + report.copies))
     of_several = f"{across} of them in several classes"
     return [
-        ("Labels that look wrong", str(len(report.suspects)), f"of {counted(len(report.names), 'sample')}"),
+        (
+            "Labels that look wrong",
+            str(len(report.suspects)),
+            f"of {format_count(len(report.names), 'sample')}",
+        ),
         ("Labels confirmed", f"{report.n_wins} of {report.n_answered}", "by the other samples"),
         ("Groups of duplicates", str(len(report.near) + len(report.copies)), of_several),
         ("Outliers", str(len(report.outliers)), "which look like no class"),
@@ -131,7 +135,7 @@ def _cards(report: AuditReport) -> list[tuple[str, str, str]]:
 
 
 def _classes(report: AuditReport) -> dict[str, Any]:
-    names = [as_text(name) for name in report.classes]
+    names = [printable(name) for name in report.classes]
     return {
         "alike": [
             {

@@ -16,17 +16,17 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import GalleryError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import copies_note
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.jobs.evaluate import EvaluateReport
 from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.pictures.thumbnails import data_uri
-from crnr_cli.report.found_pictures import PictureSearch, found_pictures, search_beside
-from crnr_cli.report.names import as_text, common_folder
+from crnr_cli.report.found_pictures import PictureSearch, find_pictures, search_beside
+from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.intervals import macro_intervals
-from crnr_cli.results.scores import Scores, most_confused, wilson
-from crnr_cli.wording import counted
+from crnr_cli.results.scores import Scores, most_confused_pairs, wilson_interval
+from crnr_cli.wording import format_count
 
 _MAX_MISTAKES = 2000  # listed in the page
 MAX_PICTURES = 60  # embedded in the page
@@ -56,14 +56,14 @@ def write_report(
     scores, mistakes = report.scores, report.mistakes
     classes = [score.name for score in scores.classes]
     in_matrix = matrix_classes(scores)
-    named = _named([classes[i] for i in in_matrix.tolist()], mistakes)
+    named = _class_names([classes[i] for i in in_matrix.tolist()], mistakes)
     # The queries were named on the command line, but the files that a CSV names may be anybody's.
     search = PictureSearch() if report.gallery else search_beside(names, pictures_from)
-    found = found_pictures(pictured(mistakes), search, max_pixels)
+    found = find_pictures(choose_pictures(mistakes), search, max_pixels)
     uris = {name: data_uri(picture) for name, picture in found.pictures.items()}
     folder = common_folder(row.path for row in mistakes)
     records = mistake_records(mistakes, named, uris, folder)
-    shown, cells = [as_text(name) for name in named], matrix_cells(scores, in_matrix)
+    shown, cells = [printable(name) for name in named], matrix_cells(scores, in_matrix)
     size = len(in_matrix)
     over_all = report.over_all
     accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f} %"
@@ -73,8 +73,8 @@ def write_report(
         {
             "title": f"{accuracy} accuracy - crnr report",
             "headline": f"{over_all.correct} of {over_all.n} labelled correctly",
-            "sources": as_text(", ".join(names)),
-            "warning": as_text(f"{copies_note(report.copies, len(report.rows))}.") if report.copies else "",
+            "sources": printable(", ".join(names)),
+            "warning": printable(f"{copies_note(report.copies, len(report.rows))}.") if report.copies else "",
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "cards": _cards(report),
             "names": shown,
@@ -82,21 +82,21 @@ def write_report(
             "n_classes": len(classes),
             "short_names": max(map(len, shown[:size]), default=0) <= 3,
             "cells": cells,
-            **layout(size),
+            **matrix_layout(size),
             "pairs": _pairs(scores, in_matrix),
-            "kinds": len(most_confused(scores)),
+            "kinds": len(most_confused_pairs(scores)),
             "mistakes": records[:_WORST],
-            "folder": as_text(folder),
+            "folder": printable(folder),
             "n_mistakes": len(mistakes),
             "classes": _worst(scores),
             "histogram": histogram(report.rows),
             "reliability": report.reliability,
-            "unanswered": [(as_text(status), count) for status, count in report.failed.most_common()],
+            "unanswered": [(printable(status), count) for status, count in report.failed.most_common()],
             "facts": _facts(report.gallery, gallery_path, classes),
             "data": {
                 "names": shown,
                 "k": size,
-                "support": answered(scores)[in_matrix].tolist(),
+                "support": queries_per_class(scores)[in_matrix].tolist(),
                 "cells": [[cell["row"], cell["column"], cell["count"]] for cell in cells],
                 "mistakes": records,
                 "listed_all": len(mistakes) <= _MAX_MISTAKES,
@@ -118,14 +118,16 @@ def _cards(report: EvaluateReport) -> list[Card]:
         note = f"{over_all.n - scores.n} of {over_all.n} have no answer, which counts as wrong"
         cards.append(Card("Accuracy over all", over_all.accuracy, over_all.interval, note))
     if report.answered < report.insiders:
-        note = f"{report.answered} of {counted(report.insiders, 'input')} got an answer"
-        cards.append(Card("Coverage", report.coverage, wilson(report.answered, report.insiders), note))
+        note = f"{report.answered} of {format_count(report.insiders, 'input')} got an answer"
+        cards.append(
+            Card("Coverage", report.coverage, wilson_interval(report.answered, report.insiders), note)
+        )
     cards += _cards_of_outsiders(report)
     if report.rejected:
         note = f"{len(report.rejected)}; {report.rejection_note}"
         share, interval = (
             len(report.rejected) / report.insiders,
-            wilson(len(report.rejected), report.insiders),
+            wilson_interval(len(report.rejected), report.insiders),
         )
         cards.append(Card("Rejected as unknown", share, interval, note))
     if sets := report.sets:
@@ -141,9 +143,10 @@ def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
     found = report.open_set
     if found is None:
         return []
-    note = f"{found.rejected} of {counted(found.outsiders, 'outsider')}, which belong to no class"
+    note = f"{found.rejected} of {format_count(found.outsiders, 'outsider')}, which belong to no class"
     right = (
-        f"{found.correct} of {counted(found.answers, 'answer')} correct; an answer to an outsider is wrong"
+        f"{found.correct} of {format_count(found.answers, 'answer')} correct; an answer to an "
+        "outsider is wrong"
     )
     cards = [
         Card("Outsiders rejected", found.share, found.interval, note),
@@ -155,7 +158,7 @@ def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
     return cards
 
 
-def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[tuple[str, str]]:
+def _facts(gallery: FittedGallery | None, path: Path, classes: Sequence[str]) -> list[tuple[str, str]]:
     """Facts about the gallery, if there is one and it has these classes."""
     if gallery is None:  # the rows come from a CSV
         if not os.path.exists(path):  # noqa: PTH110, which raises if access is denied
@@ -174,19 +177,19 @@ def _facts(gallery: Gallery | None, path: Path, classes: Sequence[str]) -> list[
     )
     method = gallery.method.name
     return [
-        ("file", as_text(str(path))),
+        ("file", printable(str(path))),
         (
             "samples",
-            f"{len(gallery.names)} in {counted(len(gallery.classes), 'class')}, {per_class} per class",
+            f"{len(gallery.names)} in {format_count(len(gallery.classes), 'class')}, {per_class} per class",
         ),
-        ("made from", f"{gallery.recipe.kind}: {as_text('; '.join(gallery.recipe.describe()))}"),
+        ("made from", f"{gallery.recipe.kind}: {printable('; '.join(gallery.recipe.describe()))}"),
         ("dimension", str(gallery.samples.vectors.shape[1])),
         ("method", f"{method}: {settings}" if settings else method),
         ("made by", f"crnr {gallery.crnr_version}"),
     ]
 
 
-def _named(in_matrix: Sequence[str], mistakes: Sequence[Prediction]) -> list[str]:
+def _class_names(in_matrix: Sequence[str], mistakes: Sequence[Prediction]) -> list[str]:
     """The classes of the matrix, and then those of listed mistakes that are not in it."""
     listed = (name or "" for row in mistakes[:_MAX_MISTAKES] for name in (row.truth, row.label))
     return list(dict.fromkeys([*in_matrix, *listed]))
@@ -195,13 +198,13 @@ def _named(in_matrix: Sequence[str], mistakes: Sequence[Prediction]) -> list[str
 def _worst(scores: Scores) -> list[dict[str, Any]]:
     """The scores of the classes, the worst first; of very many, only these."""
     worst = heapq.nsmallest(MANY_CLASSES, scores.classes, key=lambda score: score.f1)
-    return [{**vars(score), "name": as_text(score.name)} for score in worst]
+    return [{**vars(score), "name": printable(score.name)} for score in worst]
 
 
 def _pairs(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
     return [
-        {**pair, "truth": as_text(pair["truth"]), "label": as_text(pair["label"])}
-        for pair in pairs(scores, in_matrix)
+        {**pair, "truth": printable(pair["truth"]), "label": printable(pair["label"])}
+        for pair in pair_records(scores, in_matrix)
     ]
 
 
@@ -212,7 +215,7 @@ def mistake_records(
     place = {name: i for i, name in enumerate(names)}
     return [
         {
-            "path": as_text(row.path.removeprefix(folder)),
+            "path": printable(row.path.removeprefix(folder)),
             "truth": place[row.truth or ""],
             "label": place[row.label or ""],
             "margin": row.margin,
@@ -222,7 +225,7 @@ def mistake_records(
     ]
 
 
-def pictured(mistakes: Sequence[Prediction]) -> list[str]:
+def choose_pictures(mistakes: Sequence[Prediction]) -> list[str]:
     """The pictures to embed: the worst mistakes, then one of each kind, then others."""
     first: dict[tuple[str | None, str | None], str] = {}
     for row in mistakes:
@@ -271,7 +274,7 @@ def matrix_classes(scores: Scores) -> Array:
 def matrix_cells(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
     """The non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
     floor = 0.25 if len(in_matrix) <= 30 else 0.45  # small cells need a stronger colour
-    queries = answered(scores)[in_matrix]
+    queries = queries_per_class(scores)[in_matrix]
     placed = scores.cells.copy()
     placed[:, :2] = _places(scores, in_matrix)[placed[:, :2]]
     cells = []
@@ -284,15 +287,15 @@ def matrix_cells(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
     return cells
 
 
-def pairs(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
+def pair_records(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
     place = {scores.classes[k].name: i for i, k in enumerate(in_matrix.tolist())}
     return [
         {"row": place[truth], "column": place[label], "truth": truth, "label": label, "count": count}
-        for truth, label, count in most_confused(scores)[:_PAIRS]
+        for truth, label, count in most_confused_pairs(scores)[:_PAIRS]
     ]
 
 
-def answered(scores: Scores) -> Array:
+def queries_per_class(scores: Scores) -> Array:
     """(K,): the number of queries of each true class."""
     return np.bincount(scores.cells[:, 0], scores.cells[:, 2], len(scores.classes)).astype(np.int64)
 
@@ -304,7 +307,7 @@ def _places(scores: Scores, in_matrix: Array) -> Array:
     return places
 
 
-def layout(k: int) -> dict[str, Any]:
+def matrix_layout(k: int) -> dict[str, Any]:
     """The layout of the matrix: with many classes, counts and then names are left out."""
     density = "few" if k <= 14 else "several" if k <= 26 else "many" if k <= 50 else "crowded"
     return {

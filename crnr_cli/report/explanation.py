@@ -14,15 +14,15 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
-from crnr_cli.jobs.explain import ExplainReport, Explanation, WeightedSample
+from crnr_cli.jobs.explain import ExplainReport, MethodExplanation, WeightedSample
 from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.thumbnails import data_uri, thumbnails
+from crnr_cli.pictures.thumbnails import data_uri, read_thumbnails
 from crnr_cli.report import plots
-from crnr_cli.report.found_pictures import FoundPictures, PictureSearch, found_pictures
-from crnr_cli.report.names import as_text, place, tally
+from crnr_cli.report.found_pictures import FoundPictures, PictureSearch, find_pictures
+from crnr_cli.report.names import describe_place, describe_tally, printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.report.plots import TileDrawing, tiles_figure
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ def write_explanation(
     pictures_from: Sequence[Path] = (),
 ) -> list[str]:
     """Write the drawing or the page. Returns what to say about gallery pictures that are missing from it."""
-    samples = shown_samples(report)
+    samples = samples_to_show(report)
     names = [sample.name for sample in samples]
     found = FoundPictures({}, [], [])
     pictures: dict[str, Array] = {}
@@ -57,10 +57,10 @@ def write_explanation(
         # A gallery may name any file; only one with the content of the sample is shown.
         hashes = {name: known[name] for name in names}
         search = PictureSearch([gallery_path.parent], pictures_from, hashes=hashes)
-        found = found_pictures(names, search, max_pixels)
-        pictures = found.pictures | thumbnails([report.query], max_pixels)
+        found = find_pictures(names, search, max_pixels)
+        pictures = found.pictures | read_thumbnails([report.query], max_pixels)
     if report.grid:
-        large = thumbnails([report.query], max_pixels, _LARGE).get(report.query)
+        large = read_thumbnails([report.query], max_pixels, _LARGE).get(report.query)
     drawings = [_tiles(report, explanation, large) for explanation in report.explanations]
     if path.suffix.lower() == ".html":
         _write_page(report, path, samples, pictures, drawings)
@@ -69,7 +69,7 @@ def write_explanation(
     return found.notes("gallery pictures", elsewhere="the folder where build ran")
 
 
-def shown_samples(report: ExplainReport) -> list[WeightedSample]:
+def samples_to_show(report: ExplainReport) -> list[WeightedSample]:
     """The samples whose pictures are shown: those with the largest weights, and the nearest of `nn`."""
     samples = report.strongest(report.explanations[0], _PICTURES)
     nearest = [sample for each in report.explanations if (sample := report.nearest(each))]
@@ -85,23 +85,23 @@ def _figure(
     classes = report.gallery.classes
     pictures: list[tuple[str, Array, int | None]] = []
     if report.query in found:
-        truth = "" if report.truth is None else f"\ntrue class {as_text(report.truth)}"
+        truth = "" if report.truth is None else f"\ntrue class {printable(report.truth)}"
         pictures.append((f"query{truth}", found[report.query], None))
     for sample in samples:
         if sample.name in found:
             figure = f"nearest {sample.weight:.3f}" if sample.is_nearest else f"{sample.weight:+.2f}"
-            title = f"{as_text(sample.label)}\n{figure}"
+            title = f"{printable(sample.label)}\n{figure}"
             pictures.append((title, found[sample.name], classes.index(sample.label)))
     panels = [
         _panel(explanation, drawing)
         for explanation, drawing in zip(report.explanations, drawings, strict=False)
     ]
-    return plots.explanation(
-        panels, report.gallery.samples.edges, [as_text(name) for name in classes], pictures
+    return plots.draw_explanation(
+        panels, report.gallery.samples.edges, [printable(name) for name in classes], pictures
     )
 
 
-def _panel(explanation: Explanation, drawing: TileDrawing | None) -> plots.Panel:
+def _panel(explanation: MethodExplanation, drawing: TileDrawing | None) -> plots.Panel:
     label, runner_up = explanation.order[:2].tolist()
     return plots.Panel(
         title=f"{explanation.method.name}, margin {explanation.margin:.3f}",
@@ -115,21 +115,24 @@ def _panel(explanation: Explanation, drawing: TileDrawing | None) -> plots.Panel
     )
 
 
-def _tiles(report: ExplainReport, explanation: Explanation, picture: Array | None) -> TileDrawing | None:
+def _tiles(
+    report: ExplainReport, explanation: MethodExplanation, picture: Array | None
+) -> TileDrawing | None:
     if (grid := report.grid) is None:
         return None
     parts, classes = report.parts(explanation), report.gallery.classes
     supporting = sum(part.margin > 0 for part in parts)
     others = [
-        "" if part.label is None or not part.is_against else as_text(classes[part.label]) for part in parts
+        "" if part.label is None or not part.is_against else printable(classes[part.label]) for part in parts
     ]
     return TileDrawing(
-        title=f"{supporting} of {counted(len(parts), 'part')} for {as_text(classes[explanation.order[0]])}",
+        title=f"{supporting} of {format_count(len(parts), 'part')} for "
+        f"{printable(classes[explanation.order[0]])}",
         picture=picture,
         tiles=grid.tiles,
         margins=np.array([part.margin for part in parts]),
         others=others,
-        n_common=_n_common([as_text(name) for name in classes]),
+        n_common=_n_common([printable(name) for name in classes]),
     )
 
 
@@ -150,8 +153,8 @@ def _write_page(
         path,
         "explain",
         {
-            "query": as_text(report.query),
-            "truth": None if report.truth is None else as_text(report.truth),
+            "query": printable(report.query),
+            "truth": None if report.truth is None else printable(report.truth),
             "picture": uris.get(report.query),
             "drawing": _svg_uri(_figure(report)),
             "has_parts": report.grid is not None,
@@ -161,8 +164,8 @@ def _write_page(
             ],
             "samples": [
                 {
-                    "name": as_text(sample.name),
-                    "label": as_text(sample.label),
+                    "name": printable(sample.name),
+                    "label": printable(sample.label),
                     "weight": sample.weight,
                     "is_nearest": sample.is_nearest,
                     "picture": uris.get(sample.name),
@@ -180,18 +183,18 @@ def _svg_uri(figure: Figure) -> str:
 
 
 def _parts(
-    report: ExplainReport, explanation: Explanation, drawing: TileDrawing | None
+    report: ExplainReport, explanation: MethodExplanation, drawing: TileDrawing | None
 ) -> dict[str, Any] | None:
     if drawing is None:
         return None
     classes, parts = report.gallery.classes, report.parts(explanation)
     return {
         "drawing": _svg_uri(tiles_figure(drawing)),
-        "tally": tally(parts, as_text(classes[explanation.order[0]])),
+        "tally": describe_tally(parts, printable(classes[explanation.order[0]])),
         "rows": [
             {
-                "place": place(part),
-                "label": None if part.label is None else as_text(classes[part.label]),
+                "place": describe_place(part),
+                "label": None if part.label is None else printable(classes[part.label]),
                 "margin": part.margin,
                 "is_against": part.is_against,
             }
@@ -200,19 +203,19 @@ def _parts(
     }
 
 
-def _section(report: ExplainReport, explanation: Explanation) -> dict[str, Any]:
+def _section(report: ExplainReport, explanation: MethodExplanation) -> dict[str, Any]:
     classes, shares = report.gallery.classes, report.shares(explanation)
     first, second = explanation.order[:2].tolist()
     return {
         "method": explanation.method.name,
         "measure": explanation.measure,
-        "label": as_text(classes[first]),
-        "runner_up": as_text(classes[second]),
+        "label": printable(classes[first]),
+        "runner_up": printable(classes[second]),
         "margin": explanation.margin,
         "right": None if report.truth is None else classes[first] == report.truth,
         "rows": [
             {
-                "name": as_text(classes[i]),
+                "name": printable(classes[i]),
                 "value": float(explanation.values[i]),
                 "share": None if shares is None else float(shares[i]),
             }

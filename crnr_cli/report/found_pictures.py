@@ -9,11 +9,11 @@ from pathlib import Path
 
 from crnr_cli.arrays import Array
 from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.thumbnails import SIDE, thumbnails
+from crnr_cli.pictures.thumbnails import SIDE, read_thumbnails
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import sha256_of
-from crnr_cli.system.names import slashed
-from crnr_cli.wording import are
+from crnr_cli.system.names import with_slashes
+from crnr_cli.wording import is_or_are
 
 OUTSIDE, MISSING = "outside", "not found"
 
@@ -44,7 +44,7 @@ class PictureSearch:
         yield name
         for folder in self.folders:
             yield os.path.join(folder, name)  # noqa: PTH118 - a name may be any text
-        parts = slashed(name).split("/")
+        parts = with_slashes(name).split("/")
         for folder in self.moved_to:
             for start in range(len(parts)):
                 yield os.path.join(folder, *parts[start:])  # noqa: PTH118
@@ -67,13 +67,13 @@ class FoundPictures:
         )
         total = len(self.pictures) + len(self.missing) + len(self.outside)
         return [
-            f"{len(names)} of {total} {what} {are(len(names))} not shown: {names[0]} {why}"
+            f"{len(names)} of {total} {what} {is_or_are(len(names))} not shown: {names[0]} {why}"
             for names, why in reasons
             if names
         ]
 
 
-def found_pictures(
+def find_pictures(
     names: Sequence[str], search: PictureSearch, max_pixels: int = MAX_PIXELS, longest: int = SIDE
 ) -> FoundPictures:
     """Pictures that cannot be decoded count as missing; rows of feature files are not looked for."""
@@ -81,7 +81,7 @@ def found_pictures(
     files = {name: search.find(name) for name in names}
     outside = [name for name, file in files.items() if file == OUTSIDE]
     existing = [file for file in files.values() if file not in (OUTSIDE, MISSING)]
-    small = thumbnails(existing, max_pixels, longest)
+    small = read_thumbnails(existing, max_pixels, longest)
     pictures = {name: small[file] for name, file in files.items() if file in small}
     missing = [name for name in names if name not in pictures and name not in outside]
     return FoundPictures(pictures, missing, outside)

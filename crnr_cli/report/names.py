@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from crnr_cli.wording import are, counted
+from crnr_cli.wording import format_count, is_or_are
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.explain import PartAnswer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0xFFFF)}
 
 
-def as_text(name: str) -> str:
+def printable(name: str) -> str:
     """A name as displayable text: bytes that are not UTF-8 are replaced, control characters escaped."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").translate(_ESCAPES)
 
@@ -29,14 +29,16 @@ def common_folder(paths: Iterable[str]) -> str:
     return f"{shared}/" if shared.strip("/") else ""
 
 
-def place(part: PartAnswer) -> str:
+def describe_place(part: PartAnswer) -> str:
     return part.name or f"row {part.row}, column {part.column}"
 
 
-def tally(parts: Sequence[PartAnswer], label: str) -> str:
+def describe_tally(parts: Sequence[PartAnswer], label: str) -> str:
     """How many parts of a query speak for its label, and how many against it."""
     supporting, against = sum(part.margin > 0 for part in parts), sum(part.is_against for part in parts)
     undecided = len(parts) - supporting - against
-    rest = f", {undecided} {are(undecided)} undecided" if undecided else ""
+    rest = f", {undecided} {is_or_are(undecided)} undecided" if undecided else ""
     speak = "speaks" if supporting == 1 else "speak"
-    return f"{supporting} of {counted(len(parts), 'part')} {speak} for {label}, {against} against it{rest}"
+    return (
+        f"{supporting} of {format_count(len(parts), 'part')} {speak} for {label}, {against} against it{rest}"
+    )

@@ -82,7 +82,7 @@ class Panel:
     tiles: TileDrawing | None = None  # the query in its parts, if it has any
 
 
-def explanation(
+def draw_explanation(
     panels: Sequence[Panel],
     edges: Array,
     classes: Sequence[str],
@@ -105,7 +105,7 @@ def explanation(
         squeeze=False,
     )
     if pictures:
-        _strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, colors, 24 if of_parts else 18)
+        _draw_strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, colors, 24 if of_parts else 18)
     below = parts[-1, 0]
     if of_parts:
         first, below = below.subfigures(1, 2, width_ratios=[4, 11])
@@ -115,8 +115,8 @@ def explanation(
             draw_tiles(axes, drawing, (3.6, height - 1.2))
     grid = below.subplots(len(panels), 2, squeeze=False, width_ratios=[1.5, 1])
     for (left, right), panel in zip(grid, panels, strict=True):
-        _code(left, panel, edges, classes, colors)
-        _values(right, panel, classes, colors)
+        _draw_code(left, panel, edges, classes, colors)
+        _draw_values(right, panel, classes, colors)
     return figure
 
 
@@ -126,7 +126,7 @@ def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
     return [_COLORS[named.index(i)] if i in named else ("#8d99a6", "#c3cbd3")[i % 2] for i in range(count)]
 
 
-def _strip(
+def _draw_strip(
     axes: Sequence[Axes],
     pictures: Sequence[tuple[str, Array, int | None]],
     colors: Sequence[str],
@@ -144,7 +144,7 @@ def _strip(
         one.spines[:].set(color=color, linewidth=2.5)
 
 
-def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors: Sequence[str]) -> None:
+def _draw_code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors: Sequence[str]) -> None:
     axes.set_title(panel.title, fontsize=11, loc="left")
     _clean(axes)
     if panel.code is None:
@@ -153,14 +153,14 @@ def _code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors
         axes.spines[:].set_visible(False)
         return
     class_of = np.repeat(np.arange(len(classes)), np.diff(edges))
-    _lines(axes, panel.code, class_of, colors, panel, 1.2)
+    _draw_lines(axes, panel.code, class_of, colors, panel, 1.2)
     axes.axhline(0, color="#444444", linewidth=0.6)
     axes.set_xlim(-0.5, edges[-1] - 0.5)
     axes.set_ylabel("weight")
     _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "gallery samples, by class")
 
 
-def _lines(
+def _draw_lines(
     axes: Axes, heights: Array, class_of: Array, colors: Sequence[str], panel: Panel, width: float
 ) -> None:
     """A line per place: one object per colour, as an object per class would take minutes for thousands."""
@@ -182,12 +182,12 @@ def _lines(
         )
 
 
-def _values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
+def _draw_values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
     _clean(axes)
     if len(classes) <= _MAX_BARS:
         axes.bar(np.arange(len(classes)), panel.values, color=colors, width=0.8)
     else:
-        _lines(axes, panel.values, np.arange(len(classes)), colors, panel, 1.2)
+        _draw_lines(axes, panel.values, np.arange(len(classes)), colors, panel, 1.2)
     low, high = min(0.0, float(panel.values.min())), max(0.0, float(panel.values.max()))
     axes.set_ylim(low * 1.1, high + 0.12 * (high - low))
     above = max(0.0, panel.values[panel.label]) + 0.035 * (high - low)
@@ -232,7 +232,7 @@ def _clean(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def sensitivity(
+def draw_sensitivity(
     lams: Sequence[float],
     accuracies: Mapping[str, Sequence[float | None]],
     marked: Mapping[str, tuple[float, float]],
@@ -312,10 +312,10 @@ def draw_tiles(axes: Axes, drawing: TileDrawing, room: tuple[float, float]) -> N
     lowest = float(boxes[:, 3].max())
     axes.set(xlim=(0, width), ylim=(lowest, 0), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    axes.set_title(_fitted(drawing.title, _LONGEST_TITLE), fontsize=11, loc="left")
+    axes.set_title(_shorten_name(drawing.title, _LONGEST_TITLE), fontsize=11, loc="left")
     scale = min(room[0] / width, room[1] / lowest)  # inches per pixel
-    _write(axes, drawing, boxes, 72 * scale)
-    _key(axes, shades, limit, (width * scale, lowest * scale))
+    _write_margins(axes, drawing, boxes, 72 * scale)
+    _draw_key(axes, shades, limit, (width * scale, lowest * scale))
 
 
 def _shades() -> LinearSegmentedColormap:
@@ -351,7 +351,7 @@ def _hatch(axes: Axes, box: Array, strength: float) -> None:
     )
 
 
-def _write(axes: Axes, drawing: TileDrawing, boxes: Array, scale: float) -> None:
+def _write_margins(axes: Axes, drawing: TileDrawing, boxes: Array, scale: float) -> None:
     """The margin in each tile and, if it is against the label, the class; `scale` is in points per pixel."""
     sizes = (boxes[:, 2:] - boxes[:, :2]) * scale
     lines_in = np.array([1.4 if tile.name else 2.6 for tile in drawing.tiles])
@@ -365,7 +365,7 @@ def _write(axes: Axes, drawing: TileDrawing, boxes: Array, scale: float) -> None
     for tile, margin, other, (left, top, right, bottom), (wide, _) in rows:
         figure = f"{margin:+.2f}".replace("-", "\u2212") if margin else "0.00"
         fits = int(wide / (points * _LETTER) + 1e-6)
-        name = _fitted(other, fits, drawing.n_common)
+        name = _shorten_name(other, fits, drawing.n_common)
         text = f"{tile.name} {figure}  {name}".rstrip() if tile.name else f"{figure}\n{name}".rstrip()
         axes.text(
             (left + right) / 2,
@@ -379,13 +379,13 @@ def _write(axes: Axes, drawing: TileDrawing, boxes: Array, scale: float) -> None
         )
 
 
-def _fitted(name: str, longest: int, n_common: int = 0) -> str:
+def _shorten_name(name: str, longest: int, n_common: int = 0) -> str:
     if len(name) > longest and n_common > 1:
         name = "\u2026" + name[n_common:]
     return name if len(name) <= longest else name[: longest - 1] + "\u2026"
 
 
-def _key(axes: Axes, shades: ScalarMappable, limit: float, size: tuple[float, float]) -> None:
+def _draw_key(axes: Axes, shades: ScalarMappable, limit: float, size: tuple[float, float]) -> None:
     """Which colour is which margin; `size` is that of the picture in inches."""
     width = max(1.0, _NARROWEST_KEY / size[0])
     place = axes.inset_axes(((1 - width) / 2, -0.27 / size[1], width, 0.13 / size[1]))

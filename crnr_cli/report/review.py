@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.gallery.queries import QueryOptions
-from crnr_cli.jobs.review import Answer, ReviewReport, limit_note, supporters
+from crnr_cli.jobs.review import ReviewItem, ReviewReport, find_supporters, limit_note
 from crnr_cli.pictures.thumbnails import data_uri
 from crnr_cli.progress import Progress, silent
 from crnr_cli.report.found_pictures import (
@@ -19,10 +19,10 @@ from crnr_cli.report.found_pictures import (
     OUTSIDE,
     FoundPictures,
     PictureSearch,
-    found_pictures,
+    find_pictures,
     search_beside,
 )
-from crnr_cli.report.names import as_text
+from crnr_cli.report.names import printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN
 
@@ -59,19 +59,19 @@ def write_review(
         path,
         "review",
         {
-            "title": f"Review of {as_text(str(table))} - crnr",
-            "table": as_text(str(table)),
+            "title": f"Review of {printable(str(table))} - crnr",
+            "table": printable(str(table)),
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "n_answers": len(report.answers),
             "total": report.total,
             "by": "probability" if _has_probabilities(report) else "margin",
-            "no_gallery": as_text(why),
+            "no_gallery": printable(why),
             "data": {
                 "identity": report.identity,
                 "unknown": UNKNOWN,
                 "classes": report.classes,
                 "answers": _records(report, samples, place),
-                "samples": [as_text(name) for name in sample_names],
+                "samples": [printable(name) for name in sample_names],
                 "per_part": PER_PART,
             },
             # These are decoded while the page is written, so that few are in memory.
@@ -101,7 +101,7 @@ class _Embedded:
         """The pictures of these names as data URIs; empty for those that are not shown, and for None."""
         for start in range(0, len(names), PER_PART):
             part = names[start : start + PER_PART]
-            found = found_pictures([name for name in part if name is not None], search, max_pixels, longest)
+            found = find_pictures([name for name in part if name is not None], search, max_pixels, longest)
             # Only counted, as they are on the page now.
             self.found.pictures.update(dict.fromkeys(found.pictures, np.empty(0)))
             self.found.missing += found.missing
@@ -122,7 +122,7 @@ def _samples(
         return nothing, report.no_gallery
     found = [search.find(answer.row.path) if answer.row.label else MISSING for answer in report.answers]
     readable = [i for i, file in enumerate(found) if file not in (OUTSIDE, MISSING)]
-    strong = supporters(
+    strong = find_supporters(
         report.gallery,
         [found[i] for i in readable],
         [report.answers[i].candidates[:2] for i in readable],
@@ -144,7 +144,7 @@ def _records(
     """The answers as short lists, as there may be many; classes are given by their place."""
     number = {name: i for i, name in enumerate(report.classes)}
 
-    def record(answer: Answer, of_answer: Mapping[str, list[int]]) -> list[Any]:
+    def record(answer: ReviewItem, of_answer: Mapping[str, list[int]]) -> list[Any]:
         row = answer.row
         label = -1 if row.label == UNKNOWN else None if row.label is None else number[row.label]
         return [

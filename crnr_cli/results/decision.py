@@ -15,13 +15,13 @@ from crnr_cli.arrays import (
     FewClasses,
     Values,
     as_float64,
-    at,
-    dense,
-    mapped,
+    map_values,
     row_minima,
     row_sums,
+    take_columns,
+    to_dense,
 )
-from crnr_cli.results.probability import Sureness, rounded
+from crnr_cli.results.probability import Thresholds, round_probabilities
 
 OK = "ok"
 _REJECTED = "rejected"
@@ -38,7 +38,7 @@ class Answers:
     min_separation: float = 0.0  # a query whose best class stands out less is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
     copies: list[str] = field(default_factory=list)  # queries that are in the gallery too, if looked for
-    sureness: Sureness | None = None  # None if the gallery does not know how probable its answers are
+    sureness: Thresholds | None = None  # None if the gallery does not know how probable its answers are
 
     @cached_property
     def probabilities(self) -> Values | None:
@@ -63,15 +63,15 @@ class Prediction(NamedTuple):
     set: tuple[str, ...] | None = None  # the labels that cannot be excluded, the best first
 
 
-def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
+def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
     """The class that wins each query, and the margin. Ties go to the first class in name order."""
     batch, truths = answers.batch, answers.truths
     found: list[Any] = [None] * len(batch.names)
     order = best_classes(answers.residuals, 2)
-    best, second = at(answers.residuals, order).T
+    best, second = take_columns(answers.residuals, order).T
     rows = batch.rows.tolist()
     separations = separation(answers.residuals, answers.signed)
-    unsure, sureness = _sureness(answers, order[:, 0], classes)
+    unsure, sureness = _apply_thresholds(answers, order[:, 0], classes)
     decided = zip(
         rows,
         order.tolist(),
@@ -89,7 +89,7 @@ def predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
         found[query] = Prediction(
             batch.names[query], truths[query], label, residual, runner_up, margin, status, separated, *sure
         )
-    for query, error in batch.failed():
+    for query, error in batch.failures():
         found[query] = Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
     return found
 
@@ -127,13 +127,15 @@ def _too_close(separations: Array, limit: float) -> Array:
     return np.asarray(separations < separations.dtype.type(limit))
 
 
-def _sureness(answers: Answers, best: Array, classes: Sequence[str]) -> tuple[Array, list[tuple[Any, ...]]]:
+def _apply_thresholds(
+    answers: Answers, best: Array, classes: Sequence[str]
+) -> tuple[Array, list[tuple[Any, ...]]]:
     """(m,): which queries are too unsure to be answered; and the probability and the set of every query."""
     sureness, found = answers.sureness, answers.probabilities
     if sureness is None or found is None:
         return np.zeros(len(best), dtype=bool), [(None, None)] * len(best)
     # As they are written, so that the decision can be repeated from the figures that are printed.
-    of_best = rounded(at(found, best[:, np.newaxis])[:, 0])
+    of_best = round_probabilities(take_columns(found, best[:, np.newaxis])[:, 0])
     sets: list[tuple[str, ...] | None] = [None] * len(best)
     if sureness.least_in_set is not None:
         for i in range(len(best)):
@@ -144,13 +146,13 @@ def _sureness(answers: Answers, best: Array, classes: Sequence[str]) -> tuple[Ar
     return of_best < sureness.min_probability, list(zip(of_best.tolist(), sets, strict=True))
 
 
-def _members(sureness: Sureness, found: Values, residuals: Values) -> tuple[Array, Array]:
+def _members(sureness: Thresholds, found: Values, residuals: Values) -> tuple[Array, Array]:
     """The classes in the set of one row, in name order, and their residuals."""
     if isinstance(found, FewClasses) and not sureness.in_sets(found.others)[0]:
         members = found.classes[0][sureness.in_sets(found.values[0])]
     else:
-        members = np.flatnonzero(sureness.in_sets(dense(found)[0]))
-    return members, at(residuals, members[np.newaxis])[0]
+        members = np.flatnonzero(sureness.in_sets(to_dense(found)[0]))
+    return members, take_columns(residuals, members[np.newaxis])[0]
 
 
 def separation(residuals: Values, signed: bool = False) -> Array:
@@ -161,7 +163,7 @@ def separation(residuals: Values, signed: bool = False) -> Array:
 
 def standout(residuals: Values, signed: bool = False) -> Array:
     """(m,): the margin between the best class and the mean of the others."""
-    residuals = mapped(as_float64, residuals)
+    residuals = map_values(as_float64, residuals)
     best = row_minima(residuals)
     others = (row_sums(residuals) - best) / max(1, residuals.shape[1] - 1)
     return margins(best, others, signed)

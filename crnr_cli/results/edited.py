@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import UNKNOWN
-from crnr_cli.system.csv_file import opened_csv, records, require_file, require_utf_8
-from crnr_cli.system.names import class_key, place_of
+from crnr_cli.system.csv_file import opened_csv, read_records, require_file, require_utf_8
+from crnr_cli.system.names import class_key, normalize_path
 
 _RESIDUAL = "residual:"
 _RANKED = re.compile(r"label_[1-9][0-9]*")
@@ -48,11 +48,11 @@ def _best(row: list[str], by_class: list[tuple[int, str]], count: int) -> list[s
     return [name for _, name in heapq.nsmallest(count, (r for r in residuals if math.isfinite(r[0])))]
 
 
-def marked_samples(path: Path) -> list[str]:
+def read_marked_samples(path: Path) -> list[str]:
     """The names in the column `path` of all rows that are marked in the column `remove`, each once."""
     require_file(path, "give the CSV that `crnr audit --csv` wrote")
     marked: dict[str, None] = {}
-    for (name, text), where, _ in records(path, (PATH, MARK), "was it written by `crnr audit --csv`?"):
+    for (name, text), where, _ in read_records(path, (PATH, MARK), "was it written by `crnr audit --csv`?"):
         mark = text.strip().lower()
         if mark not in _YES | _NO:
             raise DataError(f"{where}: the column {MARK} contains {mark!r}; write x, or leave it empty")
@@ -85,7 +85,7 @@ class Corrections:
 
     def of(self, path: str) -> Correction | None:
         """The correction of a file, by whatever name it is known."""
-        return self.by_place.get(place_of(path))
+        return self.by_place.get(normalize_path(path))
 
     def __iter__(self) -> Iterator[Correction]:
         return iter(self.by_place.values())
@@ -97,9 +97,9 @@ class Corrections:
 def read_corrections(file: Path) -> Corrections:
     require_file(file, "give the corrections that the page of `crnr review` saved")
     by_place: dict[str, Correction] = {}
-    rows = records(file, COLUMNS, "was it saved by the page of `crnr review`?")
+    rows = read_records(file, COLUMNS, "was it saved by the page of `crnr review`?")
     for correction in (_correction(values, line, where) for values, where, line in rows):
-        other = by_place.setdefault(place_of(correction.path), correction)
+        other = by_place.setdefault(normalize_path(correction.path), correction)
         if class_key(other.corrected) != class_key(correction.corrected):
             raise DataError(
                 f"{file}, line {correction.line}: {correction.path} is {correction.corrected!r} here, and "

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from crnr_cli.arrays import Values, at, dense, mapped
+from crnr_cli.arrays import Values, map_values, take_columns, to_dense
 from crnr_cli.errors import DataError
-from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
-from crnr_cli.results.probability import rounded
+from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, make_predictions
+from crnr_cli.results.probability import round_probabilities
 from crnr_cli.results.table import COLUMNS, MORE_COLUMNS, parse_predictions
-from crnr_cli.system.csv_file import as_text
+from crnr_cli.system.csv_file import wrap_as_text
 from crnr_cli.system.parquet import MAGIC, ParquetFile, TableWriter
 
 _RECORD_NUMBERS = ("residual", "margin", "separation")
@@ -36,7 +36,7 @@ def read_answers(path: Path) -> list[Prediction]:
 def parse_stream(file: BinaryIO, name: str) -> list[Prediction]:
     """The rows of a CSV or of JSON Lines, whose first line begins with a brace."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file))
-    text = as_text(buffered, name)
+    text = wrap_as_text(buffered, name)
     try:
         if buffered.peek(1)[:1] == b"{":
             return parse_json_lines(text, name)
@@ -66,28 +66,32 @@ class JsonLinesFormatter:
 
     def format(self, answers: Answers) -> tuple[list[Prediction], bytes]:
         """Return the rows of a batch, as values and as lines."""
-        rows = predictions(answers, self._classes)
+        rows = make_predictions(answers, self._classes)
         empty = dict.fromkeys(self._objects)
         records: list[dict[str, Any]] = [
             {**{name: getattr(row, name) for name in self._columns}, **empty} for row in rows
         ]
-        probabilities = None if answers.probabilities is None else mapped(rounded, answers.probabilities)
+        probabilities = (
+            None if answers.probabilities is None else map_values(round_probabilities, answers.probabilities)
+        )
         for name, values in zip(self._objects, (answers.residuals, probabilities), strict=False):
-            found = [] if values is None else by_class(values, answers.residuals, self._classes, self._top)
+            found = (
+                [] if values is None else values_by_class(values, answers.residuals, self._classes, self._top)
+            )
             for query, of_query in zip(answers.batch.rows.tolist(), found, strict=True):
                 records[query][name] = of_query
         # ASCII, so that names which are not UTF-8 can be written too, as lone surrogates.
         return rows, "".join(f"{json.dumps(record)}\n" for record in records).encode("ascii")
 
 
-def by_class(
+def values_by_class(
     values: Values, residuals: Values, classes: Sequence[str], top: int | None = None
 ) -> list[dict[str, float]]:
     """The values of every query by the names of the classes; with `top`, of so many, the best first."""
     if top is None:
-        return [dict(zip(classes, row, strict=True)) for row in dense(values).tolist()]
+        return [dict(zip(classes, row, strict=True)) for row in to_dense(values).tolist()]
     order = best_classes(residuals, top)
-    best = at(values, order)
+    best = take_columns(values, order)
     return [
         {classes[i]: value for i, value in zip(row, of_query, strict=True)}
         for row, of_query in zip(order.tolist(), best.tolist(), strict=True)
@@ -104,11 +108,11 @@ def parse_json_lines(lines: Iterable[str], name: str) -> list[Prediction]:
             record = json.loads(line)
         except (ValueError, RecursionError) as e:  # the latter for brackets within brackets, thousands deep
             raise DataError(f"{name}, line {number}: not readable as JSON ({e}); is it complete?") from e
-        rows.append(prediction_of(record, f"{name}, line {number}"))
+        rows.append(parse_prediction(record, f"{name}, line {number}"))
     return rows
 
 
-def prediction_of(record: Any, where: str) -> Prediction:
+def parse_prediction(record: Any, where: str) -> Prediction:
     """`where` says in messages where the record is."""
     if not isinstance(record, dict):
         raise DataError(f"{where}: not an object with the keys truth and label")
@@ -182,7 +186,7 @@ class ParquetRows:
 
     def write(self, answers: Answers) -> list[Prediction]:
         """Append a batch, and return its rows."""
-        rows = predictions(answers, self._classes)
+        rows = make_predictions(answers, self._classes)
         columns = [[getattr(row, name) for row in rows] for name in self._columns]
         extras = self._extra_columns(answers)
         places = answers.batch.rows.tolist()
@@ -198,12 +202,12 @@ class ParquetRows:
         """The values after the fixed columns, for every query with an answer."""
         residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
-            return list(dense(residuals).T.tolist())
+            return list(to_dense(residuals).T.tolist())
         order = best_classes(residuals, self._top)
         names = [[self._classes[k] for k in column] for column in order.T.tolist()]
-        of_best = [names, at(residuals, order).T.tolist()]
+        of_best = [names, take_columns(residuals, order).T.tolist()]
         if probabilities is not None:
-            of_best.append(rounded(at(probabilities, order)).T.tolist())
+            of_best.append(round_probabilities(take_columns(probabilities, order)).T.tolist())
         return [values[i] for i in range(self._top) for values in of_best]
 
 
@@ -222,6 +226,6 @@ def read_parquet_rows(path: Path) -> list[Prediction]:
     wanted = [name for name in (*COLUMNS, *MORE_COLUMNS) if name in names]
     values = [file.values(name) for name in wanted]
     return [
-        prediction_of(dict(zip(wanted, row, strict=True)), f"{path}, row {number}")
+        parse_prediction(dict(zip(wanted, row, strict=True)), f"{path}, row {number}")
         for number, row in enumerate(zip(*values, strict=True))
     ]

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.results.scores import Interval, Scores, wilson
+from crnr_cli.results.scores import Interval, Scores, wilson_interval
 
 _PRIOR = 0.5  # weight of the smoothing, in queries per class
 
@@ -136,7 +136,7 @@ def _interval(
     centre = min(1.0, max(0.0, value - bias))
     smooth = float(means.value.sum())
     effective = smooth * (1 - smooth) / variance if variance > 0 and 0 < smooth < 1 else n
-    low, high = wilson(centre * effective, effective)
+    low, high = wilson_interval(centre * effective, effective)
     return min(low, value), max(high, value)
 
 

@@ -34,17 +34,17 @@ class Journal:
         self.size = 0  # of the growing file: the bytes of all finished batches
         self._kept = 0  # bytes of the journal that describe them
 
-    def earlier(self) -> Identity | None:
+    def read_earlier(self) -> Identity | None:
         """The identity of the run that left the files; None if there is nothing to continue."""
         self._journal.seek(0)
         first = self._journal.readline()
-        earlier = _parsed(first)
+        earlier = _parse_line(first)
         if not isinstance(earlier, dict) or not self._file.seek(0, os.SEEK_END):
             return None
         self._kept = len(first)
         return earlier
 
-    def finished(self) -> Iterator[tuple[Mapping[str, Any], bytes]]:
+    def finished_batches(self) -> Iterator[tuple[Mapping[str, Any], bytes]]:
         """After `earlier`: the records and bytes of its batches, as far as both files agree.
 
         A batch is accepted when the next one is asked for.
@@ -52,7 +52,7 @@ class Journal:
         length = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         for line in self._journal:
-            match _parsed(line):
+            match _parse_line(line):
                 case {"size": int(size), "sha256": str(sha256), **others}:
                     record = {str(name): value for name, value in others.items()}
                     data = self._file.read(max(0, min(size, length) - self.size))
@@ -127,23 +127,23 @@ def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Parti
     ):
         with claim.open_journal() as file:
             journal = Journal(claim.file, file)
-            done = _resumed(path, journal, identity) if resume else Done()
+            done = _resume(path, journal, identity) if resume else Done()
             journal.start(identity)
             yield Partial(journal, done)
         claim.put_in_place()
 
 
-def _resumed(path: Path, journal: Journal, identity: Identity) -> Done:
+def _resume(path: Path, journal: Journal, identity: Identity) -> Done:
     """What the earlier run finished; another run than this one is refused."""
     done = Done()
-    if (earlier := journal.earlier()) is None:
+    if (earlier := journal.read_earlier()) is None:
         return done
-    if different := differences(earlier, identity):
+    if different := describe_differences(earlier, identity):
         raise OutputError(
             f"{path}: the unfinished run was a different one: {', '.join(different)}; "
             "use the same inputs and options, or leave out --resume to start again"
         )
-    for record, data in journal.finished():
+    for record, data in journal.finished_batches():
         match record:
             case {"statuses": dict(statuses), "skipped": int(skipped)}:
                 counts = Counter(statuses)
@@ -153,7 +153,7 @@ def _resumed(path: Path, journal: Journal, identity: Identity) -> Done:
     return done
 
 
-def differences(earlier: Identity, identity: Identity) -> list[str]:
+def describe_differences(earlier: Identity, identity: Identity) -> list[str]:
     """In what two runs differ, as words."""
     return [
         name + _then_and_now(earlier.get(name), identity.get(name))
@@ -162,7 +162,7 @@ def differences(earlier: Identity, identity: Identity) -> list[str]:
     ]
 
 
-def _parsed(line: bytes) -> object:
+def _parse_line(line: bytes) -> object:
     """The value of a line; None if the line is incomplete or not JSON."""
     try:
         return json.loads(line) if line.endswith(b"\n") else None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crnr_cli.arrays import Array, Values, as_float64, at, mapped, row_minima, row_sums
+from crnr_cli.arrays import Array, Values, as_float64, map_values, row_minima, row_sums, take_columns
 
 DECIMALS = 4  # of the probabilities that are written: more than a calibration by 1000 samples can tell
 
@@ -26,7 +26,7 @@ _DIGITS = 6  # of the sharpness, so that the last bits of the residuals do not m
 
 
 @dataclass(frozen=True)
-class Certainty:
+class Calibrated:
     """What turns residuals into probabilities."""
 
     sharpness: float
@@ -55,10 +55,10 @@ class Certainty:
 
 
 @dataclass(frozen=True)
-class Sureness:
+class Thresholds:
     """What to say about how sure an answer is, and when it is too unsure to be given."""
 
-    certainty: Certainty
+    certainty: Calibrated
     min_probability: float = 0.0  # a query whose best class is less probable is rejected
     least_in_set: float | None = None  # labels that are less probable are excluded; None: no sets are wanted
 
@@ -72,7 +72,7 @@ class Sureness:
         return ("probability",) if self.least_in_set is None else ("probability", "set")
 
 
-def fitted_certainty(held_out: Sequence[tuple[Values, Array]], signed: bool = False) -> Certainty:
+def fit_probabilities(held_out: Sequence[tuple[Values, Array]], signed: bool = False) -> Calibrated:
     """From batches of the residuals of held-out samples, (m, K), and of their true classes, (m,).
 
     The negative log-likelihood of the true classes is minimised. As in Platt scaling, each target is
@@ -84,24 +84,24 @@ def fitted_certainty(held_out: Sequence[tuple[Values, Array]], signed: bool = Fa
     doubt = 1 / (n + 2)
     wanted = 0.0
     for distances, truth in batches:
-        of_truth = _of(distances, truth)
+        of_truth = _column_per_row(distances, truth)
         others = (row_sums(distances) - of_truth) / n_others
         wanted += float(((1 - doubt) * of_truth + doubt * others).sum())
 
     def is_too_sharp(sharpness: float) -> bool:
         """The derivative is positive: the likelihood is convex in the sharpness."""
-        return wanted >= sum(_expected(distances, sharpness) for distances, _ in batches)
+        return wanted >= sum(_expected_distance(distances, sharpness) for distances, _ in batches)
 
     low, high = _SHARPNESS
     while high > low * (1 + _PRECISION):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if is_too_sharp(middle) else (middle, high)
     sharpness = float(f"{high:.{_DIGITS}g}")
-    found = [_of(_softmax(distances, sharpness), truth) for distances, truth in batches]
-    return Certainty(sharpness, np.sort(np.concatenate(found)))
+    found = [_column_per_row(_softmax(distances, sharpness), truth) for distances, truth in batches]
+    return Calibrated(sharpness, np.sort(np.concatenate(found)))
 
 
-def rounded(probabilities: Array) -> Array:
+def round_probabilities(probabilities: Array) -> Array:
     """As they are written."""
     return probabilities.round(DECIMALS)
 
@@ -113,24 +113,24 @@ def logarithms(residuals: Array) -> Array:
 
 def _distances(residuals: Values, signed: bool) -> Values:
     """(m, K): how much worse every class is than the best one."""
-    values = mapped(as_float64 if signed else logarithms, residuals)
+    values = map_values(as_float64 if signed else logarithms, residuals)
     best = row_minima(values)[:, np.newaxis]
-    return mapped(lambda value: value - best, values)
+    return map_values(lambda value: value - best, values)
 
 
 def _softmax(distances: Values, sharpness: float) -> Values:
-    weights = mapped(lambda distance: np.exp(-sharpness * distance), distances)
+    weights = map_values(lambda distance: np.exp(-sharpness * distance), distances)
     sums = row_sums(weights)[:, np.newaxis]
-    return mapped(lambda weight: weight / sums, weights)
+    return map_values(lambda weight: weight / sums, weights)
 
 
-def _expected(distances: Values, sharpness: float) -> float:
+def _expected_distance(distances: Values, sharpness: float) -> float:
     """The mean distance of every row, weighted by the probabilities, added up."""
-    sums = row_sums(mapped(lambda distance: np.exp(-sharpness * distance), distances))[:, np.newaxis]
-    products = mapped(lambda distance: np.exp(-sharpness * distance) / sums * distance, distances)
+    sums = row_sums(map_values(lambda distance: np.exp(-sharpness * distance), distances))[:, np.newaxis]
+    products = map_values(lambda distance: np.exp(-sharpness * distance) / sums * distance, distances)
     return float(products.sum() if isinstance(products, np.ndarray) else row_sums(products).sum())
 
 
-def _of(values: Values, columns: Array) -> Array:
+def _column_per_row(values: Values, columns: Array) -> Array:
     """(m,): of each row, the number of one class."""
-    return at(values, columns[:, np.newaxis])[:, 0]
+    return take_columns(values, columns[:, np.newaxis])[:, 0]

@@ -15,7 +15,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.results.decision import UNKNOWN, Prediction
-from crnr_cli.results.scores import Interval, wilson
+from crnr_cli.results.scores import Interval, wilson_interval
 
 _BINS = 15
 _PER_BIN = 20  # at least
@@ -57,7 +57,7 @@ class SetScores:
 
     @property
     def interval(self) -> Interval:
-        return wilson(self.covered, self.n)
+        return wilson_interval(self.covered, self.n)
 
 
 def best_guess(row: Prediction) -> str | None:
@@ -65,14 +65,14 @@ def best_guess(row: Prediction) -> str | None:
     return row.runner_up if row.label == UNKNOWN else row.label
 
 
-def reliability(rows: Sequence[Prediction]) -> Reliability | None:
+def measure_reliability(rows: Sequence[Prediction]) -> Reliability | None:
     """None if no row has both a probability and a true class."""
     known = [row for row in rows if row.truth and row.probability is not None and best_guess(row)]
     if not known:
         return None
     probability = np.array([row.probability for row in known], dtype=np.float64)
     right = np.array([best_guess(row) == row.truth for row in known])
-    bin_of = bins(probability)
+    bin_of = bin_indexes(probability)
     error, interval = calibration_error(probability, right, bin_of)
     return Reliability(
         n=len(known),
@@ -87,10 +87,10 @@ def reliability(rows: Sequence[Prediction]) -> Reliability | None:
 def _bin(probability: Array, right: Array) -> Bin:
     n, n_right = len(right), int(right.sum())
     low, high = float(probability.min()), float(probability.max())
-    return Bin(n, low, high, float(probability.mean()), n_right / n, wilson(n_right, n))
+    return Bin(n, low, high, float(probability.mean()), n_right / n, wilson_interval(n_right, n))
 
 
-def bins(probability: Array) -> Array:
+def bin_indexes(probability: Array) -> Array:
     """(n,): the bin of every answer; numbers that no answer has are possible."""
     n = len(probability)
     count = max(1, min(_BINS, n // _PER_BIN))
@@ -126,7 +126,7 @@ def calibration_error(probability: Array, right: Array, bin_of: Array) -> tuple[
     return value, (max(0.0, low), min(1.0, high))
 
 
-def set_scores(rows: Sequence[Prediction]) -> SetScores | None:
+def score_sets(rows: Sequence[Prediction]) -> SetScores | None:
     """None if no row has both a set and a true class."""
     known = [(row.truth, row.set) for row in rows if row.truth and row.set is not None]
     if not known:

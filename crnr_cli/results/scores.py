@@ -51,7 +51,7 @@ class Scores:
 
     @property
     def interval(self) -> Interval | None:
-        return wilson(self.correct, self.n) if self.n else None
+        return wilson_interval(self.correct, self.n) if self.n else None
 
     def confusion_rows(self) -> Iterator[list[int]]:
         """The confusion matrix: for every true class, in order, the number of queries by label."""
@@ -67,7 +67,7 @@ class Scores:
 
 def score(truths: Sequence[str], labels: Sequence[str | None]) -> Scores:
     """A query whose label is None has no answer: it counts as wrong for its class, and for no other."""
-    names = sorted({*truths, *(name for name in labels if name is not None)}, key=natural)
+    names = sorted({*truths, *(name for name in labels if name is not None)}, key=natural_key)
     k = len(names)
     position = {name: i for i, name in enumerate(names)}
     truth = np.array([position[name] for name in truths], dtype=np.int64)
@@ -84,14 +84,16 @@ def score(truths: Sequence[str], labels: Sequence[str | None]) -> Scores:
         macro=_average(precision, recall, f1, np.ones(k)),
         weighted=_average(precision, recall, f1, support.astype(float)),
         classes=[
-            ClassScore(name, int(support[i]), _defined(precision[i]), _defined(recall[i]), float(f1[i]))
+            ClassScore(
+                name, int(support[i]), _none_if_nan(precision[i]), _none_if_nan(recall[i]), float(f1[i])
+            )
             for i, name in enumerate(names)
         ],
         cells=np.column_stack((*np.divmod(cells, max(1, k)), counts)),
     )
 
 
-def natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
+def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
     """A key to sort names by as people do, with 2 before 10."""
     parts = re.split("([0-9]+)", name)
     key: list[str | tuple[int, str]] = [*parts]
@@ -101,7 +103,7 @@ def natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
     return key, name
 
 
-def wilson(successes: float, n: float) -> Interval:
+def wilson_interval(successes: float, n: float) -> Interval:
     """The 95 % Wilson score interval of a proportion, which is always within 0 and 1."""
     share, z2 = successes / n, _Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
@@ -109,7 +111,7 @@ def wilson(successes: float, n: float) -> Interval:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def mcnemar(only_first: int, only_second: int) -> float:
+def mcnemar_p_value(only_first: int, only_second: int) -> float:
     """The two-sided p value of McNemar's exact test, from the queries that only one of two methods got right.
 
     It is the probability of a split at least this uneven if both methods were equally good.
@@ -120,7 +122,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * float(bdtr(min(only_first, only_second), n, 0.5)))
 
 
-def most_confused(scores: Scores) -> list[tuple[str, str, int]]:
+def most_confused_pairs(scores: Scores) -> list[tuple[str, str, int]]:
     """(truth, label, count) of every kind of mistake, the most frequent first."""
     wrong = scores.cells[scores.cells[:, 0] != scores.cells[:, 1]]
     wrong = wrong[np.argsort(-wrong[:, 2], kind="stable")]
@@ -142,7 +144,7 @@ def _weighted_mean(values: Array, weights: Array) -> float | None:
     return float(values[defined] @ weights[defined] / total) if total > 0 else None
 
 
-def _defined(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
@@ -163,7 +165,7 @@ class OpenSet:
 
     @property
     def interval(self) -> Interval | None:
-        return wilson(self.rejected, self.outsiders) if self.outsiders else None
+        return wilson_interval(self.rejected, self.outsiders) if self.outsiders else None
 
     @property
     def accuracy(self) -> float | None:
@@ -172,14 +174,14 @@ class OpenSet:
 
     @property
     def accuracy_interval(self) -> Interval | None:
-        return wilson(self.correct, self.answers) if self.answers else None
+        return wilson_interval(self.correct, self.answers) if self.answers else None
 
 
 def is_outsider(row: Prediction) -> bool:
     return row.truth == UNKNOWN
 
 
-def open_set(rows: Sequence[Prediction]) -> OpenSet | None:
+def score_open_set(rows: Sequence[Prediction]) -> OpenSet | None:
     """None if no row is of an outsider."""
     outsiders = [row for row in rows if is_outsider(row)]
     if not outsiders:
@@ -193,9 +195,13 @@ def open_set(rows: Sequence[Prediction]) -> OpenSet | None:
         failed=len(outsiders) - len(readable),
         answers=len(labelled),
         correct=sum(row.label == row.truth for row in labelled),
-        auroc=auroc(_known(row.separation for row in others), _known(row.separation for row in outsiders)),
+        auroc=auroc(
+            _without_none(row.separation for row in others),
+            _without_none(row.separation for row in outsiders),
+        ),
         auroc_of_probability=auroc(
-            _known(row.probability for row in others), _known(row.probability for row in outsiders)
+            _without_none(row.probability for row in others),
+            _without_none(row.probability for row in outsiders),
         ),
     )
 
@@ -211,5 +217,5 @@ def auroc(others: Array, outsiders: Array) -> float | None:
     return float((2 * pairs - (not_larger + smaller).sum()) / (2 * pairs))
 
 
-def _known(values: Iterable[float | None]) -> Array:
+def _without_none(values: Iterable[float | None]) -> Array:
     return np.array([value for value in values if value is not None])

@@ -10,12 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
-from crnr_cli.arrays import at, dense
+from crnr_cli.arrays import take_columns, to_dense
 from crnr_cli.errors import DataError
-from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, predictions
+from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, make_predictions
 from crnr_cli.results.probability import DECIMALS
-from crnr_cli.system.csv_file import as_text, refuse_separators
-from crnr_cli.wording import counted
+from crnr_cli.system.csv_file import refuse_separators, wrap_as_text
+from crnr_cli.wording import format_count
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 MORE_COLUMNS = ("probability", "set")  # if the gallery knows how probable its answers are
@@ -57,17 +57,17 @@ class CsvFormatter:
 
     def format(self, answers: Answers) -> tuple[list[Prediction], bytes]:
         """Return the rows of a batch, as values and as lines."""
-        rows = predictions(answers, self._classes)
+        rows = make_predictions(answers, self._classes)
         lines = [""] * len(rows)
         extras = self._extra_values(answers)
         for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
             path, truth, label, residual, runner_up, margin, status, separation, probability, labels = rows[
                 query
             ]
-            more = (probability, _field(joined(labels or ())))[: len(self._more)] if self._more else ()
+            more = (probability, _field(join_labels(labels or ())))[: len(self._more)] if self._more else ()
             start = (_field(path), self._name(truth), self._name(label), residual, self._name(runner_up))
             lines[query] = self._answered % (*start, margin, status, separation, *more, *extra)
-        for query, error in answers.batch.failed():
+        for query, error in answers.batch.failures():
             row = rows[query]
             lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status)
         return rows, _encode(lines)
@@ -79,12 +79,12 @@ class CsvFormatter:
         """The values after the fixed columns, for every query with an answer."""
         residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
-            return dense(residuals).tolist()  # type: ignore[no-any-return]
+            return to_dense(residuals).tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
         columns = [[[_quoted(self._classes[i]) for i in row] for row in order.tolist()]]
         for values in (residuals, probabilities):
             if values is not None:
-                columns.append(at(values, order).tolist())
+                columns.append(take_columns(values, order).tolist())
         return [
             [value for of_class in zip(*of_query, strict=True) for value in of_class]
             for of_query in zip(*columns, strict=True)
@@ -96,12 +96,12 @@ def _encode(lines: list[str]) -> bytes:
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape") if lines else b""
 
 
-def joined(labels: Sequence[str]) -> str:
-    """A set of labels as one text, of which `separated` makes the labels again."""
+def join_labels(labels: Sequence[str]) -> str:
+    """A set of labels as one text, of which `split_labels` makes the labels again."""
     return "|".join(re.sub(r"[|\\]", r"\\\g<0>", label) for label in labels)
 
 
-def separated(text: str) -> tuple[str, ...]:
+def split_labels(text: str) -> tuple[str, ...]:
     if not text:
         return ()
     return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in _LABEL.findall(text))
@@ -125,7 +125,7 @@ _quoted = lru_cache(maxsize=4096)(_field)
 def read_predictions(path: Path) -> list[Prediction]:
     """The rows of a CSV written by classify, or of any other CSV with the columns truth and label."""
     try:
-        with path.open("rb") as binary, as_text(binary, path) as file:
+        with path.open("rb") as binary, wrap_as_text(binary, path) as file:
             return parse_predictions(file, str(path))
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
@@ -156,7 +156,7 @@ def _finite(text: str | None) -> float | None:
 def _prediction(row: list[str], where: dict[str, int], name: str, line: int, width: int) -> Prediction:
     if len(row) != width:
         raise DataError(
-            f"{name}, line {line}: {counted(len(row), 'field')}, but the header has {width}; "
+            f"{name}, line {line}: {format_count(len(row), 'field')}, but the header has {width}; "
             "is the file truncated?"
         )
     values = {column: row[index] or None for column, index in where.items()}
@@ -171,7 +171,7 @@ def _prediction(row: list[str], where: dict[str, int], name: str, line: int, wid
         runner_up=values.get("runner_up"),
         status=values.get("status") or (OK if values["label"] else "no_label"),
         probability=_probability(values.get("probability")),
-        set=separated(values["set"] or "") if values["label"] and "set" in values else None,
+        set=split_labels(values["set"] or "") if values["label"] and "set" in values else None,
         **numbers,
     )
 

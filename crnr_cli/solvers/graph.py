@@ -16,10 +16,13 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.progress import Progress
-from crnr_cli.system.cores import threads_per_product, watched
+from crnr_cli.system.cores import run_with_ticks, threads_per_product
 
 _LINKS = 16  # of a sample on every level but the lowest, where it has twice as many
-_CARE = (64, 256)  # the fewest and the most samples that are kept in view to choose the links of one
+_EF_CONSTRUCTION_RANGE = (
+    64,
+    256,
+)  # the fewest and the most samples that are kept in view to choose the links of one
 _TRAINING = 10_000  # samples whose numbers set the limits of rounding
 _MOST_KEPT = 4096  # samples that a search keeps in view
 _SEED = 20_240_101
@@ -31,11 +34,11 @@ Arrays = dict[str, Array]
 
 
 def graph_bytes(n: int, d: int) -> int:
-    """About how much memory `made_graph` needs at its peak: rounded samples, and the links twice."""
+    """About how much memory `build_graph` needs at its peak: rounded samples, and the links twice."""
     return n * d + n * 4 * 2 * (2 * _LINKS + 2)
 
 
-def made_graph(X: Array, progress: Progress) -> Arrays:
+def build_graph(X: Array, progress: Progress) -> Arrays:
     """The graph of the rows of X, the same for any number of threads."""
     import faiss
 
@@ -43,11 +46,11 @@ def made_graph(X: Array, progress: Progress) -> Arrays:
     n, d = X.shape
     # The graph is made from numbers of 8 bits: a copy of the samples in full would double the memory.
     index = faiss.IndexHNSWSQ(d, faiss.ScalarQuantizer.QT_8bit, _LINKS, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = _care(n)
+    index.hnsw.efConstruction = _ef_construction(n)
     faiss.omp_set_num_threads(threads_per_product())
     index.train(np.ascontiguousarray(X[:: max(1, n // _TRAINING)]))
     slots = faiss.vector_to_array(index.hnsw.cum_nneighbor_per_level)
-    levels = _drawn_levels(n, len(slots) - 1)
+    levels = _draw_levels(n, len(slots) - 1)
     faiss.copy_array_to_vector(levels.astype(np.int32), index.hnsw.levels)
     edges = _edges(levels, slots)
     neighbors = index.hnsw.neighbors
@@ -58,7 +61,7 @@ def made_graph(X: Array, progress: Progress) -> Arrays:
         index.add(X)
 
     looked_at = edges[np.unique(np.linspace(0, n - 1, _LOOKED_AT).astype(np.int64))]
-    for turn in watched(add):
+    for turn in run_with_ticks(add):
         # A sample has its first link when it has been added. The array is there soon after the beginning.
         if turn > 0 and neighbors.size() == edges[-1]:
             now = np.ctypeslib.as_array((ctypes.c_int32 * int(edges[-1])).from_address(int(neighbors.data())))
@@ -93,18 +96,18 @@ def graph_without(arrays: Arrays, hidden: Array) -> Arrays:
     return arrays | {"links": links}
 
 
-def _care(n: int) -> int:
+def _ef_construction(n: int) -> int:
     """How many samples are kept in view to choose the links of one.
 
     The more groups of samples there are that have nothing in common, the further one has to look for the
     right one; a sample that is linked to another group is not found from its own. With 64, of 100,000 samples
     in 10,000 groups, 97 % of the neighbours are found; with 200, nearly all.
     """
-    least, most = _CARE
+    least, most = _EF_CONSTRUCTION_RANGE
     return max(least, min(most, round(43 * math.cbrt(n / 1000))))
 
 
-def _drawn_levels(n: int, highest: int) -> Array:
+def _draw_levels(n: int, highest: int) -> Array:
     """(n,): the number of levels that each sample is on; a level has 1 / _LINKS of the one below."""
     drawn = np.random.default_rng(_SEED).random(n)
     levels: Array = 1 + np.floor(-np.log(1 - drawn) / np.log(_LINKS))
@@ -130,9 +133,9 @@ class Graph:
 
         self._X = X = _shareable(X)
         n, d = X.shape
-        self._links = np.require(_checked(arrays["links"], "i4"), np.int32, ["C", "A"])
-        levels = _checked(arrays["levels"], "u1")
-        per_level, entry = _checked(arrays["graph"], "i8", 2).tolist()
+        self._links = np.require(_check_array(arrays["links"], "i4"), np.int32, ["C", "A"])
+        levels = _check_array(arrays["levels"], "u1")
+        per_level, entry = _check_array(arrays["graph"], "i8", 2).tolist()
         if per_level != _LINKS:
             raise ValueError(f"its index has {per_level} links per sample")
         self._storage = faiss.IndexFlatIP(d)
@@ -153,7 +156,7 @@ class Graph:
         """The largest effort."""
         return _MOST_KEPT
 
-    def candidates(self, Y: Array, count: int, effort: int) -> Array:
+    def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
         """(m, count): near rows of X for each row of Y, in no order; -1 where there is none."""
         import faiss
 
@@ -163,7 +166,7 @@ class Graph:
         healthy = np.abs(Y).max(axis=1) <= _LARGEST  # and not NaN
         if healthy.any():
             asked = Y if healthy.all() else Y[healthy]
-            how = faiss.SearchParametersHNSW(efSearch=effort)
+            how = faiss.SearchParametersHNSW(efSearch=search_width)
             found[healthy] = self._index.search(asked, count, params=how)[1]
         return found
 
@@ -180,7 +183,7 @@ def _address(array: Array) -> int:
     return address
 
 
-def _checked(array: Array, kind: str, size: int | None = None) -> Array:
+def _check_array(array: Array, kind: str, size: int | None = None) -> Array:
     if array.ndim != 1 or array.dtype != np.dtype(kind) or (size is not None and array.size != size):
         raise ValueError("its index has arrays of another type or size")
     return array

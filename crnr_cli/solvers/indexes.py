@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import require
+from crnr_cli.errors import require_packages
 from crnr_cli.progress import Progress, silent
-from crnr_cli.solvers.graph import Graph, graph_bytes, graph_without, hideable, made_graph
-from crnr_cli.solvers.neighbors import nearest
+from crnr_cli.solvers.graph import Graph, build_graph, graph_bytes, graph_without, hideable
+from crnr_cli.solvers.neighbors import find_nearest
 
 _PER_ROOT = 4  # lists per root of the number of samples
 _PER_CENTER = 40  # samples that a centre is computed from
@@ -27,8 +27,8 @@ Arrays = dict[str, Array]
 INDEXES = ("exact", "ivf", "hnsw")
 WANTED_AGREEMENT = 0.995  # share of the labels that are those of the exact search
 WANTED_RECALL = 0.8  # share of the nearest samples; residuals and margins differ where some are missing
-_MOST_ASKED = 1000  # samples that are asked for when it is made
-_PER_ASKED = 20  # samples, of which one is asked for: the others are nearly the whole gallery
+_MAX_PROBES = 1000  # samples that are asked for when it is made
+_HOLD_OUT_EVERY = 20  # samples, of which one is asked for: the others are nearly the whole gallery
 _SPARE = 16  # candidates beyond those that are asked for
 _GATHERED = 2**23  # numbers of samples that are gathered at once, 64 MB in float64
 _PROBED_AT_ONCE = 128  # samples that are asked for at once
@@ -36,11 +36,13 @@ _LEAST_EFFORT = {"hnsw": 64, "ivf": 8}  # samples that a search of the graph kee
 _MORE_EFFORT = 1.25  # times as much is tried next
 _LEAST_GAIN = 0.1  # share of what is missing that more effort has to bring
 _ROUNDING = 1e-9  # more than the rounding error of a product of unit vectors in float64
-Labelled = Callable[[Array, Array], Array]  # the labels of samples (m,) by their neighbours (m, count)
+LabelByNeighbors = Callable[
+    [Array, Array], Array
+]  # the labels of samples (m,) by their neighbours (m, count)
 
 
 def list_bytes(n: int, d: int) -> int:
-    """About how much memory `made_lists` needs at its peak."""
+    """About how much memory `build_lists` needs at its peak."""
     return 4 * d * (_PER_CENTER + 2) * _n_lists(n) + 32 * n
 
 
@@ -48,7 +50,7 @@ def _n_lists(n: int) -> int:
     return max(1, min(n // _PER_CENTER, round(_PER_ROOT * math.sqrt(n))))
 
 
-def made_lists(X: Array, progress: Progress) -> Arrays:
+def build_lists(X: Array, progress: Progress) -> Arrays:
     """Lists of the rows of X, the same for any number of cores: the last bits of products depend on them."""
     import faiss
 
@@ -108,11 +110,11 @@ class Lists:
         """The largest effort: beyond a small part of the lists, comparing with all samples is faster."""
         return min(len(self._centers), max(_FEW, len(self._centers) // 32))
 
-    def candidates(self, Y: Array, count: int, effort: int) -> Array:
+    def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
         """(m, count): near rows of X for each row of Y, in no order; -1 where there is none."""
         # In float64, so that the same lists are chosen in any batch.
         near = Y.astype(np.float64) @ self._centers.T
-        chosen = np.argpartition(-near, effort - 1, axis=1)[:, :effort]
+        chosen = np.argpartition(-near, search_width - 1, axis=1)[:, :search_width]
         found: Array = np.full((len(Y), count), -1, dtype=np.int64)
         for batch in self._batches(chosen):
             self._search(Y[batch], chosen[batch], found[batch])
@@ -154,7 +156,7 @@ class _Search(Protocol):
     def size(self) -> int:
         """The largest effort that makes sense."""
 
-    def candidates(self, Y: Array, count: int, effort: int) -> Array:
+    def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
         """(m, count): near samples for each row of Y, in no order; -1 where there is none."""
 
 
@@ -163,16 +165,20 @@ class Index:
 
     def __init__(self, kind: str, X: Array, arrays: Arrays) -> None:
         if kind == "hnsw":
-            require_for(kind)
+            require_index_package(kind)
         self._X = X.T
         self.search: _Search = Graph(self._X, arrays) if kind == "hnsw" else Lists(self._X, arrays)
-        effort = arrays["effort"]
-        if effort.shape != (1,) or effort.dtype != np.int64 or not 1 <= effort[0] <= self.search.size:
+        search_width = arrays["effort"]
+        if (
+            search_width.shape != (1,)
+            or search_width.dtype != np.int64
+            or not 1 <= search_width[0] <= self.search.size
+        ):
             raise ValueError("the effort of its index is out of range")
-        measured_by(arrays)
-        self._effort = int(effort[0])
+        index_measurement(arrays)
+        self._search_width = int(search_width[0])
 
-    def nearest(self, Y: Array, count: int, effort: int | None = None) -> Array:
+    def find_nearest(self, Y: Array, count: int, search_width: int | None = None) -> Array:
         """(m, count): the places of the nearest columns of X, as far as the index finds them.
 
         The nearest comes first; of equally near ones, the first in X. A query for which the index finds too
@@ -180,18 +186,20 @@ class Index:
         """
         n = len(self._X)
         if count >= n:
-            return nearest(self._X.T, Y, count)
+            return find_nearest(self._X.T, Y, count)
         rows = np.ascontiguousarray(Y.T)
-        candidates = self.search.candidates(rows, min(n, count + _SPARE), effort or self._effort)
+        candidates = self.search.find_candidates(
+            rows, min(n, count + _SPARE), search_width or self._search_width
+        )
         found = np.empty((len(rows), count), dtype=np.int64)
         enough = np.count_nonzero(candidates >= 0, axis=1) >= count
-        found[enough] = _ranked(self._X, rows[enough], candidates[enough], count)
+        found[enough] = _rank_candidates(self._X, rows[enough], candidates[enough], count)
         if not enough.all():
-            found[~enough] = nearest(self._X.T, Y[:, ~enough], count)
+            found[~enough] = find_nearest(self._X.T, Y[:, ~enough], count)
         return found
 
 
-def _ranked(X: Array, Y: Array, candidates: Array, count: int) -> Array:
+def _rank_candidates(X: Array, Y: Array, candidates: Array, count: int) -> Array:
     """(m, count): the nearest rows of X among the candidates of each row of Y."""
     found = np.empty((len(Y), count), dtype=np.int64)
     step = max(1, _GATHERED // (candidates.shape[1] * X.shape[1]))
@@ -210,33 +218,35 @@ def _products(X: Array, Y: Array, places: Array) -> Array:
     return products
 
 
-def require_for(kind: str) -> None:
+def require_index_package(kind: str) -> None:
     """Refuse, before any work, an index whose package is not installed."""
-    require("faiss", f"the index {kind}", "faiss")
+    require_packages("faiss", f"the index {kind}", "faiss")
 
 
 def index_bytes(kind: str, n: int, d: int) -> int:
-    """About how much memory `made_index` needs at its peak."""
+    """About how much memory `build_index` needs at its peak."""
     return (graph_bytes if kind == "hnsw" else list_bytes)(n, d)
 
 
-def made_index(kind: str, X: Array, count: int, labelled: Labelled, progress: Progress = silent) -> Arrays:
+def build_index(
+    kind: str, X: Array, count: int, labelled: LabelByNeighbors, progress: Progress = silent
+) -> Arrays:
     """The arrays of an index over the columns of X, from which `count` neighbours will be asked."""
-    require_for(kind)
+    require_index_package(kind)
     n = X.shape[1]
     progress("indexing", 0, n)
-    made = (made_graph if kind == "hnsw" else made_lists)(X.T, progress)
+    made = (build_graph if kind == "hnsw" else build_lists)(X.T, progress)
     progress("indexing", n, n)
     trial = _Trial.of(kind, X, made, count, labelled, progress)
-    chosen = effort = min(_LEAST_EFFORT[kind], trial.index.search.size)
-    best = trial.measured(effort)
+    chosen = search_width = min(_LEAST_EFFORT[kind], trial.index.search.size)
+    best = trial.measure(search_width)
     # If twice the effort brings hardly more, looking further only takes time.
-    while best.missing and effort < min(trial.index.search.size, 2 * chosen):
-        effort = min(trial.index.search.size, 2 * chosen, math.ceil(_MORE_EFFORT * effort))
-        found = trial.measured(effort)
+    while best.missing and search_width < min(trial.index.search.size, 2 * chosen):
+        search_width = min(trial.index.search.size, 2 * chosen, math.ceil(_MORE_EFFORT * search_width))
+        found = trial.measure(search_width)
         if found.missing <= (1 - _LEAST_GAIN) * best.missing:
-            chosen, best = effort, found
-    return made | _stored(chosen, best)
+            chosen, best = search_width, found
+    return made | _to_arrays(chosen, best)
 
 
 @dataclass(frozen=True)
@@ -255,14 +265,14 @@ class Measured:
         return max(0.0, WANTED_RECALL - self.recall) + max(0.0, WANTED_AGREEMENT - self.agreement)
 
 
-def _stored(effort: int, measured: Measured) -> Arrays:
+def _to_arrays(search_width: int, measured: Measured) -> Arrays:
     return {
-        "effort": np.array([effort], dtype=np.int64),
+        "effort": np.array([search_width], dtype=np.int64),
         "measured": np.array([measured.recall, measured.agreement]),
     }
 
 
-def measured_by(arrays: Arrays) -> Measured:
+def index_measurement(arrays: Arrays) -> Measured:
     """What was measured when the index was made."""
     found = arrays["measured"]
     if found.shape != (2,) or found.dtype != np.float64 or not (found.min() >= 0 and found.max() <= 1):
@@ -276,43 +286,45 @@ class _Trial:
 
     index: Index
     X: Array
-    asked: Array  # (m,)
-    labelled: Labelled
+    probes: Array  # (m,)
+    labelled: LabelByNeighbors
     more: int  # samples to look for beyond `count`, as some may be among those that are asked for
     exact: Array  # (m, count): their neighbours
     labels: Array  # (m,): by these
 
     @classmethod
     def of(
-        cls, kind: str, X: Array, made: Arrays, count: int, labelled: Labelled, progress: Progress
+        cls, kind: str, X: Array, made: Arrays, count: int, labelled: LabelByNeighbors, progress: Progress
     ) -> _Trial:
         n = X.shape[1]
         suitable = hideable(made) if kind == "hnsw" else np.arange(n)
-        m = min(_MOST_ASKED, max(1, n // _PER_ASKED), len(suitable))
-        asked = suitable[np.linspace(0, len(suitable) - 1, m).astype(np.int64)]
-        shown = graph_without(made, asked) if kind == "hnsw" else made
-        index = Index(kind, X, shown | _stored(1, Measured(0.0, 0.0)))
+        m = min(_MAX_PROBES, max(1, n // _HOLD_OUT_EVERY), len(suitable))
+        probes = suitable[np.linspace(0, len(suitable) - 1, m).astype(np.int64)]
+        shown = graph_without(made, probes) if kind == "hnsw" else made
+        index = Index(kind, X, shown | _to_arrays(1, Measured(0.0, 0.0)))
         more = count // 4 + 8
         found: list[Array] = []
-        for those in _batches(asked):
+        for those in _batches(probes):
             progress("measuring the index", _PROBED_AT_ONCE * len(found), m)
-            found.append(_others(nearest(X, X[:, those], count + more), asked, count))
+            found.append(_others(find_nearest(X, X[:, those], count + more), probes, count))
         progress("measuring the index", m, m)
         exact = np.concatenate([np.empty((0, min(n, count)), np.int64), *found])
-        return cls(index, X, asked, labelled, 0 if kind == "hnsw" else more, exact, labelled(asked, exact))
+        return cls(index, X, probes, labelled, 0 if kind == "hnsw" else more, exact, labelled(probes, exact))
 
-    def measured(self, effort: int) -> Measured:
+    def measure(self, search_width: int) -> Measured:
         """What the index finds with this effort. Copies of a sample are as good as the sample itself."""
-        if not len(self.asked):
+        if not len(self.probes):
             return Measured(1.0, 1.0)
         count = self.exact.shape[1]
         found, hits = [], 0
-        for those, exact in zip(_batches(self.asked), _batches(self.exact), strict=True):
+        for those, exact in zip(_batches(self.probes), _batches(self.exact), strict=True):
             Y = self.X[:, those]
-            found.append(_others(self.index.nearest(Y, count + self.more, effort), self.asked, count))
+            found.append(
+                _others(self.index.find_nearest(Y, count + self.more, search_width), self.probes, count)
+            )
             limits = _products(self.X.T, Y.T, exact).min(axis=1, keepdims=True)
             hits += int(np.count_nonzero(_products(self.X.T, Y.T, found[-1]) >= limits - _ROUNDING))
-        labels = self.labelled(self.asked, np.concatenate(found))
+        labels = self.labelled(self.probes, np.concatenate(found))
         return Measured(hits / self.exact.size, float(np.mean(labels == self.labels)))
 
 
@@ -320,7 +332,7 @@ def _batches(array: Array) -> Iterator[Array]:
     return (array[start : start + _PROBED_AT_ONCE] for start in range(0, len(array), _PROBED_AT_ONCE))
 
 
-def _others(found: Array, asked: Array, count: int) -> Array:
+def _others(found: Array, probes: Array, count: int) -> Array:
     """(m, count): what was found, without samples that are asked for, as long as there are enough others."""
-    order = np.argsort(np.isin(found, asked), axis=1, kind="stable")[:, :count]
+    order = np.argsort(np.isin(found, probes), axis=1, kind="stable")[:, :count]
     return np.take_along_axis(found, order, axis=1)

@@ -15,7 +15,7 @@ _BATCH = 512  # queries that are compared at once: with a block, the products ta
 _SPARE = 16
 
 
-def nearest(X: Array, Y: Array, count: int) -> Array:
+def find_nearest(X: Array, Y: Array, count: int) -> Array:
     """(m, count): the places of the columns of X that have the largest products with each column of Y.
 
     The nearest comes first; of equally near ones, the first in X. All columns have at most unit length.
@@ -36,12 +36,12 @@ def _nearest(X: Array, Y: Array, count: int) -> Array:
     if count + _SPARE >= len(X):
         everything = np.arange(len(X))
         for row, y in enumerate(Y):
-            found[row] = _ranked(X, y, everything)[1][:count]
+            found[row] = _rank_rows(X, y, everything)[1][:count]
         return found
     places, excluded = _candidates(X, Y, count + _SPARE)
     farthest = np.empty(len(Y))  # the product of the last that is taken
     for row, y in enumerate(Y):
-        products, ranked = _ranked(X, y, places[row])
+        products, ranked = _rank_rows(X, y, places[row])
         found[row], farthest[row] = ranked[:count], products[count - 1]
     bound = farthest - _rounding(X)
     open_rows = np.flatnonzero(excluded >= bound)  # something that was left out may be as near
@@ -56,7 +56,7 @@ def _rounding(X: Array) -> float:
     return float(4 * np.sqrt(X.shape[1] + 16) * np.finfo(X.dtype).eps)
 
 
-def _ranked(X: Array, y: Array, places: Array) -> tuple[Array, Array]:
+def _rank_rows(X: Array, y: Array, places: Array) -> tuple[Array, Array]:
     """The products with these rows of X in float64, the largest first, and the places of the rows."""
     # Not a matrix product, whose last bits depend on how many rows there are.
     products = np.einsum("cd,d->c", X[places].astype(np.float64), y.astype(np.float64))
@@ -118,7 +118,7 @@ def _among_equals(X: Array, y: Array, bound: float, count: int) -> Array:
     """
     found, places = np.empty(0), np.empty(0, dtype=np.int64)
     for start, products in _blocks(X, y[np.newaxis], _BLOCK):
-        here, there = _ranked(X, y, start + np.flatnonzero(products[:, 0] >= bound))
+        here, there = _rank_rows(X, y, start + np.flatnonzero(products[:, 0] >= bound))
         found, places = np.concatenate([found, here]), np.concatenate([places, there])
         order = np.lexsort((places, -found))[:count]
         found, places = found[order], places[order]
@@ -140,7 +140,7 @@ class Neighborhoods:
         gram = rows @ rows.transpose(0, 2, 1)
         return cls(gram, np.einsum("mkd,dm->km", rows, Y.astype(np.float64)), classes[places])
 
-    def only(self, chosen: Array) -> Neighborhoods:
+    def select(self, chosen: Array) -> Neighborhoods:
         """Those of some of the queries."""
         return Neighborhoods(self.gram[chosen], self.cross[:, chosen], self.classes[chosen])
 
@@ -169,7 +169,7 @@ class LocalFactor:
         """out = H A."""
         out[:] = _products(self.H, A)
 
-    def only(self, chosen: Array) -> LocalFactor:
+    def select(self, chosen: Array) -> LocalFactor:
         """That of some of the queries."""
         return LocalFactor(self.H[chosen], self.M[chosen])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError
-from crnr_cli.system.names import ON_WINDOWS, as_listed, slashed
+from crnr_cli.system.names import ON_WINDOWS, to_listed_form, with_slashes
 
 GONE = "there is no such file"
 
@@ -35,22 +35,22 @@ class NamedFiles:
         self._folders: dict[str, str] = {}
 
     def find(self, path: str) -> NamedFile:
-        above, slash, name = slashed(path).rpartition("/")
+        above, slash, name = with_slashes(path).rpartition("/")
         if "\0" in path or name in ("", ".", "..") or (ON_WINDOWS and ":" in name):
             return NamedFile(reason="is not the name of a file")
         folder = self._folders.get(above)
         if folder is None:
-            folder = self._folders[above] = self.allowed(as_listed(above) + slash, path)
+            folder = self._folders[above] = self.check_folder(to_listed_form(above) + slash, path)
         source = folder + name
         try:
             try:
                 status = os.lstat(source)
             except FileNotFoundError:
-                source = as_listed(source)
+                source = to_listed_form(source)
                 status = os.lstat(source)
             if stat.S_ISLNK(status.st_mode) and self._follow_links:
                 source = os.path.realpath(source)
-                self.allowed(os.path.dirname(source), path)  # noqa: PTH120
+                self.check_folder(os.path.dirname(source), path)  # noqa: PTH120
                 status = os.lstat(source)
         except (FileNotFoundError, NotADirectoryError):
             return NamedFile(source, None, GONE)
@@ -62,7 +62,7 @@ class NamedFiles:
             return NamedFile(source, status, "is not a regular file")
         return NamedFile(source, status)
 
-    def allowed(self, folder: str, path: str) -> str:
+    def check_folder(self, folder: str, path: str) -> str:
         """The real path of a folder of `path`, with a slash at its end."""
         real = os.path.join(os.path.realpath(folder or "."), "")  # noqa: PTH118
         if not os.path.normcase(real).startswith(tuple(self._roots)):

@@ -12,7 +12,7 @@ from string import Formatter
 
 from crnr_cli.errors import UsageError
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction
-from crnr_cli.system.names import percent, portable, slashed
+from crnr_cli.system.names import percent_escape, to_portable, with_slashes
 from crnr_cli.wording import not_one_of
 
 DEFAULT_TEMPLATE = "{label}/{name}"
@@ -30,16 +30,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @lru_cache(maxsize=100_000)
-def escaped(name: str) -> str:
+def escape_class_name(name: str) -> str:
     """The name of a class as that of a folder; `urllib.parse.unquote` gives the class again."""
-    return _UNSAFE.sub(lambda found: percent(found[0]), name) if name else NONE
+    return _UNSAFE.sub(lambda found: percent_escape(found[0]), name) if name else NONE
 
 
 def _name(path: str) -> str:
-    return slashed(path).rpartition("/")[2]
+    return with_slashes(path).rpartition("/")[2]
 
 
-def _split(path: str) -> tuple[str, str]:
+def _split_suffix(path: str) -> tuple[str, str]:
     """The name of a file without its suffix, and its suffix."""
     stem, suffix = os.path.splitext(_name(path))  # noqa: PTH122, a path may be no path at all
     if len(os.fsencode(suffix)) > _LONGEST_SUFFIX:
@@ -51,18 +51,18 @@ def folder_of(row: Prediction) -> str:
     """The folder of its label; an input without a class has a folder of its own."""
     if row.label is None:
         return FAILED
-    return REJECTED if row.label == UNKNOWN else escaped(row.label)
+    return REJECTED if row.label == UNKNOWN else escape_class_name(row.label)
 
 
 # The fields of a template, and what they are.
 FIELDS: dict[str, Callable[[Prediction], str]] = {
     "label": folder_of,
-    "truth": lambda row: escaped(row.truth or ""),
-    "runner_up": lambda row: escaped(row.runner_up or ""),
-    "status": lambda row: escaped(row.status or OK),
+    "truth": lambda row: escape_class_name(row.truth or ""),
+    "runner_up": lambda row: escape_class_name(row.runner_up or ""),
+    "status": lambda row: escape_class_name(row.status or OK),
     "name": lambda row: _name(row.path),
-    "stem": lambda row: _split(row.path)[0],
-    "suffix": lambda row: _split(row.path)[1],
+    "stem": lambda row: _split_suffix(row.path)[0],
+    "suffix": lambda row: _split_suffix(row.path)[1],
 }
 
 
@@ -144,7 +144,7 @@ class Template:
             ]
         )
         name = _harmless(name)
-        return fitted(portable(name) if self.is_portable else name, self.longest)
+        return shorten_name(to_portable(name) if self.is_portable else name, self.longest)
 
 
 def _harmless(name: str) -> str:
@@ -154,11 +154,11 @@ def _harmless(name: str) -> str:
     return "%2E" + name[1:] if name.startswith(_OWN) else name
 
 
-def fitted(name: str, longest: int, number: int = 1) -> str:
+def shorten_name(name: str, longest: int, number: int = 1) -> str:
     """The name with a number, if that is above 1; a stem that is too long is cut and ends with its hash."""
     if number == 1 and len(name) * 4 <= longest:
         return name
-    stem, suffix = _split(name)
+    stem, suffix = _split_suffix(name)
     ending = f" ({number}){suffix}" if number > 1 else suffix
     room = longest - len(os.fsencode(ending))
     data = os.fsencode(stem)

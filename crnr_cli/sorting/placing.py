@@ -19,11 +19,11 @@ from crnr_cli.system.files import longest_name as longest_name
 from crnr_cli.system.folders import Place as Place
 from crnr_cli.system.folders import Tree as Tree
 from crnr_cli.system.folders import opened_tree as opened_tree
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import stat_or_none
 
 PART = ".crnr-sort.part"  # what is copied has this name until it is whole
 _BLOCK = 1 << 20  # bytes
-THERE, LEFT_OUT = "there", "left out"
+ALREADY_THERE, LEFT_OUT = "there", "left out"
 _STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
 
 
@@ -42,7 +42,7 @@ def folder_errors(folder: Path) -> Iterator[None]:
 
 def place_of_folder(folder: Path) -> Path:
     """The folder itself or, if it is missing, the one that it will be made in."""
-    found = existing(folder)
+    found = stat_or_none(folder)
     if found is not None and not stat.S_ISDIR(found.st_mode):
         raise OutputError(f"{folder}: is not a folder; choose another place")
     above = folder.absolute().parent
@@ -58,7 +58,7 @@ def is_within(place: str, folder: str) -> bool:
 
 def rename_new(source: Place, target: Place) -> None:
     """Rename a file within a file system. If there is a file of the new name, FileExistsError is raised."""
-    if not folders.renamed(source, target):
+    if not folders.rename_without_replacing(source, target):
         link_new(source, target)
         _remove_or_undo(source, target)
 
@@ -87,7 +87,7 @@ def copy_new(source: Place, target: Place, part: Place, *, sync: bool = False) -
 
     It has the name `part`, on the same file system, until it is whole.
     """
-    read = source.opened()
+    read = source.open()
     try:
         status = os.fstat(read)
         if not stat.S_ISREG(status.st_mode):
@@ -149,8 +149,8 @@ def is_same_file(one: Place, other: Place) -> bool:
 
 def _has_same_bytes(one: Place, other: Place) -> bool:
     with (
-        os.fdopen(one.opened(), "rb") as first,
-        os.fdopen(other.opened(), "rb") as second,
+        os.fdopen(one.open(), "rb") as first,
+        os.fdopen(other.open(), "rb") as second,
     ):
         while block := first.read(_BLOCK):
             if second.read(_BLOCK) != block:
@@ -161,13 +161,13 @@ def _has_same_bytes(one: Place, other: Place) -> bool:
 def _new_part(part: Place) -> int:
     """What a killed run left of this name is removed; whoever writes here has a lock."""
     try:
-        return part.created()
+        return part.create()
     except FileExistsError:
         part.remove()
-        return part.created()
+        return part.create()
 
 
-class Placed(NamedTuple):
+class FileOutcome(NamedTuple):
     """What becomes of one file."""
 
     path: str
@@ -180,13 +180,13 @@ class Placed(NamedTuple):
 
 
 @dataclass
-class PlacingReport:
+class OutcomeReport:
     how: str
-    rows: list[Placed] = field(default_factory=list)
-    passed_over: int = 0  # unrelated files, which stay where they are
+    rows: list[FileOutcome] = field(default_factory=list)
+    unrelated: int = 0  # unrelated files, which stay where they are
 
     @property
-    def left_out(self) -> Sequence[Placed]:
+    def left_out(self) -> Sequence[FileOutcome]:
         return [row for row in self.rows if row.result == LEFT_OUT]
 
     def count(self, result: str) -> int:
@@ -202,7 +202,7 @@ class PlacingReport:
         reason = taken if isinstance(error, FileExistsError) else str(error.strerror)
         if error.errno == errno.EINVAL:
             reason += "; if the file system does not take this name, use --portable-names"
-        self.rows[number] = Placed(self.rows[number].path, "", LEFT_OUT, reason)
+        self.rows[number] = FileOutcome(self.rows[number].path, "", LEFT_OUT, reason)
 
 
 def refuse_other_device(path: str, folder: Path, status: os.stat_result, device: int) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, OutputError
-from crnr_cli.sorting.names import fitted
+from crnr_cli.sorting.names import shorten_name
 from crnr_cli.sorting.placing import LONGEST_NAME, Place, Tree, longest_name
 from crnr_cli.system.files import disk_errors, replacing
-from crnr_cli.system.names import ON_WINDOWS, class_key, existing, folded, portable
-from crnr_cli.system.outputs import Output, planned
+from crnr_cli.system.names import ON_WINDOWS, class_key, fold_name, stat_or_none, to_portable
+from crnr_cli.system.outputs import DeclaredOutput, planned
 
 HOWS = ("copy", "hardlink", "link", "move")
 LOCK = ".crnr-sort.lock"
@@ -26,7 +26,7 @@ _TIME_UNITS = (1, 100, 1000, 10**7, 10**9, 2 * 10**9)  # ns: NTFS has 100, exFAT
 _NAME = re.compile(r"\.crnr-sort-(\d{1,9})\.jsonl")
 
 
-class Entry(NamedTuple):
+class SortEntry(NamedTuple):
     """One file."""
 
     source: str  # the whole path, without links
@@ -41,10 +41,10 @@ class SortList:
     path: Path
     how: str
     made: list[str] = field(default_factory=list)  # folders that were missing; the folder itself is ""
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[SortEntry] = field(default_factory=list)
     is_finished: bool = False
 
-    def extended(self, entries: list[Entry], made: list[str]) -> SortList:
+    def with_entries(self, entries: list[SortEntry], made: list[str]) -> SortList:
         known = set(self.entries)
         return replace(
             self,
@@ -56,7 +56,7 @@ class SortList:
         """Before any file is touched: it is on the disk, whole, when this returns."""
         header = {"crnr_sort": _VERSION, "how": self.how, "made": self.made}
         lines = [json.dumps(header), *map(_line, self.entries), ""]
-        with planned([Output(self.path)]), replacing(self.path) as file:
+        with planned([DeclaredOutput(self.path)]), replacing(self.path) as file:
             file.write("\n".join(lines).encode("ascii"))
 
     def finish(self, failed: Sequence[str]) -> None:
@@ -65,13 +65,13 @@ class SortList:
             file.write(json.dumps({"finished": True, "failed": failed}).encode("ascii") + b"\n")
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: SortEntry) -> str:
     """JSON; `json.dumps` of the whole would take a tenth of the time of linking the file."""
     source, target, wish = map(encode_basestring_ascii, entry[:3])
     return f"[{source}, {target}, {wish}, {entry.size}, {entry.mtime}]"
 
 
-def is_in_place(entry: Entry, how: str, target: Place) -> bool:
+def is_in_place(entry: SortEntry, how: str, target: Place) -> bool:
     """Whether the target is what a copy or a link makes of the source, unchanged."""
     status = target.status()
     if status is None:
@@ -92,10 +92,10 @@ def _is_stored_as(stored: int, time: int) -> bool:
 
 def read_list(path: Path) -> SortList:
     """A list as it was written; anything else is refused."""
-    if existing(path) is None:
+    if stat_or_none(path) is None:
         raise DataError(f"{path}: there is no such list")
     if not os.path.isfile(path) or _NAME.fullmatch(path.name) is None:  # noqa: PTH113, access was checked
-        raise _not_a_list(path)
+        raise _not_a_list_error(path)
     try:
         content = path.read_bytes()
     except OSError as e:
@@ -103,12 +103,12 @@ def read_list(path: Path) -> SortList:
     try:
         # What follows the last line end is of a finish that was interrupted.
         values = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
-        return _parsed(path, values)
+        return _parse_list(path, values)
     except (ValueError, RecursionError) as e:
-        raise _not_a_list(path) from e
+        raise _not_a_list_error(path) from e
 
 
-def _parsed(path: Path, values: list[object]) -> SortList:
+def _parse_list(path: Path, values: list[object]) -> SortList:
     is_finished, failed = False, set()
     match values:
         case [*values, {"finished": True, "failed": list(targets)}]:
@@ -121,16 +121,16 @@ def _parsed(path: Path, values: list[object]) -> SortList:
     raise ValueError("not a list")
 
 
-def _not_a_list(path: Path) -> DataError:
+def _not_a_list_error(path: Path) -> DataError:
     return DataError(f"{path}: not a list that `crnr sort` wrote; if it is in the way, remove it")
 
 
-def _entry(value: object) -> Entry:
+def _entry(value: object) -> SortEntry:
     match value:
         case [str(source), str(target), str(wish), int(size), int(mtime)] if (
             _is_below(target) and os.path.isabs(source) and _is_path(source)  # noqa: PTH117
         ):
-            return Entry(source, target, wish, size, mtime)
+            return SortEntry(source, target, wish, size, mtime)
     raise ValueError("not an entry")
 
 
@@ -141,7 +141,7 @@ def _is_below(name: str) -> bool:
 
 def _is_name(part: str) -> bool:
     """On Windows, a name with a backslash or a colon would be a path, and some other names are devices."""
-    return part not in ("", ".", "..") and not (ON_WINDOWS and part != portable(part))
+    return part not in ("", ".", "..") and not (ON_WINDOWS and part != to_portable(part))
 
 
 def _is_path(name: str) -> bool:
@@ -152,7 +152,7 @@ def _is_path(name: str) -> bool:
         return False
 
 
-def lists_in(folder: Path) -> Iterator[SortList]:
+def read_lists(folder: Path) -> Iterator[SortList]:
     """The lists of earlier runs, the first one first."""
     for path in sorted(filter(_number, folder.iterdir()), key=_number):
         yield read_list(path)
@@ -184,7 +184,7 @@ class Names:
         self._folders: dict[str, dict[str, str] | None] = {}
         self._reserved: set[str] = set()
         self._numbers: dict[str, int] = {}
-        self._earlier: dict[str, tuple[Entry, bool]] = {}  # by source, and whether its run was finished
+        self._earlier: dict[str, tuple[SortEntry, bool]] = {}  # by source, and whether its run was finished
         self._targets = {entry.target for one in earlier for entry in one.entries} if folds else set()
         for one in earlier:
             self._reserved.update([self._key(entry.target) for entry in one.entries])
@@ -193,9 +193,9 @@ class Names:
                     self._earlier[entry.source] = entry, one.is_finished
 
     def _key(self, name: str) -> str:
-        return folded(name) if self._folds else name
+        return fold_name(name) if self._folds else name
 
-    def done(self, source: str, wish: str, status: os.stat_result | None) -> str | None:
+    def find_done_target(self, source: str, wish: str, status: os.stat_result | None) -> str | None:
         """The place of a file that an earlier run has put there."""
         if not self._earlier:
             return None
@@ -208,12 +208,12 @@ class Names:
             return None
         return entry.target if is_finished or self._is_done(entry) else None
 
-    def _is_done(self, entry: Entry) -> bool:
+    def _is_done(self, entry: SortEntry) -> bool:
         """Whether a run that was stopped came this far: the file may be somebody else's."""
         assert self._tree is not None
         return is_in_place(entry, self._how, self._tree.place(entry.target))
 
-    def new(self, source: str, wish: str) -> str:
+    def choose_target(self, source: str, wish: str) -> str:
         """A name that is not taken; the one that was planned for this file, if it is still free."""
         entry, is_finished = self._earlier.get(source, (None, True))
         # If a move was stopped in the middle, the file is in both places, which is seen when it is moved.
@@ -225,7 +225,7 @@ class Names:
         number = self._numbers.get(key, 1)
         target = wish
         while number > 1 or key in self._reserved or self._exists(target):
-            candidate = above + slash + fitted(name, self._longest, number)
+            candidate = above + slash + shorten_name(name, self._longest, number)
             if number > 1 and self._key(candidate) not in self._reserved and not self._exists(candidate):
                 target = candidate
                 break
@@ -236,9 +236,9 @@ class Names:
 
     def _exists(self, target: str) -> bool:
         above, _, name = target.rpartition("/")
-        return self._key(name) in (self._listed(above) or ())
+        return self._key(name) in (self._names_below(above) or ())
 
-    def _listed(self, below: str) -> dict[str, str] | None:
+    def _names_below(self, below: str) -> dict[str, str] | None:
         """The names in a folder by their keys; None if it does not exist."""
         if below not in self._folders:
             names = self._tree.names(below) if self._tree else None
@@ -251,11 +251,11 @@ class Names:
             return
         # Some file systems list names in another case than they were given.
         ours = {above for target in self._targets for above in _folders_of(target)}
-        planned = {folded(below): below for below in ours if self._listed(below) is not None}
+        planned = {fold_name(below): below for below in ours if self._names_below(below) is not None}
         for below in dict.fromkeys(above for wish in wishes for above in _folders_of(wish)):
-            other = planned.setdefault(folded(below), below)
+            other = planned.setdefault(fold_name(below), below)
             above, slash, name = below.rpartition("/")
-            there = (self._listed(above) or {}).get(folded(name), name)
+            there = (self._names_below(above) or {}).get(fold_name(name), name)
             if other == below and below not in ours and class_key(there) != class_key(name):
                 other = above + slash + there
             if other != below:
@@ -266,12 +266,12 @@ class Names:
                     "another --template"
                 )
 
-    def missing_folders(self, entries: Sequence[tuple[int, Entry]]) -> list[str]:
+    def missing_folders(self, entries: Sequence[tuple[int, SortEntry]]) -> list[str]:
         """Folders that have to be made, those above before those below."""
         missing: dict[str, None] = {}
         for above in dict.fromkeys(entry.target.rpartition("/")[0] for _, entry in entries):
             for below in _folders_of(f"{above}/"):
-                if self._listed(below) is None:
+                if self._names_below(below) is None:
                     missing[below] = None
         return list(missing)
 

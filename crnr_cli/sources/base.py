@@ -12,7 +12,7 @@ from crnr_cli.arrays import Batch, Stamp
 from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress
-from crnr_cli.sources.compact_listing import as_texts
+from crnr_cli.sources.compact_listing import to_json_texts
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.label_table import LabelOptions
 from crnr_cli.system.cores import available_cores
@@ -39,14 +39,14 @@ class InputOptions:
         return self.jobs or available_cores()
 
 
-class Part(Protocol):
+class SourcePart(Protocol):
     """Consecutive samples of a source, small enough to send to another machine."""
 
     @property
     def paths(self) -> list[Path]:
         """Files that must exist where the part is opened."""
 
-    def opened(self, keys: Keys) -> Source: ...
+    def open(self, keys: Keys) -> Source: ...
 
 
 class Source(ABC):
@@ -90,13 +90,13 @@ class Source(ABC):
         """The fixed batches that the listing is divided into."""
 
     @abstractmethod
-    def batches(
+    def read_batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
         """Read these spans of the listing. Only pictures need the request and the decoders."""
 
     @abstractmethod
-    def part(self, span: Span) -> Part:
+    def part(self, span: Span) -> SourcePart:
         """Some of the samples, to be read elsewhere."""
 
     @abstractmethod
@@ -105,14 +105,14 @@ class Source(ABC):
 
     def listing_texts(self) -> Iterator[bytes]:
         """The listing as text, for its hash."""
-        return as_texts(self.listing())
+        return to_json_texts(self.listing())
 
     @abstractmethod
-    def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Source:
+    def filter(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Source:
         """Only the files that contain a wanted sample, by its name, stamp and candidate classes."""
 
     @abstractmethod
-    def contents(self) -> Iterator[tuple[str, str, str]]:
+    def read_contents(self) -> Iterator[tuple[str, str, str]]:
         """Name, class ("" if none) and SHA-256 of every sample that can be read."""
 
     @abstractmethod
@@ -146,6 +146,6 @@ class Source(ABC):
         """What the user should know about the listing."""
         return []
 
-    def sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
+    def read_sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
         """The sizes of all readable pictures."""
         return set()

@@ -32,19 +32,19 @@ class PictureFile(NamedTuple):  # faster to create than a dataclass, as there ma
         return Stamp(self.size, self.mtime_ns)
 
 
-def as_text(entries: Sequence[tuple[Any, ...]]) -> bytes:
+def to_json_text(entries: Sequence[tuple[Any, ...]]) -> bytes:
     """Entries of a listing as JSON, each with a comma at its end: texts can be joined."""
     return (json.dumps(entries)[1:-1] + ", ").encode() if entries else b""
 
 
-def as_texts(entries: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
+def to_json_texts(entries: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
     remaining = iter(entries)
     while some := list(islice(remaining, PER_BLOCK)):
-        yield as_text(some)
+        yield to_json_text(some)
 
 
 @dataclass(frozen=True)
-class Block:
+class ListingBlock:
     """Consecutive files of a listing as text."""
 
     text: bytes
@@ -52,9 +52,9 @@ class Block:
     errors: Mapping[int, SampleError] = field(default_factory=dict)  # by the place of the file in the block
 
     @classmethod
-    def of(cls, files: Sequence[PictureFile]) -> Block:
+    def of(cls, files: Sequence[PictureFile]) -> ListingBlock:
         errors = {place: file.error for place, file in enumerate(files) if file.error}
-        return cls(as_text([file[:4] for file in files]), len(files), errors)
+        return cls(to_json_text([file[:4] for file in files]), len(files), errors)
 
     def __len__(self) -> int:
         return self.count
@@ -67,11 +67,11 @@ class Block:
         return found
 
 
-class PackedFiles(Sequence[PictureFile]):
+class CompactListing(Sequence[PictureFile]):
     """Files that are unpacked when they are asked for, a block at a time."""
 
     def __init__(
-        self, blocks: Sequence[Block | list[PictureFile]], span: tuple[int, int] | None = None
+        self, blocks: Sequence[ListingBlock | list[PictureFile]], span: tuple[int, int] | None = None
     ) -> None:
         """The files of the blocks, or a span of them."""
         self.blocks = blocks
@@ -98,37 +98,40 @@ class PackedFiles(Sequence[PictureFile]):
     def __iter__(self) -> Iterator[PictureFile]:
         return self._between(0, len(self))
 
-    def cut(self, start: int, stop: int) -> PackedFiles:
+    def cut(self, start: int, stop: int) -> CompactListing:
         """A span of the files, with no more blocks than it needs."""
         start, stop = self._span[0] + start, self._span[0] + stop
         first, end = bisect_right(self._edges, start) - 1, bisect_right(self._edges, stop - 1)
         before = self._edges[first]
-        blocks = [block if isinstance(block, Block) else Block.of(block) for block in self.blocks[first:end]]
-        return PackedFiles(blocks, (start - before, stop - before))
+        blocks = [
+            block if isinstance(block, ListingBlock) else ListingBlock.of(block)
+            for block in self.blocks[first:end]
+        ]
+        return CompactListing(blocks, (start - before, stop - before))
 
     def texts(self) -> Iterator[bytes]:
-        """What `as_texts` makes of all files, joined."""
+        """What `to_json_texts` makes of all files, joined."""
         if self._span != (0, self._edges[-1]):
-            yield from as_texts(file[:4] for file in self)
+            yield from to_json_texts(file[:4] for file in self)
             return
         for block in self.blocks:
-            if isinstance(block, Block):
+            if isinstance(block, ListingBlock):
                 yield block.text
             else:
-                yield from as_texts(file[:4] for file in block)
+                yield from to_json_texts(file[:4] for file in block)
 
     def _between(self, start: int, stop: int) -> Iterator[PictureFile]:
         start, stop = self._span[0] + start, self._span[0] + stop
         number = bisect_right(self._edges, start) - 1
         while start < stop:
-            files, before = self._unpacked(number), self._edges[number]
+            files, before = self._unpack(number), self._edges[number]
             yield from files[start - before : stop - before]
             number += 1
             start = self._edges[number]
 
-    def _unpacked(self, number: int) -> list[PictureFile]:
+    def _unpack(self, number: int) -> list[PictureFile]:
         block = self.blocks[number]
-        if not isinstance(block, Block):
+        if not isinstance(block, ListingBlock):
             return block
         if self._last[0] != number:
             self._last = (number, block.files())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crnr_cli.errors import DataError
 from crnr_cli.system.csv_file import opened_csv, refuse_separators, require_file, require_utf_8
-from crnr_cli.system.names import class_key, place_of
+from crnr_cli.system.names import class_key, normalize_path
 
 _PATH, _LABEL = "path", "label"  # the names of the columns, unless the user says otherwise
 
@@ -25,7 +25,7 @@ class LabelOptions:
 
     def read(self) -> Labels:
         require_file(self.path, "give a table of labels with --labels")
-        found: dict[str, Labelled] = {}
+        found: dict[str, LabelRow] = {}
         with opened_csv(self.path, "\t" if self.path.suffix == ".tsv" else ",") as reader:
             header = next(iter(reader), [])
             where = [self._column(header, self.path_column, _PATH, "--path-column")]
@@ -44,15 +44,15 @@ class LabelOptions:
             raise DataError(f"{self.path}: no column {name}, only {shown}; name the right one with {option}")
         return header.index(name)
 
-    def _add(self, found: dict[str, Labelled], path: str, label: str, line: int) -> None:
+    def _add(self, found: dict[str, LabelRow], path: str, label: str, line: int) -> None:
         if not path:
             raise DataError(f"{self._line(line)}: the path is empty")
         if "\0" in path:
             raise DataError(f"{self._line(line)}: the path contains NUL")
         require_utf_8(label, self._line(line), "the label")
         root = self.path.parent if self.root is None else self.root
-        place = place_of(os.path.join(root, path))  # noqa: PTH118, as there may be millions
-        other = found.setdefault(place, Labelled(path, label, line))
+        place = normalize_path(os.path.join(root, path))  # noqa: PTH118, as there may be millions
+        other = found.setdefault(place, LabelRow(path, label, line))
         if class_key(other.label) != class_key(label):
             raise DataError(
                 f"{self._line(line)}: {path} has the label {label!r} here, and {other.label!r} in line "
@@ -64,7 +64,7 @@ class LabelOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelRow:
     path: str  # as the table has it
     label: str  # empty if it has none
     line: int
@@ -73,11 +73,11 @@ class Labelled:
 @dataclass(frozen=True)
 class Labels:
     table: Path
-    by_place: Mapping[str, Labelled]
+    by_place: Mapping[str, LabelRow]
 
     def label_of(self, path: str) -> str | None:
         """None if the table does not have the file, or no label for it."""
-        found = self.by_place.get(place_of(path))
+        found = self.by_place.get(normalize_path(path))
         return (found.label or None) if found else None
 
     def missing(self, paths: set[str]) -> list[str]:

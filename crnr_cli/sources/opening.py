@@ -16,14 +16,14 @@ from crnr_cli.sources.label_table import LabelOptions
 from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.tables import open_tables
 from crnr_cli.sources.walk import Lister, list_pictures
-from crnr_cli.system.names import ON_WINDOWS, as_listed, existing, place_of
+from crnr_cli.system.names import ON_WINDOWS, normalize_path, stat_or_none, to_listed_form
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
-from crnr_cli.wording import are, counted
+from crnr_cli.wording import format_count, is_or_are
 
 _SHOWN = 3  # paths
 
 
-def labelled(source: Source, options: LabelOptions) -> Source:
+def apply_label_table(source: Source, options: LabelOptions) -> Source:
     """The same listing with the labels of the table; files that it does not have are of no class."""
     if not isinstance(source, Pictures):
         raise UsageError("--labels is for pictures, but these are features, which have labels of their own")
@@ -35,7 +35,7 @@ def labelled(source: Source, options: LabelOptions) -> Source:
         if example and "\\" in example and os.sep == "/":
             looked_for += ", with backslashes as on Windows; replace them by slashes"
         raise DataError(
-            f"{labels.table}: has a label for none of the {counted(len(source), 'file')}{looked_for}; "
+            f"{labels.table}: has a label for none of the {format_count(len(source), 'file')}{looked_for}; "
             "--root names the folder that its paths are relative to"
         )
     files = [
@@ -43,10 +43,10 @@ def labelled(source: Source, options: LabelOptions) -> Source:
         for file, label in zip(source.files, found, strict=True)
     ]
     notes = []
-    if missing := labels.missing({place_of(file.path) for file in source.files}):
+    if missing := labels.missing({normalize_path(file.path) for file in source.files}):
         shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        count = counted(len(missing), "file")
-        notes.append(f"{count} of {labels.table} {are(len(missing))} not in the source: {shown}")
+        count = format_count(len(missing), "file")
+        notes.append(f"{count} of {labels.table} {is_or_are(len(missing))} not in the source: {shown}")
     return replace(
         source, files=files, named_folders=[], empty_folders=[], labels_from=labels.table, extra_notes=notes
     )
@@ -62,10 +62,10 @@ def open_source(
     """
     if "" in names:  # as a path, it would be the current folder
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
-    names = [found for name in names for found in _expanded(name)]
+    names = [found for name in names for found in _expand_pattern(name)]
     paths = [Path(name) for name in names if name != "-"]
-    missing = [path for path in paths if existing(path, follow_links=False) is None]
-    named_tables = _named_tables(paths, len(names))
+    missing = [path for path in paths if stat_or_none(path, follow_links=False) is None]
+    named_tables = _feature_files_among(paths, len(names))
     if missing and (not allow_missing or len(missing) == len(names) or named_tables):
         raise DataError(f"{missing[0]}: no such file or folder")
     tables = [path for path in named_tables if os.path.isfile(path)]  # noqa: PTH113
@@ -83,7 +83,7 @@ def open_source(
         open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated, lister)
     )
     if options.labels is not None:
-        source = labelled(source, options.labels)
+        source = apply_label_table(source, options.labels)
     listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
     refuse_listed(listed, are_pictures=source.kind == "pictures")
     if not len(source):
@@ -93,14 +93,14 @@ def open_source(
     return source
 
 
-def _expanded(name: str) -> list[str]:
+def _expand_pattern(name: str) -> list[str]:
     """The files that were meant: shells of Windows leave patterns such as *.png to the programs."""
-    if ON_WINDOWS and existing(name, follow_links=False) is None and (found := sorted(glob.glob(name))):  # noqa: PTH207
+    if ON_WINDOWS and stat_or_none(name, follow_links=False) is None and (found := sorted(glob.glob(name))):  # noqa: PTH207
         return found
-    return [as_listed(name)]
+    return [to_listed_form(name)]
 
 
-def _named_tables(paths: list[Path], n_named: int) -> list[Path]:
+def _feature_files_among(paths: list[Path], n_named: int) -> list[Path]:
     """Those that are named like feature files. A CSV among pictures is no more than a file beside them."""
     tables = [path for path in paths if is_table(path)]
     only_csv = all(path.suffix.lower() == ".csv" for path in tables)

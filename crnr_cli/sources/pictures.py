@@ -19,11 +19,11 @@ from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Kind, Source, Span
-from crnr_cli.sources.compact_listing import PackedFiles, PictureFile, as_texts
+from crnr_cli.sources.compact_listing import CompactListing, PictureFile, to_json_texts
 from crnr_cli.sources.formats import Keys
 from crnr_cli.system.files import sha256_of
 from crnr_cli.system.names import Spellings
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _PICTURE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
@@ -75,7 +75,7 @@ class Pictures(Source):
         n = len(self.files)
         return [(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
 
-    def batches(
+    def read_batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
         assert request is not None
@@ -94,7 +94,7 @@ class Pictures(Source):
     def part(self, span: Span) -> Pictures:
         """With the current folder, as that of a worker is a different one."""
         base = os.path.join(os.getcwd(), self.base)  # noqa: PTH109, PTH118
-        packed = self.files if isinstance(self.files, PackedFiles) else None
+        packed = self.files if isinstance(self.files, CompactListing) else None
         files = packed.cut(*span) if packed else self.files[slice(*span)]
         return Pictures(files, labels_from=self.labels_from, base=base)
 
@@ -103,7 +103,7 @@ class Pictures(Source):
         """Empty, as a missing picture is reported by its status."""
         return []
 
-    def opened(self, keys: Keys) -> Pictures:
+    def open(self, keys: Keys) -> Pictures:
         """A part of a listing of pictures is a listing itself."""
         return replace(self, files=list(self.files))
 
@@ -111,13 +111,13 @@ class Pictures(Source):
         return ((file.path, file.folders, *file.stamp) for file in self.files)
 
     def listing_texts(self) -> Iterator[bytes]:
-        return self.files.texts() if isinstance(self.files, PackedFiles) else as_texts(self.listing())
+        return self.files.texts() if isinstance(self.files, CompactListing) else to_json_texts(self.listing())
 
-    def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Pictures:
+    def filter(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Pictures:
         files = [file for file in self.files if is_wanted(file.path, file.stamp, file.folders)]
         return replace(self, files=files)
 
-    def contents(self) -> Iterator[tuple[str, str, str]]:
+    def read_contents(self) -> Iterator[tuple[str, str, str]]:
         for file in self.files:
             if file.error is not None and file.error.status == "unreadable":  # it may be there, or not
                 raise DataError(f"{file.path}: cannot read it ({file.error})")
@@ -178,7 +178,7 @@ class Pictures(Source):
             notes.insert(0, ignored_note(self.ignored))
         return notes + self.extra_notes
 
-    def sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
+    def read_sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
         paths = [self.place(file) for file in self.files if file.error is None]
         sizes: set[tuple[int, int]] = set()
         headers = decoders.decode(paths, PixelRequest(None, max_pixels=max_pixels, header_only=True))
@@ -190,7 +190,7 @@ class Pictures(Source):
 
 
 def ignored_note(count: int) -> str:
-    files = counted(count, "hidden or system file")
+    files = format_count(count, "hidden or system file")
     return f"{files} ignored (names that begin with a dot, Thumbs.db and the like)"
 
 

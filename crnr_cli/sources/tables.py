@@ -20,11 +20,11 @@ from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.formats import Keys, reader_of
-from crnr_cli.sources.formats.choice import chosen
+from crnr_cli.sources.formats.choice import choose_arrays
 from crnr_cli.sources.formats.extracted import Origins, PickedRows
-from crnr_cli.sources.formats.labels import require_room, texts
-from crnr_cli.system.names import class_key, slashed
-from crnr_cli.wording import counted
+from crnr_cli.sources.formats.labels import read_texts, require_room
+from crnr_cli.system.names import class_key, with_slashes
+from crnr_cli.wording import format_count
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
 _BYTES_PER_NAME = 100
@@ -46,13 +46,13 @@ class FeatureFile:
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
         stamp = _stamp(path)  # before reading, so that later changes are noticed
         reader = reader_of(path)
-        found = chosen(path, reader, keys)
+        found = choose_arrays(path, reader, keys)
         arrays, values = found.arrays, found.values
         require_room(path, len(values), _BYTES_PER_NAME, "samples")
-        stored = slashed(str(path))
+        stored = with_slashes(str(path))
         names = [f"{stored}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
-            names = texts(path, arrays["paths"])
+            names = read_texts(path, arrays["paths"])
         # With another dataset of features, the description is that of other values.
         recipe = reader.recipe(path) if reader.recipe and found.features == "features" else None
         origins = None if recipe is None else Origins.read(path, arrays, recipe, len(values))
@@ -66,7 +66,7 @@ class FeatureFile:
     def n_features(self) -> int:
         return int(self.values.shape[1])
 
-    def rows(self, start: int, stop: int) -> Array:
+    def read_rows(self, start: int, stop: int) -> Array:
         """Rows as numbers in the machine's own byte order."""
         try:
             values = np.asarray(self.values[start:stop])
@@ -79,7 +79,7 @@ class FeatureFile:
 
     def cut(self, start: int, stop: int) -> FeatureFile:
         """Some of the rows, which are read now."""
-        return replace(self.take(range(start, stop)), values=self.rows(start, stop))
+        return replace(self.take(range(start, stop)), values=self.read_rows(start, stop))
 
     def take(self, rows: Sequence[int]) -> FeatureFile:
         """Return some of the rows, in any order."""
@@ -158,7 +158,7 @@ class Features(Source):
             for start in range(0, len(file), batch_size)
         ]
 
-    def batches(
+    def read_batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
         for span in spans:
@@ -168,7 +168,7 @@ class Features(Source):
             yield Batch(
                 names=file.names[start:stop],
                 errors=[None] * (stop - start),
-                values=file.rows(start, stop),
+                values=file.read_rows(start, stop),
                 end=span[1],
                 candidates=file.candidates(start, stop, self.classes),
                 hashes=file.origins.hashes[start:stop] if file.origins else [""] * (stop - start),
@@ -188,12 +188,12 @@ class Features(Source):
     def listing(self) -> Iterator[tuple[Any, ...]]:
         for file in self.files:
             for path, stamp in ((file.path, file.stamp), *file.beside):
-                yield slashed(str(path)), (), *stamp
+                yield with_slashes(str(path)), (), *stamp
 
     def notes(self) -> list[str]:
         return [note for file in self.files for note in file.notes]
 
-    def only(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Features:
+    def filter(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Features:
         """Of a file that `crnr extract` wrote, only the rows, as each of them has a file of its own."""
         wanted: list[FeatureFile] = []
         for file in self.files:
@@ -207,14 +207,14 @@ class Features(Source):
                 wanted.append(file if file.origins is None or len(rows) == len(file) else file.take(rows))
         return Features(wanted, self.classes)
 
-    def contents(self) -> Iterator[tuple[str, str, str]]:
+    def read_contents(self) -> Iterator[tuple[str, str, str]]:
         for file in self.files:
             labels = [next(iter(found), "") for found in file.candidates(0, len(file), self.classes)]
             if file.origins is not None:
                 yield from zip(file.names, labels, file.origins.hashes, strict=True)
                 continue
             for start in range(0, len(file), _ROWS_PER_READ):
-                rows = file.rows(start, start + _ROWS_PER_READ)
+                rows = file.read_rows(start, start + _ROWS_PER_READ)
                 for row, values in enumerate(rows, start=start):
                     yield file.names[row], labels[row], row_hash(values)
 
@@ -255,7 +255,7 @@ class FeaturesPart:
     classes: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[Path, ...] = ()  # further files that have labels
 
-    def opened(self, keys: Keys) -> Features:
+    def open(self, keys: Keys) -> Features:
         files = [_open_once(path, keys, _stamp(path)).cut(start, stop) for path, start, stop in self.cuts]
         named = zip(files, self.names, strict=True)
         return Features([replace(file, names=list(names)) for file, names in named], self.classes)
@@ -283,7 +283,7 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
     for file in files[1:]:
         if file.n_features != files[0].n_features:
             raise DataError(
-                f"{file.path}: {counted(file.n_features, 'feature')} per sample, "
+                f"{file.path}: {format_count(file.n_features, 'feature')} per sample, "
                 f"but {files[0].path} has {files[0].n_features}"
             )
     return Features(files)
@@ -296,7 +296,7 @@ def row_hash(values: Array) -> str:
 
 @dataclass(frozen=True)
 class _Rows(FeatureFile):
-    def rows(self, start: int, stop: int) -> Array:
+    def read_rows(self, start: int, stop: int) -> Array:
         values: Array = self.values[start:stop]
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 

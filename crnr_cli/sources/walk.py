@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.sources.compact_listing import PER_BLOCK, Block, PackedFiles, PictureFile
+from crnr_cli.sources.compact_listing import PER_BLOCK, CompactListing, ListingBlock, PictureFile
 from crnr_cli.sources.pictures import NamedFolder, Pictures
 from crnr_cli.system.files import PARTIAL_ENDINGS
-from crnr_cli.system.names import as_listed, slashed
+from crnr_cli.system.names import to_listed_form, with_slashes
 
 # Files of operating systems and tools, which are never samples or classes.
 _SYSTEM_FILES = {
@@ -28,10 +28,10 @@ _FOLDERS_PER_GROUP = 256
 
 
 @dataclass(frozen=True)
-class Sublisting:
+class FolderListing:
     """What some folders of a folder contain."""
 
-    blocks: list[Block]  # of the files of all of them
+    blocks: list[ListingBlock]  # of the files of all of them
     counts: list[int]  # files of each folder
     ignored: int
     followed: set[str]  # links to folders, by what they lead to
@@ -39,7 +39,7 @@ class Sublisting:
 
 Folder = tuple[str, str]  # its path as the user gave it, and its name
 # Lists groups of the folders of a folder that the user named, in their order.
-Lister = Callable[[str, Iterable[Sequence[Folder]]], Iterator[Sublisting]]
+Lister = Callable[[str, Iterable[Sequence[Folder]]], Iterator[FolderListing]]
 
 
 def list_pictures(names: Sequence[str], nul_separated: bool, lister: Lister | None = None) -> Pictures:
@@ -47,28 +47,28 @@ def list_pictures(names: Sequence[str], nul_separated: bool, lister: Lister | No
     listing, named = _Listing(), []
     for name in names:
         if name == "-":
-            listing.files += map(_named_file, _stdin_list(nul_separated))
+            listing.files += map(_describe_named_file, _stdin_list(nul_separated))
         elif _is_folder(Path(name)):
             walk = _Walk(name, listing)
             if lister:
-                walk.by(lister)
+                walk.list_by(lister)
             else:
-                walk.here()
+                walk.list_here()
             named.append(walk.named)
         else:
-            listing.files.append(_named_file(name))
+            listing.files.append(_describe_named_file(name))
     return Pictures(listing.all_files(), listing.ignored, listing.empty, named)
 
 
-def named_pictures(paths: Sequence[str]) -> Pictures:
+def list_named_pictures(paths: Sequence[str]) -> Pictures:
     """These files, whatever they are called; a folder among them is not listed."""
-    return Pictures([_named_file(path) for path in paths])
+    return Pictures([_describe_named_file(path) for path in paths])
 
 
-def _named_file(path: str) -> PictureFile:
+def _describe_named_file(path: str) -> PictureFile:
     """A file that was named directly: all folders above it may be its class, the nearest first."""
-    path = as_listed(path)
-    return _picture_file(slashed(path), tuple(reversed(Path(path).parts[:-1])))
+    path = to_listed_form(path)
+    return _picture_file(with_slashes(path), tuple(reversed(Path(path).parts[:-1])))
 
 
 def _stdin_list(nul_separated: bool) -> Iterator[str]:
@@ -99,13 +99,13 @@ class _Listing:
     files: list[PictureFile] = field(default_factory=list)  # after those of the blocks
     ignored: int = 0
     empty: list[str] = field(default_factory=list)  # first-level folders without any file
-    blocks: list[Block | list[PictureFile]] = field(default_factory=list)
+    blocks: list[ListingBlock | list[PictureFile]] = field(default_factory=list)
     _packed: int = 0  # files in the blocks
 
     def __len__(self) -> int:
         return self._packed + len(self.files)
 
-    def add(self, found: Sublisting) -> None:
+    def add(self, found: FolderListing) -> None:
         if self.files:
             self.blocks.append(self.files)
             self._packed += len(self.files)
@@ -115,25 +115,25 @@ class _Listing:
         self.ignored += found.ignored
 
     def all_files(self) -> Sequence[PictureFile]:
-        return PackedFiles([*self.blocks, self.files]) if self.blocks else self.files
+        return CompactListing([*self.blocks, self.files]) if self.blocks else self.files
 
 
 class _Walk:
     """All files under a folder in a fixed order; the first folder below the root is the class."""
 
     def __init__(self, root: str, listing: _Listing) -> None:
-        self._root, self._listing = slashed(str(Path(root))), listing
+        self._root, self._listing = with_slashes(str(Path(root))), listing
         self.named = NamedFolder(self._root)
         self._followed: set[str] = set()
 
-    def here(self) -> None:
+    def list_here(self) -> None:
         for path, name, is_folder in _entries(self._root, (), self._listing):
             if is_folder:
                 self._descend(path, name)
             else:
                 self._add_loose(path)
 
-    def by(self, lister: Lister) -> None:
+    def list_by(self, lister: Lister) -> None:
         """The same; the lister does not know which links were followed in other groups of folders."""
         entries = list(_entries(self._root, (), self._listing))
         size = max(1, min(_FOLDERS_PER_GROUP, sum(is_folder for *_, is_folder in entries) // _GROUPS))
@@ -151,7 +151,7 @@ class _Walk:
             for group in groups.get(number, ()):
                 self._add(group, next(found))
 
-    def _add(self, group: Sequence[Folder], found: Sublisting) -> None:
+    def _add(self, group: Sequence[Folder], found: FolderListing) -> None:
         if found.followed & self._followed:  # by another group: here, these links lead nowhere
             for path, name in group:
                 self._descend(path, name)
@@ -177,7 +177,7 @@ class _Walk:
         self._listing.files.append(_picture_file(path, ()))
 
 
-def sublisting(base: str, root: str, folders: Sequence[Folder]) -> Sublisting:
+def list_some_folders(base: str, root: str, folders: Sequence[Folder]) -> FolderListing:
     """What these folders of the root contain; relative paths are relative to `base`."""
     listing, counts, followed = _Listing(), [], set[str]()
     real = os.path.realpath(os.path.join(base, root))  # noqa: PTH118
@@ -189,8 +189,8 @@ def sublisting(base: str, root: str, folders: Sequence[Folder]) -> Sublisting:
     if not os.path.isabs(root):  # noqa: PTH117
         extra = len(os.path.join(base, ""))  # noqa: PTH118
         files = [file._replace(path=file.path[extra:]) for file in files]
-    blocks = [Block.of(files[start : start + PER_BLOCK]) for start in range(0, len(files), PER_BLOCK)]
-    return Sublisting(blocks, counts, listing.ignored, followed)
+    blocks = [ListingBlock.of(files[start : start + PER_BLOCK]) for start in range(0, len(files), PER_BLOCK)]
+    return FolderListing(blocks, counts, listing.ignored, followed)
 
 
 class _Level(NamedTuple):
@@ -212,13 +212,13 @@ def _descend(path: str, name: str, root: str, followed: set[str], listing: _List
             above.discard(levels.pop().real)
         elif not is_folder:
             listing.files.append(_picture_file(path, folders))
-        elif real := _entered(path, os.path.join(parent, name), above, followed):  # noqa: PTH118
+        elif real := _real_path_if_new(path, os.path.join(parent, name), above, followed):  # noqa: PTH118
             above.add(real)
             inner = (*folders, name)
             levels.append(_Level(_entries(path, inner, listing), inner, real))
 
 
-def _entered(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
+def _real_path_if_new(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
     """The path of a folder without links, or None if its files are listed anyway."""
     is_link = os.path.islink(path)  # noqa: PTH114
     if is_link:
@@ -259,7 +259,7 @@ def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator
         found.files.append(PictureFile(folder, folders, error=error))
         return
     names.sort(reverse=True)
-    prefix = "" if folder == "." else slashed(os.path.join(folder, ""))  # noqa: PTH118
+    prefix = "" if folder == "." else with_slashes(os.path.join(folder, ""))  # noqa: PTH118
     while names:
         name = names.pop()  # frees each name before the next path is made, to save memory
         if is_system_file(name) or name.endswith(PARTIAL_ENDINGS):

@@ -47,7 +47,7 @@ def safe_path() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-def crash(code: int) -> str | None:
+def crash_reason(code: int) -> str | None:
     """What a process crashed of, by its exit code; None if it ended by itself."""
     if code < 0:
         return f"signal {-code}"
@@ -97,7 +97,7 @@ class Guard:
     def check(self) -> None:
         if self._usage is None:
             return
-        size, seconds = self._usage.now()
+        size, seconds = self._usage.measure()
         if self._memory is not None and size > self._memory:
             self.is_out_of_memory = True
             self.process.kill()
@@ -113,7 +113,7 @@ class Guard:
         return self._is_out_of_time or self.process.poll() == -signal.SIGXCPU
 
 
-def looks_every(seconds: float) -> float:
+def polling_interval(seconds: float) -> float:
     """How often guards have to look, if something else is looked after every so many seconds."""
     return min(seconds, _EVERY) if other_systems.NEEDED else seconds
 

@@ -54,7 +54,7 @@ def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, threads) | _WAITING)
 
 
-def products_have(threads: int | None) -> None:
+def set_product_threads(threads: int | None) -> None:
     """Every matrix product uses so many threads, until further notice; None: as it was."""
     global _set_for_now
     _set_for_now = threads
@@ -85,7 +85,7 @@ def pieces_at_once(jobs: int) -> int:
     return max(1, jobs // threads_per_product())
 
 
-def side_by_side(
+def run_side_by_side(
     work: Callable[[Item], Result],
     items: Iterable[Item],
     threads: int,
@@ -101,7 +101,7 @@ def side_by_side(
     pool = ThreadPoolExecutor(threads, _THREADS)
     try:
         for item in items:
-            waiting.append(_noted(pool.submit(work, item)))
+            waiting.append(_track(pool.submit(work, item)))
             if len(waiting) >= threads + ahead:
                 yield _result(waiting.popleft())
         while waiting:
@@ -110,7 +110,7 @@ def side_by_side(
         pool.shutdown(wait=wait, cancel_futures=True)
 
 
-def _noted(piece: Future[Result]) -> Future[Result]:
+def _track(piece: Future[Result]) -> Future[Result]:
     _pieces.add(piece)
     piece.add_done_callback(_pieces.discard)
     return piece
@@ -123,7 +123,7 @@ def _result(piece: Future[Result]) -> Result:
     return piece.result()
 
 
-def watched(work: Callable[[], None], every: float = _LOOK) -> Generator[int]:
+def run_with_ticks(work: Callable[[], None], every: float = _LOOK) -> Generator[int]:
     """Do one piece of work in a thread; until it is done, yield 0, 1, 2... `every` few seconds."""
     pool = ThreadPoolExecutor(1, _THREADS)
     try:
@@ -170,7 +170,7 @@ def _hold(counts: dict[object, int]) -> None:
     threads = _latest(counts)
     for library, before in _libraries:
         library.set_num_threads(before if threads is None else threads)
-    products_have(threads if _libraries else None)
+    set_product_threads(threads if _libraries else None)
 
 
 def _find_libraries() -> list[Any]:
@@ -189,6 +189,6 @@ def spread_over_threads(
 
     Items are taken only when a thread is free.
     """
-    pieces = side_by_side(lambda item: (item, work(shared, item)), items, count, ahead=0, wait=False)
+    pieces = run_side_by_side(lambda item: (item, work(shared, item)), items, count, ahead=0, wait=False)
     with closing(pieces) as done:
         yield from done

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from crnr_cli.errors import DataError
-from crnr_cli.system.names import existing
+from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import refuse_inputs
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 # What `require_file` says of the predictions that are sorted and reviewed.
 NO_REGULAR_FILE = ("there is no such file", "is not a regular file")
 
 
-class Rows(Protocol):
+class CsvRows(Protocol):
     """A reader of the csv module."""
 
     @property
@@ -54,7 +54,7 @@ def refuse_utf_16(start: bytes, name: object) -> None:
         raise DataError(f"{name}: is UTF-16 text; save it as UTF-8, which spreadsheets call CSV UTF-8")
 
 
-def as_text(file: io.BufferedReader, name: object) -> io.TextIOWrapper:
+def wrap_as_text(file: io.BufferedReader, name: object) -> io.TextIOWrapper:
     """UTF-8, with or without a mark at its beginning; bytes that are not are kept, as in names of files."""
     refuse_utf_16(file.peek(2), name)
     return io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
@@ -76,10 +76,10 @@ def require_utf_8(text: str, where: str, what: str) -> None:
 
 
 @contextmanager
-def opened_csv(path: Path, delimiter: str = ",") -> Iterator[Rows]:
+def opened_csv(path: Path, delimiter: str = ",") -> Iterator[CsvRows]:
     """What cannot be read is a DataError that names the file and the line; so is a bad row."""
     try:
-        with path.open("rb") as binary, as_text(binary, path) as file:
+        with path.open("rb") as binary, wrap_as_text(binary, path) as file:
             reader = csv.reader(file, strict=True, delimiter=delimiter)
             try:
                 yield reader
@@ -93,7 +93,7 @@ def require_file(
     path: Path, remedy: str, missing: str = "no such file", other: str = "is not a file"
 ) -> None:
     """Refuse what is missing, and what is not a file: a pipe would make us wait. Nothing may overwrite it."""
-    found = existing(path)
+    found = stat_or_none(path)
     if found is None:
         raise DataError(f"{path}: {missing}; {remedy}")
     if not stat.S_ISREG(found.st_mode):
@@ -101,7 +101,7 @@ def require_file(
     refuse_inputs([path])
 
 
-def records(path: Path, columns: tuple[str, ...], remedy: str) -> Iterator[tuple[list[str], str, int]]:
+def read_records(path: Path, columns: tuple[str, ...], remedy: str) -> Iterator[tuple[list[str], str, int]]:
     """The fields of every row in these columns, the place of the row for messages, and its line.
 
     The remedy is for a file without one of these columns; it may have others.
@@ -118,7 +118,7 @@ def records(path: Path, columns: tuple[str, ...], remedy: str) -> Iterator[tuple
             where = f"{path}, line {reader.line_num}"
             if len(row) != len(header):
                 raise DataError(
-                    f"{where}: {counted(len(row), 'field')}, but the header has {len(header)}; "
+                    f"{where}: {format_count(len(row), 'field')}, but the header has {len(header)}; "
                     "is the file truncated?"
                 )
             yield [row[place] for place in places], where, reader.line_num

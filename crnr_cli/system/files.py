@@ -88,7 +88,7 @@ def may_be_partial(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
 
-def occupied(place: Path, path: Path) -> OutputError:
+def occupied_error(place: Path, path: Path) -> OutputError:
     return OutputError(
         f"{path}: while it is written, crnr needs the name {place.name}, which is a link, a directory or the "
         "like; remove it, or write to another file"
@@ -157,7 +157,7 @@ class _Lock:
     """A lock file, which is locked and removed again; a second writer is refused in the meantime."""
 
     def __init__(self, place: Path, path: Path) -> None:
-        self._place, self._handle = place, _locked(place, path)
+        self._place, self._handle = place, _open_and_lock(place, path)
         self.is_held = True
 
     def protect(self, target: Path) -> None:
@@ -206,7 +206,7 @@ class Claim:
         return self._open_beside(rows_of(self.target))
 
     def _open_beside(self, place: Path) -> BinaryIO:
-        handle = _opened(place, self.path)
+        handle = _open_own_file(place, self.path)
         _protect(handle, self.target, being_written=True)
         self._beside.append(os.fdopen(handle, "rb+"))
         return self._beside[-1]
@@ -246,7 +246,7 @@ class Claim:
             self.file.close()
             _refuse_open(self.target, self.path)  # before what is kept for another run is removed
             self.remove_kept()
-            _patiently(lambda: self.part.replace(self.target), self.path)
+            _retry_while_open(lambda: self.part.replace(self.target), self.path)
         with contextlib.suppress(OSError):  # the next writer will take it over
             self.lock.release()
         with disk_errors(self.path, "the new file is in place, but a power loss might undo that"):
@@ -273,7 +273,7 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Claim]:
     try:
         lock.protect(target)
         _refuse_open(target, path)
-        with os.fdopen(_opened(part, path), "rb+") as file:
+        with os.fdopen(_open_own_file(part, path), "rb+") as file:
             status = os.fstat(file.fileno())
             try:
                 _protect(file.fileno(), target, being_written=True)
@@ -333,25 +333,25 @@ def disk_errors(path: Path, consequence: str) -> Iterator[None]:
         raise OutputError(f"{path}: cannot write ({os.strerror(e.errno)}); {consequence}") from e
 
 
-def _opened(place: Path, path: Path) -> int:
+def _open_own_file(place: Path, path: Path) -> int:
     """Open a file that is only needed while `path` is written; refuse one that cannot be such a file."""
     try:
         handle = descriptors.open_own(place)
     except OSError as e:
         if e.errno in _NOT_A_FILE:
-            raise occupied(place, path) from e
+            raise occupied_error(place, path) from e
         raise OutputError(f"{path}: cannot write ({e.strerror})") from e
     found = os.fstat(handle)
     if not may_be_partial(found):
         os.close(handle)
-        raise occupied(place, path)
+        raise occupied_error(place, path)
     return handle
 
 
-def _locked(place: Path, path: Path) -> int:
+def _open_and_lock(place: Path, path: Path) -> int:
     """Open and lock a lock file. The system releases the lock when the process ends, in any way."""
     while True:
-        handle = _opened(place, path)
+        handle = _open_own_file(place, path)
         try:
             descriptors.lock(handle)
         except BlockingIOError as e:
@@ -396,10 +396,10 @@ def _refuse_open(target: Path, path: Path) -> None:
     if not descriptors.MAY_REPLACE_OPEN:
         with contextlib.suppress(FileNotFoundError, FileExistsError):
             # Nothing changes by that, but it needs the same permission of whoever has the file open.
-            _patiently(lambda: os.rename(target, target), path)  # noqa: PTH104
+            _retry_while_open(lambda: os.rename(target, target), path)  # noqa: PTH104
 
 
-def _patiently(action: Callable[[], object], path: Path) -> None:
+def _retry_while_open(action: Callable[[], object], path: Path) -> None:
     """Rename or replace a file; on Windows, wait a moment for other programs to close it."""
     if descriptors.MAY_REPLACE_OPEN:
         action()

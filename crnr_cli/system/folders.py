@@ -70,12 +70,12 @@ class Place(NamedTuple):
             os.chmod(self._path, stat.S_IWRITE)  # noqa: PTH101 - a read-only file cannot be removed there
             os.unlink(self._path)  # noqa: PTH108
 
-    def opened(self) -> int:
+    def open(self) -> int:
         """To read; a link is not followed."""
         descriptors.refuse_link(self._path)
         return os.open(self._path, descriptors.READ, dir_fd=self._descriptor)
 
-    def created(self) -> int:
+    def create(self) -> int:
         """To write, and not yet for others to read; FileExistsError if there is a file of this name."""
         return os.open(self._path, descriptors.NEW, 0o600, dir_fd=self._descriptor)
 
@@ -106,7 +106,7 @@ class Tree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.root = _opened(path)
+        self.root = _open_folder(path)
         self._open: dict[str, int] = {}
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Tree:
             with contextlib.suppress(FileExistsError):
                 _make(name, parent)
         try:
-            opened = _opened_in(name, parent)
+            opened = _open_subfolder(name, parent)
         except OSError as e:
             if e.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
@@ -172,7 +172,7 @@ def opened_tree(path: Path) -> Iterator[Tree]:
         tree.close()
 
 
-def _opened(path: Path) -> Folder:
+def _open_folder(path: Path) -> Folder:
     """Links to the folder itself are followed."""
     if not descriptors.ONLY_FOLDERS:
         if not path.is_dir():
@@ -189,7 +189,7 @@ def _make(name: str, parent: Folder) -> None:
         os.mkdir(os.path.join(parent, name))  # noqa: PTH102, PTH118
 
 
-def _opened_in(name: str, parent: Folder) -> Folder:
+def _open_subfolder(name: str, parent: Folder) -> Folder:
     """A folder of an open one; OSError with ELOOP or ENOTDIR if it is a link or a file."""
     if isinstance(parent, int):
         return os.open(name, os.O_RDONLY | descriptors.ONLY_FOLDERS | descriptors.NO_LINK, dir_fd=parent)
@@ -238,7 +238,7 @@ def _renaming() -> tuple[Callable[..., int], _NoReplace] | None:
     return function, known
 
 
-def renamed(source: Place, target: Place) -> bool:
+def rename_without_replacing(source: Place, target: Place) -> bool:
     """Rename a file within a file system. If there is a file of the new name, FileExistsError is raised.
 
     False if the system cannot do that in one step.

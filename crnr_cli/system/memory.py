@@ -92,14 +92,16 @@ def room_for(size: int) -> int:
     return sys.maxsize if free is None else max(1, free // (2 * max(1, size)))
 
 
-def require(needed: int, work: str, remedy: str) -> None:
+def require_memory(needed: int, work: str, remedy: str) -> None:
     """Refuse work that does not fit into memory, with both numbers and a remedy."""
     free = free_bytes()
     if free is not None and needed > free:
-        raise DataError(f"{work} needs {_shown(needed)} of memory, but {_shown(free)} are free; {remedy}")
+        raise DataError(
+            f"{work} needs {_format_size(needed)} of memory, but {_format_size(free)} are free; {remedy}"
+        )
 
 
-def _shown(size: int) -> str:
+def _format_size(size: int) -> str:
     unit, name = next(
         (u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")) if size >= u or u == 1
     )

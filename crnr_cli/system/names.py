@@ -20,14 +20,14 @@ _FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\ud800-\udfff]|[. ]\Z')
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(?= *(\.|\Z))", re.IGNORECASE)
 
 
-def composed(text: str) -> str:
+def to_nfc(text: str) -> str:
     """Return the text in one Unicode form."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def class_key(name: str) -> str:
     """Return one text for all names of a class."""
-    return composed(name)
+    return to_nfc(name)
 
 
 def path_key(path: str) -> str:
@@ -36,10 +36,10 @@ def path_key(path: str) -> str:
     A relative path is not the same as an absolute one: names in a gallery may be relative to another folder.
     """
     path = os.path.normcase(os.path.normpath(path))
-    return composed(path if path == path.lower() else _fold_case(path))
+    return to_nfc(path if path == path.lower() else _fold_case(path))
 
 
-def place_of(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Return one text for all paths of a file, from whatever folder it is named; links are not followed."""
     return path_key(os.path.abspath(path))  # noqa: PTH100
 
@@ -50,13 +50,13 @@ def _fold_case(path: str) -> str:
     names = path.split(slash)
     for i, name in enumerate(names):
         above = slash.join(names[:i]) + slash if i else os.curdir
-        if name != name.lower() and _folds_cached(os.path.abspath(above)):  # noqa: PTH100
+        if name != name.lower() and _cached_folds(os.path.abspath(above)):  # noqa: PTH100
             names[i] = name.lower()
     return slash.join(names)
 
 
 @lru_cache(maxsize=4096)  # of a path, its folder is looked at; there are usually many files in few folders
-def _folds_cached(folder: str) -> bool:
+def _cached_folds(folder: str) -> bool:
     try:
         return folds_names(Path(folder))
     except ValueError:  # NUL in a name
@@ -94,7 +94,7 @@ class Spellings:
         return found
 
 
-def slashed(path: str) -> str:
+def with_slashes(path: str) -> str:
     """A path as it is stored and printed: with slashes on every system, so that files can be exchanged.
 
     Windows takes slashes too. Elsewhere, a backslash is part of a name.
@@ -102,23 +102,23 @@ def slashed(path: str) -> str:
     return path.replace("\\", "/") if os.sep == "\\" else path
 
 
-def as_listed(path: str) -> str:
+def to_listed_form(path: str) -> str:
     """The path of a file in the Unicode form that its folders list, if it is found only there."""
     if path.isascii() or os.path.lexists(path):
         return path
     above, name = os.path.split(path)
     if not name:
         return path
-    above = as_listed(above)
+    above = to_listed_form(above)
     try:
         listed = os.listdir(above or ".")  # noqa: PTH208, which are strings
     except (OSError, ValueError):
         return path
-    same = [other for other in listed if composed(other) == composed(name)]
+    same = [other for other in listed if to_nfc(other) == to_nfc(name)]
     return os.path.join(above, same[0]) if len(same) == 1 else path  # noqa: PTH118
 
 
-def existing(path: str | Path, *, follow_links: bool = True) -> os.stat_result | None:
+def stat_or_none(path: str | Path, *, follow_links: bool = True) -> os.stat_result | None:
     """The status of a file, or None if there is none.
 
     In a folder without access, or if the name is too long, it is an error: there may be a file, or there
@@ -136,7 +136,7 @@ def existing(path: str | Path, *, follow_links: bool = True) -> os.stat_result |
         raise DataError(f"{path}: cannot read it ({e})") from e
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """One text for all names that some file system takes for the same.
 
     They differ in case, in their Unicode form, or in characters that are not seen. It is coarser than any
@@ -186,13 +186,13 @@ def _folds(folder: str, names: list[str]) -> bool | None:
     return None
 
 
-def portable(name: str) -> str:
+def to_portable(name: str) -> str:
     """The name of a file or folder, with escapes as in URLs for what Windows cannot have."""
-    name = _FORBIDDEN.sub(lambda found: percent(found[0]), name)
-    return percent(name[0]) + name[1:] if _DEVICE.match(name) else name
+    name = _FORBIDDEN.sub(lambda found: percent_escape(found[0]), name)
+    return percent_escape(name[0]) + name[1:] if _DEVICE.match(name) else name
 
 
-def percent(text: str) -> str:
+def percent_escape(text: str) -> str:
     """Every byte as an escape; `urllib.parse.unquote` gives the text again."""
     try:
         data = text.encode("utf-8", "surrogateescape")

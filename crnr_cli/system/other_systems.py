@@ -36,7 +36,7 @@ class Usage:
         except psutil.Error:
             self._processes = []
 
-    def now(self) -> tuple[int, float]:
+    def measure(self) -> tuple[int, float]:
         """Bytes of memory, and seconds of work on a core; zeros if the process has ended."""
         self._find_launched()
         size, seconds = 0, 0.0

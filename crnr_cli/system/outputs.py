@@ -20,7 +20,7 @@ from crnr_cli.system.files import (
     declared,
     is_replaceable,
     may_be_partial,
-    occupied,
+    occupied_error,
     places_beside,
 )
 
@@ -28,7 +28,7 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a gallery
 
 
 @dataclass(frozen=True)
-class Output:
+class DeclaredOutput:
     path: Path
     # A gallery, or a file of extracted values. It has to be a regular file, and may be in the folder of its
     # samples, as it is not a picture.
@@ -46,11 +46,11 @@ class Output:
 
 
 # None outside of a command.
-_planned: ContextVar[tuple[Output, ...] | None] = ContextVar("planned", default=None)
+_planned: ContextVar[tuple[DeclaredOutput, ...] | None] = ContextVar("planned", default=None)
 
 
 @contextmanager
-def planned(outputs: Sequence[Output], inputs: Iterable[str | Path] = ()) -> Iterator[None]:
+def planned(outputs: Sequence[DeclaredOutput], inputs: Iterable[str | Path] = ()) -> Iterator[None]:
     """Refuse outputs that cannot be written, and until the block ends, inputs that they would overwrite."""
     for output in outputs:
         check_output(output.path)
@@ -69,19 +69,19 @@ def planned(outputs: Sequence[Output], inputs: Iterable[str | Path] = ()) -> Ite
 
 def refuse_inputs(paths: Iterable[str | Path], *, are_pictures: bool = False) -> None:
     """Refuse to overwrite these inputs. A gallery among `are_pictures` cannot be one of them."""
-    taken = _taken()
+    taken = _existing_outputs()
     for path in paths if taken else ():
         with suppress(OSError, ValueError):
             found = os.stat(path)  # noqa: PTH116
             output, place = taken.get((found.st_dev, found.st_ino), (None, path))
             if output and not (are_pictures and output.is_gallery and _is_hdf5(path)):
-                raise _is_input(output, Path(path), Path(place))
+                raise _input_error(output, Path(path), Path(place))
 
 
 def refuse_listed(listing: Iterable[tuple[str, int, int]], *, are_pictures: bool) -> None:
     """`refuse_inputs` for many files whose size and mtime in ns are known, without looking at each again."""
     stamps = set()
-    for _, place in _taken().values():
+    for _, place in _existing_outputs().values():
         with suppress(OSError):
             found = place.stat()
             stamps.add((found.st_size, found.st_mtime_ns))
@@ -95,7 +95,7 @@ def refuse_mentioned(names: Iterable[str]) -> None:
 
     There may be a million of them, on a slow disk, so only those with the name of an output are looked at.
     """
-    own = {place.name for _, place in _taken().values()}
+    own = {place.name for _, place in _existing_outputs().values()}
     if own:
         refuse_inputs(name for name in names if name.rpartition("/")[2] in own)
 
@@ -108,9 +108,9 @@ def refuse_inside(folder: str | Path) -> None:
             raise OutputError(f"{output.path}: is inside {folder}, which is an input; write it elsewhere")
 
 
-def _taken() -> dict[tuple[int, int], tuple[Output, Path]]:
+def _existing_outputs() -> dict[tuple[int, int], tuple[DeclaredOutput, Path]]:
     """The regular files that exist where outputs will be written, by device and inode."""
-    found: dict[tuple[int, int], tuple[Output, Path]] = {}
+    found: dict[tuple[int, int], tuple[DeclaredOutput, Path]] = {}
     for output in _planned.get() or ():
         for place in output.places if is_replaceable(output.path) else ():
             with suppress(OSError):
@@ -120,7 +120,7 @@ def _taken() -> dict[tuple[int, int], tuple[Output, Path]]:
     return found
 
 
-def _is_input(output: Output, path: Path, place: Path) -> OutputError:
+def _input_error(output: DeclaredOutput, path: Path, place: Path) -> OutputError:
     if place == output.target:
         return OutputError(f"{output.path}: is an input of this run; write to another file")
     return OutputError(
@@ -129,9 +129,9 @@ def _is_input(output: Output, path: Path, place: Path) -> OutputError:
     )
 
 
-def _refuse_same(outputs: Sequence[Output]) -> None:
+def _refuse_same(outputs: Sequence[DeclaredOutput]) -> None:
     """Two outputs of one name would overwrite each other."""
-    owners: dict[Path, Output] = {}
+    owners: dict[Path, DeclaredOutput] = {}
     for output in outputs:
         for place in output.places if is_replaceable(output.path) else ():
             other = owners.setdefault(place, output)
@@ -140,13 +140,13 @@ def _refuse_same(outputs: Sequence[Output]) -> None:
                 raise UsageError(f"{given}: two outputs cannot be the same file; give them different names")
 
 
-def _refuse_occupied(outputs: Sequence[Output]) -> None:
+def _refuse_occupied(outputs: Sequence[DeclaredOutput]) -> None:
     """Refuse now what `files` would refuse in the end, after all the work."""
     for output in outputs:
         for place in output.places[1:] if is_replaceable(output.path) else ():
             with suppress(FileNotFoundError):
                 if not may_be_partial(place.lstat()):
-                    raise occupied(place, output.path)
+                    raise occupied_error(place, output.path)
 
 
 def _is_hdf5(path: str | Path) -> bool:

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, require
+from crnr_cli.errors import DataError, require_packages
 from crnr_cli.system import memory
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 Kind = Literal["number", "text", "numbers", "texts", "other"]
 
@@ -38,10 +38,10 @@ class ParquetFile:
     """A file that is read a few rows at a time, whatever it declares."""
 
     def __init__(self, path: Path) -> None:
-        require("parquet", f"{path}: reading Parquet", "pyarrow")
+        require_packages("parquet", f"{path}: reading Parquet", "pyarrow")
         self.path = path
         with self._failures():
-            found = self._opened()
+            found = self._open()
             metadata = found.metadata
             self._edges = list(
                 accumulate(
@@ -53,7 +53,7 @@ class ParquetFile:
             self.columns = [_column(field) for field in found.schema_arrow]
         self.n_rows = int(self._edges[-1])
 
-    def batches(
+    def read_batches(
         self, names: Sequence[str], first: int, rows: int = _ROWS_PER_BATCH
     ) -> Iterator[tuple[int, Any]]:
         """Batches of at most so many rows from the group of the `first` row on, each with its first row."""
@@ -61,19 +61,19 @@ class ParquetFile:
             group = max(0, bisect_right(self._edges, first) - 1)
             at = self._edges[group]
             groups = range(group, len(self._edges) - 1)
-            for batch in self._opened().iter_batches(rows, row_groups=groups, columns=list(names)):
+            for batch in self._open().iter_batches(rows, row_groups=groups, columns=list(names)):
                 # Columns of one name, or of one that contains a dot, are found in another number.
                 if batch.schema.names != list(names):
                     raise ValueError(f"the columns {', '.join(names)} cannot be told from others")
                 yield at, batch
                 at += batch.num_rows
             if at != self.n_rows:
-                raise ValueError(f"{counted(at, 'row')} instead of {self.n_rows}")
+                raise ValueError(f"{format_count(at, 'row')} instead of {self.n_rows}")
 
     def values(self, name: str) -> list[Any]:
         """A column as Python's numbers, texts or lists; None where a value is missing."""
         found: list[Any] = []
-        for _, batch in self.batches([name], 0):
+        for _, batch in self.read_batches([name], 0):
             with self._failures():
                 _refuse_long_texts(batch.column(0))
                 found += batch.column(0).to_pylist()
@@ -81,12 +81,12 @@ class ParquetFile:
 
     def width(self, name: str) -> int:
         """The length of the first list of a column; 0 if there is none."""
-        for _, batch in self.batches([name], 0, rows=1):
+        for _, batch in self.read_batches([name], 0, rows=1):
             with self._failures():
                 return len(batch.column(0)[0]) if batch.column(0)[0].is_valid else 0
         return 0
 
-    def _opened(self) -> Any:
+    def _open(self) -> Any:
         import pyarrow.parquet
 
         return pyarrow.parquet.ParquetFile(self.path)
@@ -124,7 +124,7 @@ class ParquetNumbers:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         size = len(self) * self.shape[1] * self.dtype.itemsize
-        memory.require(size, f"{self._file.path}: {self._names[0]}", "save fewer rows per file")
+        memory.require_memory(size, f"{self._file.path}: {self._names[0]}", "save fewer rows per file")
         return np.asarray(self[:], dtype=dtype)
 
     def __getitem__(self, where: Any) -> Array:
@@ -149,7 +149,7 @@ class ParquetNumbers:
 
     def _restart(self, first: int) -> None:
         rows = max(1, min(_ROWS_PER_BATCH, _NUMBERS_PER_BATCH // max(1, self.shape[1])))
-        self._batches = self._file.batches(self._names, first, rows)
+        self._batches = self._file.read_batches(self._names, first, rows)
         self._held, self._at = self._held[:0], 0
         self._next()
 
@@ -178,7 +178,7 @@ class ParquetNumbers:
         if len(wrong):
             raise DataError(
                 f"{self._file.path}: row {self._at + int(wrong[0])} of {self._names[0]} does not have "
-                f"{counted(self.shape[1], 'number')}, as the first row has"
+                f"{format_count(self.shape[1], 'number')}, as the first row has"
             )
         return _numbers(column.flatten()).reshape(batch.num_rows, self.shape[1])
 
@@ -283,4 +283,4 @@ def _refuse_long_texts(column: Any) -> None:
     if pyarrow.types.is_string(inner.type) or pyarrow.types.is_large_string(inner.type):
         longest = pyarrow.compute.max(pyarrow.compute.binary_length(inner)).as_py() or 0
         if longest > _LONGEST_TEXT:
-            raise ValueError(f"a text of {counted(longest, 'byte')}")
+            raise ValueError(f"a text of {format_count(longest, 'byte')}")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import typer
 
-from crnr_cli.cli import PANELS, application
+from crnr_cli.cli import PANELS, make_application
 from crnr_cli.cli.parsing import Choice, Choices, ExtractorName, Value
 
 # What a shell completes; asked is what only crnr knows, such as the names in a gallery.
@@ -77,7 +77,7 @@ class Command:
 
 def read_commands() -> Command:
     """The program, with all its commands."""
-    return _command(typer.main.get_command(application()), "crnr")
+    return _command(typer.main.get_command(make_application()), "crnr")
 
 
 def _first_sentence(text: str) -> str:

@@ -46,7 +46,7 @@ def run(crnr: Runner, environment: Mapping[str, str], line: str) -> Outcome:
 def test_the_other_typer_lacks_the_private_module(crnr: Runner, other_typer: dict[str, str]) -> None:
     code = (
         "import importlib.util, crnr_cli.cli, typer\n"
-        "crnr_cli.cli.application()\n"
+        "crnr_cli.cli.make_application()\n"
         f"print(typer.__file__, importlib.util.find_spec('typer.{PRIVATE}'))"
     )
     done = crnr.process(program=(sys.executable, "-c", code), env=other_typer)

@@ -70,7 +70,7 @@ def test_the_table_of_compare_fits_with_its_longest_figures(
     built: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(compare, "mcnemar", lambda first, second: 1.23e-101)
+    monkeypatch.setattr(compare, "mcnemar_p_value", lambda first, second: 1.23e-101)
     command = "compare gallery --holdout 0.5 --draws 1 --methods procrc,nn"
     result = built(*command.split(), columns=60)
     assert "1.2e-101 *" in result.out

@@ -17,7 +17,7 @@ from crnr_cli.cluster.dask import Cluster, connected
 from crnr_cli.cluster.work import OnCluster
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, Run
 from crnr_cli.jobs.classify import classify
 from crnr_cli.pictures.pool import DecoderPool
@@ -175,7 +175,7 @@ def test_workers_search_with_the_index_of_the_gallery(address: str, crnr: Runner
     assert (crnr.here / "one.csv").read_bytes() == (crnr.here / "many.csv").read_bytes()
 
 
-def _error_of(cluster: Cluster, gallery: Gallery, source: Any, path: Path = GALLERY) -> str:
+def _error_of(cluster: Cluster, gallery: FittedGallery, source: Any, path: Path = GALLERY) -> str:
     with pytest.raises(DataError) as caught:
         list(OnCluster(cluster, path).answer(Run.prepare(gallery, source, QueryOptions()), silent))
     return str(caught.value)

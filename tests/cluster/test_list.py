@@ -14,7 +14,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.classify import classify
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.compact_listing import PackedFiles
+from crnr_cli.sources.compact_listing import CompactListing
 from crnr_cli.sources.opening import fingerprint, open_source
 from crnr_cli.sources.pictures import Pictures
 from helpers.cluster import CLUSTER
@@ -47,7 +47,7 @@ def test_the_same_listing(address: str, folders: Path) -> None:
         spread = open_source(names, InputOptions(), lister=OnCluster(cluster).lister)
     assert isinstance(alone, Pictures)
     assert isinstance(spread, Pictures)
-    assert isinstance(spread.files, PackedFiles)
+    assert isinstance(spread.files, CompactListing)
     assert list(map(repr, spread.files)) == list(map(repr, alone.files))
     assert spread.notes() == alone.notes()
     assert spread.named_folders == alone.named_folders

@@ -12,11 +12,11 @@ import h5py
 import numpy as np
 import pytest
 
-from crnr_cli.arrays import Stamp, dense
+from crnr_cli.arrays import Stamp, to_dense
 from crnr_cli.errors import GalleryError
 from crnr_cli.gallery import hdf5_contents
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.gallery import Stamps, Texts
+from crnr_cli.gallery.gallery import LazyStamps, LazyTexts
 from crnr_cli.gallery.hdf5_contents import block_digests
 from helpers.runner import Runner
 
@@ -128,7 +128,7 @@ def test_checksums_of_blocks_that_are_wrong(
     with h5py.File(path, "r+") as file:
         alter(file)
     if is_rehashed:
-        actual = hdf5_contents.read_content(path).sha256()
+        actual = hdf5_contents.read_content(path).compute_sha256()
         with h5py.File(path, "r+") as file:
             file.attrs["sha256"] = np.bytes_(actual)
     with pytest.raises(GalleryError, match=r"^gallery\.h5: "):
@@ -164,12 +164,12 @@ def test_mapped_vectors_give_the_residuals_of_vectors_in_memory(path: Path) -> N
     mapped = load_gallery(path)
     copied = replace(mapped, samples=replace(mapped.samples, vectors=mapped.samples.vectors.copy()))
     queries = mapped.samples.vectors[:5]
-    np.testing.assert_array_equal(dense(mapped.residuals(queries)), dense(copied.residuals(queries)))
+    np.testing.assert_array_equal(to_dense(mapped.residuals(queries)), to_dense(copied.residuals(queries)))
 
 
 def test_texts_are_decoded_when_they_are_looked_at() -> None:
     names = ["a", "caf\udce9", "Ö", "last"]
-    column = Texts(np.array([name.encode("utf-8", "surrogateescape") for name in names]))
+    column = LazyTexts(np.array([name.encode("utf-8", "surrogateescape") for name in names]))
     assert column == names
     assert [column[i] for i in (0, 2, -1)] == ["a", "Ö", "last"]
     assert column[1:3] == names[1:3]
@@ -180,12 +180,12 @@ def test_texts_are_decoded_when_they_are_looked_at() -> None:
         with pytest.raises(IndexError):
             column[place]
     with pytest.raises(ValueError, match="not text"):
-        Texts(np.arange(3))
+        LazyTexts(np.arange(3))
 
 
 def test_stamps_are_pairs() -> None:
-    column = Stamps(np.array([1, 2]), np.array([10, 20]))
+    column = LazyStamps(np.array([1, 2]), np.array([10, 20]))
     assert column == [Stamp(1, 10), Stamp(2, 20)]
     assert column[-1].mtime_ns == 20
     with pytest.raises(ValueError, match="different sizes"):
-        Stamps(np.array([1, 2]), np.array([10]))
+        LazyStamps(np.array([1, 2]), np.array([10]))

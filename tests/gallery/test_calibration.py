@@ -18,7 +18,7 @@ from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.results.decision import standout
-from crnr_cli.results.probability import Certainty
+from crnr_cli.results.probability import Calibrated
 from helpers.runner import Runner, rows
 
 N_CLASSES, DIMENSION = 4, 30
@@ -266,7 +266,7 @@ def test_impossible_probabilities_are_refused(
 ) -> None:
     gallery = load_gallery(files["calibrated"])
     assert gallery.calibration is not None
-    wrong = replace(gallery.calibration, certainty=Certainty(sharpness, np.array(of_truth)))
+    wrong = replace(gallery.calibration, certainty=Calibrated(sharpness, np.array(of_truth)))
     save_gallery(replace(gallery, calibration=wrong), crnr.here / "wrong.h5")
     with pytest.raises(GalleryError, match=message):
         load_gallery(crnr.here / "wrong.h5")

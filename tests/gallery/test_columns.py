@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.arrays import Stamp
-from crnr_cli.gallery.gallery import Labels, SampleTable, Stamps, Texts, to_bytes, to_numbers
+from crnr_cli.gallery.gallery import LazyLabels, LazyStamps, LazyTexts, SampleTable, to_bytes, to_numbers
 
 CLASSES = ["ant", "bee", "caf\udce9"]
 ROWS = st.lists(
@@ -37,12 +37,14 @@ def as_loaded(rows: list[tuple[str, int, str, Stamp]]) -> SampleTable:
     sizes, times = np.array(table.stamps, dtype=np.int64).T
     index = np.array([number for _, number, _, _ in rows])
     encoded = [np.array([text.encode() for text in column]) for column in (table.names, table.hashes)]
-    return SampleTable(Texts(encoded[0]), Labels(CLASSES, index), Texts(encoded[1]), Stamps(sizes, times))
+    return SampleTable(
+        LazyTexts(encoded[0]), LazyLabels(CLASSES, index), LazyTexts(encoded[1]), LazyStamps(sizes, times)
+    )
 
 
 @pytest.fixture
 def undecoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in (Texts, Labels, Stamps):
+    for kind in (LazyTexts, LazyLabels, LazyStamps):
         monkeypatch.setattr(kind, "_values", None)
 
 
@@ -78,7 +80,7 @@ def test_what_is_encoded_is_not_decoded_to_be_taken_joined_or_stored() -> None:
     found = both.take([2, 0])
     assert to_bytes(found.names).tolist() == [b"c", b"a"]
     assert [column.tolist() for column in to_numbers(found.stamps)] == [[5, 1], [6, 2]]
-    assert isinstance(table.take([1]).labels, Labels)
+    assert isinstance(table.take([1]).labels, LazyLabels)
 
 
 @given(ROWS, st.data())
@@ -104,6 +106,6 @@ def test_a_column_may_be_unknown_as_a_whole_alone() -> None:
 
 
 def test_numbers_of_another_type_become_those_of_a_gallery() -> None:
-    sizes, times = to_numbers(Stamps(np.array([1, 2], ">i4"), np.array([3, 4], ">i8")))
+    sizes, times = to_numbers(LazyStamps(np.array([1, 2], ">i4"), np.array([3, 4], ">i8")))
     assert sizes.dtype == times.dtype == np.dtype(np.int64)
     assert (sizes.tolist(), times.tolist()) == ([1, 2], [3, 4])

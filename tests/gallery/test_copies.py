@@ -26,7 +26,7 @@ def test_copies_are_found_as_by_comparing_all_with_all(n: int, copies: int, d: i
     queries = np.concatenate([fresh, gallery[rng.integers(0, n, copies)] + np.float32(1e-7)])
     known = KnownSamples.of("pictures", [str(i) for i in range(n)], gallery)
     distances = np.linalg.norm(queries[:, None].astype(float) - gallery[None].astype(float), axis=2)
-    assert known.among([""] * len(queries), queries).tolist() == (distances.min(axis=1) < 1e-5).tolist()
+    assert known.known_mask([""] * len(queries), queries).tolist() == (distances.min(axis=1) < 1e-5).tolist()
 
 
 NOTE = (

@@ -10,8 +10,8 @@ from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.suspects import Folds, crossed
-from crnr_cli.methods import Samples, fitted, make_method
+from crnr_cli.gallery.suspects import Folds, cross_validated_residuals
+from crnr_cli.methods import Samples, fit_method, make_method
 from crnr_cli.methods.base import residuals
 
 
@@ -29,7 +29,7 @@ def hashes(samples: Samples) -> list[str]:
 def test_the_labels_are_those_of_scikit_learn() -> None:
     samples = made(per_class=20)
     folds = Folds.of(samples, hashes(samples))
-    found = crossed(samples, make_method("nn", {}), folds).argmin(axis=1)
+    found = cross_validated_residuals(samples, make_method("nn", {}), folds).argmin(axis=1)
     expected = cross_val_predict(
         KNeighborsClassifier(1), samples.vectors, samples.class_index, cv=PredefinedSplit(folds.fold_of)
     )
@@ -41,11 +41,11 @@ def test_those_who_are_distrusted_are_answered_but_do_not_answer() -> None:
     samples, method = made(), make_method("crnr", {})
     folds = Folds.of(samples, hashes(samples))
     distrusted = np.arange(len(samples.vectors)) % 5 == 0
-    found = crossed(samples, method, folds, distrusted, jobs=2)
+    found = cross_validated_residuals(samples, method, folds, distrusted, jobs=2)
     for i, fold in enumerate(folds.fold_of.tolist()):  # one by one
         kept = (folds.fold_of != fold) & ~distrusted
         rest = Samples.of(samples.vectors[kept], samples.class_index[kept])
-        expected = residuals(method, rest, fitted(method, rest), samples.vectors[i : i + 1])[0]
+        expected = residuals(method, rest, fit_method(method, rest), samples.vectors[i : i + 1])[0]
         np.testing.assert_allclose(found[i], expected, rtol=1e-9)
 
 
@@ -63,7 +63,7 @@ def test_a_class_of_one_sample_has_no_answer() -> None:
     labels = np.array([0] * 12 + [1] * 11 + [2])
     alone = Samples.of(samples.vectors, labels)
     folds = Folds.of(alone, hashes(alone))
-    found = crossed(alone, make_method("crnr", {}), folds)
+    found = cross_validated_residuals(alone, make_method("crnr", {}), folds)
     assert np.isnan(found).all(axis=1).tolist() == [False] * 23 + [True]
     assert folds.is_held.tolist() == [True] * 23 + [False]
 
@@ -81,7 +81,7 @@ def test_every_class_keeps_samples_in_every_fold(data: st.DataObject) -> None:
     folds = Folds.of(samples, hashes(samples))
     n = len(samples.vectors)
     doubtful = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
-    distrusted = folds.distrusted(samples, doubtful)
+    distrusted = folds.doubtful_mask(samples, doubtful)
     assert not (distrusted & ~doubtful).any()
     for fold in np.unique(folds.fold_of):
         left = samples.class_index[(folds.fold_of != fold) & ~distrusted]

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.datasets import load_digits
 
 from crnr_cli.gallery import duplicates
-from crnr_cli.gallery.duplicates import Looks, exact_copies, groups_of, near_pairs
+from crnr_cli.gallery.duplicates import Looks, find_exact_copies, find_near_pairs, group_pairs
 
 
 def photo(seed: int) -> Image.Image:
@@ -48,15 +48,15 @@ def looks(pictures: list[Image.Image]) -> Looks:
 def test_an_altered_picture_is_found_among_others(kind: str) -> None:
     originals = [photo(seed) for seed in range(30)]
     altered = [ALTERED[kind](picture) for picture in originals[:10]]
-    found = near_pairs(looks(originals + altered))
+    found = find_near_pairs(looks(originals + altered))
     assert found.tolist() == [[i, 30 + i] for i in range(10)]
-    against = near_pairs(looks(altered), looks(originals))
+    against = find_near_pairs(looks(altered), looks(originals))
     assert against.tolist() == [[i, i] for i in range(10)]
 
 
 def test_a_few_pictures_have_duplicates_too() -> None:
-    assert near_pairs(looks([photo(0), recompressed(photo(0))])).tolist() == [[0, 1]]
-    assert near_pairs(looks([photo(0), photo(1)])).tolist() == []
+    assert find_near_pairs(looks([photo(0), recompressed(photo(0))])).tolist() == [[0, 1]]
+    assert find_near_pairs(looks([photo(0), photo(1)])).tolist() == []
 
 
 def test_plain_shapes_that_are_all_alike_are_not_duplicates() -> None:
@@ -65,7 +65,7 @@ def test_plain_shapes_that_are_all_alike_are_not_duplicates() -> None:
     digits = looks([Image.fromarray(15 * one) for one in pixels])
     alike = np.corrcoef(digits.pictures.reshape(900, -1)) - np.eye(900)
     assert (alike.max(axis=1) > 0.965).sum() > 100
-    assert len(near_pairs(digits)) <= 9
+    assert len(find_near_pairs(digits)) <= 9
 
 
 def test_without_pictures_only_a_cosine_close_to_one_counts() -> None:
@@ -73,17 +73,17 @@ def test_without_pictures_only_a_cosine_close_to_one_counts() -> None:
     rows = rng.normal(size=(50, 40))
     rows[7] = 3 * rows[3] + 0.01 * rng.normal(size=40)
     rows[9] = rows[4] + 0.3 * rng.normal(size=40)
-    assert near_pairs(Looks.of(rows)).tolist() == [[3, 7]]
+    assert find_near_pairs(Looks.of(rows)).tolist() == [[3, 7]]
 
 
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = looks(
         [photo(seed // 2) if seed % 2 else recompressed(photo(seed // 2)) for seed in range(40)]
     )
-    whole = near_pairs(everything)
+    whole = find_near_pairs(everything)
     monkeypatch.setattr(duplicates, "_BLOCK", 100)
     monkeypatch.setattr(duplicates, "_PAIRS", 3)
-    assert near_pairs(everything).tolist() == whole.tolist() == [[i, i + 1] for i in range(0, 40, 2)]
+    assert find_near_pairs(everything).tolist() == whole.tolist() == [[i, i + 1] for i in range(0, 40, 2)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)).filter(lambda p: p[0] != p[1])))
@@ -92,8 +92,8 @@ def test_groups_are_the_connected_components_of_scipy(pairs: list[tuple[int, int
     places = tuple(array.T.astype(np.int32))  # SciPy 1.11 takes no others
     _, group_of = connected_components(coo_array((np.ones(len(array)), places), (21, 21)))
     expected = [np.flatnonzero(group_of == k).tolist() for k in np.unique(group_of)]
-    assert groups_of(array) == sorted(group for group in expected if len(group) > 1)
+    assert group_pairs(array) == sorted(group for group in expected if len(group) > 1)
 
 
 def test_exact_copies_have_the_same_hash() -> None:
-    assert exact_copies(["a", "b", "a", "c", "b", "a"]) == [[0, 2, 5], [1, 4]]
+    assert find_exact_copies(["a", "b", "a", "c", "b", "a"]) == [[0, 2, 5], [1, 4]]

@@ -14,7 +14,7 @@ import pytest
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery import file as file_format
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.gallery import Gallery, SampleTable, describe
+from crnr_cli.gallery.gallery import FittedGallery, SampleTable, describe
 from crnr_cli.gallery.hdf5_output import to_attributes
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.recipe.recipe import Recipe
@@ -23,12 +23,12 @@ from crnr_cli.recipe.steps import Pca
 NAMES = ["a,b", "caf\udce9", "Ö\n"]
 
 
-def small_gallery(factor: str = "dense", dtype: str = "float32") -> Gallery:
+def small_gallery(factor: str = "dense", dtype: str = "float32") -> FittedGallery:
     vectors = np.random.default_rng(0).standard_normal((9, 5))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     samples = Samples.of(vectors.astype(dtype), np.repeat([0, 1, 2], 3))
     method = make_method("crnr", {"lam": 0.1, "factor": factor})
-    return Gallery(
+    return FittedGallery(
         samples=samples,
         table=SampleTable(
             names=[f"{name}/{k}.png" for name in NAMES for k in range(3)],
@@ -136,7 +136,7 @@ def test_a_lie_with_a_valid_checksum_is_refused(path: Path, lie: dict[str, Any],
         content.arrays["classes/names"] = np.array(lie.pop("classes"))
     content.attributes["recipe"].update(to_attributes(lie.pop("recipe", {})))
     content.attributes["/"].update(lie)
-    content.attributes["/"]["sha256"] = np.bytes_(content.sha256())
+    content.attributes["/"]["sha256"] = np.bytes_(content.compute_sha256())
     with h5py.File(path, "w") as file:
         for name, array in content.arrays.items():
             file.create_dataset(name, data=array)

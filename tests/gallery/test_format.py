@@ -127,7 +127,7 @@ def rehash(path: Path) -> None:
 
     content = read_content(path)
     with h5py.File(path, "r+") as file:
-        file.attrs["sha256"] = np.bytes_(content.sha256())
+        file.attrs["sha256"] = np.bytes_(content.compute_sha256())
 
 
 ALTERATIONS = {

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from crnr_cli import errors
-from crnr_cli.arrays import dense
+from crnr_cli.arrays import to_dense
 from crnr_cli.estimators import CRNRClassifier
 from crnr_cli.gallery import fit
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.methods import Samples, make_method
-from crnr_cli.methods.base import fitted, indexed, residuals
-from crnr_cli.methods.by_neighbors import measured_by
+from crnr_cli.methods.base import fit_method, make_indexes, residuals
+from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.solvers.indexes import Measured
 from helpers.runner import Runner, read_rows
 
@@ -107,7 +107,7 @@ def test_a_changed_gallery_has_an_index_of_its_samples_now(tables: Runner, kind:
     assert tables("add", "more.npz", "-g", path).exit == 0
     gallery = load_gallery(path)
     assert len(gallery.names) == 440
-    again = indexed(gallery.method, gallery.samples)
+    again = make_indexes(gallery.method, gallery.samples)
     assert again.keys() == gallery.state.keys()
     for key, array in again.items():
         np.testing.assert_array_equal(gallery.state[key], array)
@@ -150,11 +150,11 @@ def test_every_method_that_codes_by_neighbours(kind: str, name: str) -> None:
     queries = unit[:50] * 0.5 + unit[50:100] * 0.5
     exact = make_method(name, {"neighbors": 9})
     method = make_method(name, {"neighbors": 9, "index": kind})
-    expected = dense(residuals(exact, samples, {}, queries))
-    found = dense(residuals(method, samples, indexed(method, samples), queries))
+    expected = to_dense(residuals(exact, samples, {}, queries))
+    found = to_dense(residuals(method, samples, make_indexes(method, samples), queries))
     is_same = np.isclose(found, expected, rtol=1e-4).all(axis=1)
     assert is_same.mean() > 0.9
-    without = dense(residuals(method, samples, fitted(method, samples), queries))
+    without = to_dense(residuals(method, samples, fit_method(method, samples), queries))
     np.testing.assert_array_equal(without, expected)
 
 
@@ -167,12 +167,14 @@ def test_every_part_has_an_index(kind: str) -> None:
         features[:, a:b] /= np.linalg.norm(features[:, a:b], axis=1, keepdims=True)
     samples = Samples.of(features[order], of_class[order], edges)
     method = make_method("crnr", {"neighbors": 9, "index": kind})
-    state = indexed(method, samples)
+    state = make_indexes(method, samples)
     assert {key.rpartition(".")[2] for key in state} == {"0", "1"}
     exact = residuals(method, samples, {}, features[:40])
     found = residuals(method, samples, state, features[:40])
     assert np.isclose(found, exact, rtol=1e-4).all(axis=1).mean() > 0.9
-    assert measured_by(state) == Measured(*np.minimum(state["index_measured.0"], state["index_measured.1"]))
+    assert worst_index_measurement(state) == Measured(
+        *np.minimum(state["index_measured.0"], state["index_measured.1"])
+    )
 
 
 @each_kind

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import scipy.fft
 
-from crnr_cli.gallery.duplicates import correlation, likeness, perceptual_hashes, small_pictures
+from crnr_cli.gallery.duplicates import correlation, likeness, perceptual_hashes, read_small_pictures
 from crnr_cli.pictures.pool import DecoderPool
 from helpers.samples import noise
 
@@ -53,6 +53,6 @@ def test_only_files_of_the_same_content_are_read(tmp_path: Path) -> None:
         noise(i, (32, 32)).save(path)
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "" for path in paths]
     noise(9).save(paths[1])
-    found, places = small_pictures([str(path) for path in paths], hashes, DecoderPool(1))
+    found, places = read_small_pictures([str(path) for path in paths], hashes, DecoderPool(1))
     assert places.tolist() == [0, 2]
     assert found.tolist() == [np.asarray(noise(i, (32, 32))).tolist() for i in (0, 2)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.gallery import suspects as module
-from crnr_cli.gallery.suspects import outliers, similarity_to_classes
+from crnr_cli.gallery.suspects import find_outliers, similarity_to_classes
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_what_looks_like_no_class_comes_first(per_class: int) -> None:
         for i in range(20):
             strange.append(i < per_class)
             rows.append((stranger if strange[-1] else center) + 0.3 * rng.normal(size=40))
-    found = outliers(unit(np.array(rows)), np.arange(0, 101, 20), np.arange(100))
+    found = find_outliers(unit(np.array(rows)), np.arange(0, 101, 20), np.arange(100))
     wanted = set(np.flatnonzero(strange).tolist())
     assert {one.sample for one in found[: len(wanted)]} == wanted
     assert len(found) <= len(wanted) + 5
@@ -69,4 +69,4 @@ def test_what_looks_like_no_class_comes_first(per_class: int) -> None:
 def test_a_clean_gallery_has_hardly_any() -> None:
     rng = np.random.default_rng(1)
     rows = np.repeat(rng.normal(size=(5, 40)), 20, axis=0) + 0.3 * rng.normal(size=(100, 40))
-    assert len(outliers(unit(rows), np.arange(0, 101, 20), np.arange(100))) <= 5
+    assert len(find_outliers(unit(rows), np.arange(0, 101, 20), np.arange(100))) <= 5

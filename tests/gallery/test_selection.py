@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
-from crnr_cli.gallery.entries import selected
+from crnr_cli.gallery.entries import select_names
 
 PATH = Path("gallery.h5")
 names = st.lists(st.text("ab.*?[]!-", min_size=1, max_size=5), min_size=1, max_size=6, unique=True)
@@ -22,10 +22,10 @@ patterns = st.text("ab.*?[]!-", min_size=1, max_size=6).filter(lambda text: "**"
 def test_a_pattern_of_classes_is_that_of_fnmatch(known: list[str], pattern: str) -> None:
     expected = {pattern} if pattern in known else {name for name in known if fnmatchcase(name, pattern)}
     if expected:
-        assert selected(PATH, "class", [pattern], known)[0] == expected
+        assert select_names(PATH, "class", [pattern], known)[0] == expected
     else:
         with pytest.raises(DataError, match=r"gallery\.h5: (has no class|no class matches)"):
-            selected(PATH, "class", [pattern], known)
+            select_names(PATH, "class", [pattern], known)
 
 
 paths = st.lists(st.text("ab./", min_size=1, max_size=6), min_size=1, max_size=6, unique=True)
@@ -40,10 +40,10 @@ def test_a_pattern_of_samples_is_one_of_each_folder(known: list[str], pattern: s
         if len(own := name.split("/")) == len(parts) and all(map(fnmatchcase, own, parts))
     }
     if expected:
-        assert selected(PATH, "sample", [pattern], known)[0] == expected
+        assert select_names(PATH, "sample", [pattern], known)[0] == expected
     else:
         with pytest.raises(DataError, match=r"gallery\.h5: (has no sample|no sample matches)"):
-            selected(PATH, "sample", [pattern], known)
+            select_names(PATH, "sample", [pattern], known)
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_a_pattern_of_samples_is_that_of_bash(pattern: str, tmp_path: Path) -> N
     script = f"shopt -s globstar; for file in {pattern}; do [ -f $file ] && echo $file; done; true"
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout
-    assert selected(PATH, "sample", [pattern], known)[0] == set(done.stdout.split())
+    assert select_names(PATH, "sample", [pattern], known)[0] == set(done.stdout.split())
 
 
 def test_a_name_that_looks_like_a_pattern_is_a_name() -> None:
     known = ["a[1].png", "a1.png", "*", "b.png"]
-    assert selected(PATH, "sample", ["a[1].png"], known) == ({"a[1].png"}, [])
-    assert selected(PATH, "sample", ["*"], known) == ({"*"}, [])
-    found, notes = selected(PATH, "sample", ["a?.png", "b.png", "?"], known)
+    assert select_names(PATH, "sample", ["a[1].png"], known) == ({"a[1].png"}, [])
+    assert select_names(PATH, "sample", ["*"], known) == ({"*"}, [])
+    found, notes = select_names(PATH, "sample", ["a?.png", "b.png", "?"], known)
     assert found == {"a1.png", "b.png", "*"}
     assert [note.text for note in notes] == ["a?.png matches 1 sample", "? matches 1 sample"]
 
 
 def test_a_pattern_that_ends_too_early_says_so() -> None:
     with pytest.raises(DataError, match=r"no sample matches a/\*; \* ends at a slash, and a/\*\* matches 2$"):
-        selected(PATH, "sample", ["a/*"], ["a/b/1.png", "a/c/2.png", "d.png"])
+        select_names(PATH, "sample", ["a/*"], ["a/b/1.png", "a/c/2.png", "d.png"])

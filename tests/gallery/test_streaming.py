@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli.arrays import dense
+from crnr_cli.arrays import to_dense
 from crnr_cli.errors import DataError, OutputError, UsageError
 from crnr_cli.gallery import streaming
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import make_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.hdf5_output import PlacedRows
 from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.jobs.build import BuildOptions, build
@@ -46,12 +46,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def built(reading: Reading, path: str = "streamed.h5") -> Gallery:
+def built(reading: Reading, path: str = "streamed.h5") -> FittedGallery:
     build(["features.h5"], Path(path), BuildOptions(reading, parameters={"neighbors": 5}))
     return load_gallery(Path(path))
 
 
-def in_memory(reading: Reading) -> Gallery:
+def in_memory(reading: Reading) -> FittedGallery:
     read = read_samples(open_source(["features.h5"], reading), reading)
     gallery, _ = make_gallery(read, make_method("crnr", {"neighbors": 5}))
     save_gallery(gallery, Path("memory.h5"))
@@ -136,7 +136,7 @@ def test_pca_of_blocks_is_that_of_the_whole(here: Path, before: tuple[Power, ...
     queries = np.eye(4)
     signs = np.sign((axes * expected_axes).sum(axis=0))
     np.testing.assert_allclose(
-        dense(found.residuals(queries * signs)), dense(expected.residuals(queries)), atol=1e-6
+        to_dense(found.residuals(queries * signs)), to_dense(expected.residuals(queries)), atol=1e-6
     )
     assert list(found.names) == list(expected.names)
 
@@ -192,7 +192,7 @@ def test_rows_in_any_order(tmp_path_factory: pytest.TempPathFactory, order: list
         for part in (order[:cut], order[cut:]):
             placed.write(np.array(part, dtype=np.int64), rows[part])
         content["after"] = np.arange(7)
-        np.testing.assert_array_equal(placed.mapped(), rows)
+        np.testing.assert_array_equal(placed.map_rows(), rows)
     with h5py.File(path) as content:
         np.testing.assert_array_equal(content["group/rows"][()], rows)
         np.testing.assert_array_equal(content["after"][()], np.arange(7))

@@ -10,7 +10,7 @@ import pytest
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.explain import explain
-from crnr_cli.jobs.review import strongest
+from crnr_cli.jobs.review import find_strongest_samples
 from helpers.runner import Runner
 from helpers.samples import make_features, make_pictures
 
@@ -26,7 +26,7 @@ def test_they_are_those_that_explain_shows(crnr: Runner, method: str, parts: tup
         report = explain(str(query), Path("gallery.h5"), QueryOptions())
         (explanation,) = report.explanations
         vector = report.vector.astype(gallery.dtype)[np.newaxis]
-        ((first, second),) = strongest(gallery, vector, [explanation.order[:2].tolist()], 2)
+        ((first, second),) = find_strongest_samples(gallery, vector, [explanation.order[:2].tolist()], 2)
         for label, found in zip(explanation.order[:2].tolist(), (first, second), strict=True):
             weighty = [one.name for one in report.strongest(explanation, 2, label) if one.weight > 1e-6]
             assert [gallery.names[i] for i in found][: len(weighty)] == weighty
@@ -40,7 +40,7 @@ def test_without_weights_they_are_the_nearest(crnr: Runner, method: str) -> None
     gallery = load_gallery(Path("gallery.h5"))
     queries = np.random.default_rng(1).random((5, 6)).astype(np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    found = strongest(gallery, queries, [[2, 0]] * 5, 3)
+    found = find_strongest_samples(gallery, queries, [[2, 0]] * 5, 3)
     for query, of_query in zip(queries, found, strict=True):
         for k, samples in zip((2, 0), of_query, strict=True):
             own = [i for i in range(21) if gallery.samples.class_index[i] == k]
@@ -52,4 +52,4 @@ def test_a_class_with_fewer_samples_has_fewer(crnr: Runner) -> None:
     make_features(crnr.here / "g.npz", per_class=1)
     assert crnr("build", "g.npz", "-q").exit == 0
     gallery = load_gallery(Path("gallery.h5"))
-    assert strongest(gallery, gallery.samples.vectors[:1], [[0, 2]], 2) == [[[0], [2]]]
+    assert find_strongest_samples(gallery, gallery.samples.vectors[:1], [[0, 2]], 2) == [[[0], [2]]]

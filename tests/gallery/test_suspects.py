@@ -12,11 +12,11 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from crnr_cli.gallery.suspects import (
     Folds,
-    alike_classes,
-    answers_of,
-    doubts,
-    small_classes,
-    suspects,
+    find_alike_classes,
+    find_small_classes,
+    find_suspects,
+    residuals_without_doubtful_labels,
+    score_doubts,
 )
 from crnr_cli.methods import Samples, make_method
 
@@ -37,7 +37,7 @@ def digits(wrong: float, seed: int, per_class: int = 60) -> tuple[Samples, np.nd
 
 def answered(samples: Samples) -> np.ndarray:
     folds = Folds.of(samples, [str(i) for i in range(len(samples.vectors))])
-    return answers_of(samples, make_method("crnr", {}), folds)
+    return residuals_without_doubtful_labels(samples, make_method("crnr", {}), folds)
 
 
 @pytest.mark.parametrize("wrong", [0.05, 0.1, 0.2])
@@ -46,7 +46,7 @@ def test_the_ranking_is_at_least_as_good_as_that_of_cleanlab(wrong: float) -> No
     for seed in range(2):
         samples, is_wrong, _ = digits(wrong, seed)
         labels = samples.class_index
-        ours.append(average_precision_score(is_wrong, doubts(answered(samples), labels, False)[0]))
+        ours.append(average_precision_score(is_wrong, score_doubts(answered(samples), labels, False)[0]))
         shares = cross_val_predict(
             LogisticRegression(max_iter=1000),
             samples.vectors,
@@ -61,7 +61,7 @@ def test_the_ranking_is_at_least_as_good_as_that_of_cleanlab(wrong: float) -> No
 
 def test_those_listed_are_wrong_and_the_suggestion_is_right() -> None:
     samples, is_wrong, truth = digits(0.1, 0)
-    found = suspects(answered(samples), samples, False)
+    found = find_suspects(answered(samples), samples, False)
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
     listed = [one.sample for one in found]
     assert is_wrong[listed].mean() > 0.9
@@ -75,10 +75,10 @@ def test_those_listed_are_wrong_and_the_suggestion_is_right() -> None:
 
 def test_the_score_compares_the_own_class_with_the_best_other() -> None:
     residuals = np.array([[0.5, 0.2, 0.4], [0.1, 0.4, 0.8], [np.nan] * 3])
-    score, best = doubts(residuals, np.array([0, 0, 1]), False)
+    score, best = score_doubts(residuals, np.array([0, 0, 1]), False)
     np.testing.assert_allclose(score, [1 - 0.2 / 0.5, 1 - 0.4 / 0.1, np.nan])
     assert best[:2].tolist() == [1, 1]
-    signed, _ = doubts(residuals[:2], np.array([0, 0]), True)
+    signed, _ = score_doubts(residuals[:2], np.array([0, 0]), True)
     np.testing.assert_allclose(signed, [1 - np.exp(0.2 - 0.5), 1 - np.exp(0.4 - 0.1)])
 
 
@@ -94,7 +94,7 @@ def test_confusable_classes_are_counted_as_scikit_learn_counts() -> None:
         for b in range(a + 1, 4)
         if matrix[a, b] + matrix[b, a] >= 4  # a tenth of both
     }
-    found = alike_classes(residuals, truth)
+    found = find_alike_classes(residuals, truth)
     assert {pair.classes: pair.confused for pair in found} == expected
     assert len(expected) > 1
     assert [pair.share for pair in found] == sorted((sum(n) / 40 for n in expected.values()), reverse=True)
@@ -102,4 +102,4 @@ def test_confusable_classes_are_counted_as_scikit_learn_counts() -> None:
 
 def test_copies_do_not_make_a_class_large() -> None:
     samples = Samples.of(np.eye(12), np.repeat([0, 1], [6, 6]))
-    assert small_classes(samples, np.array([0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11])) == [(0, 3)]
+    assert find_small_classes(samples, np.array([0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11])) == [(0, 3)]

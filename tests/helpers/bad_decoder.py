@@ -34,4 +34,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         decoder_process.SECONDS_HELD_BACK = float(sys.argv[1])
     decoder_process.read_pixels = read_badly  # type: ignore[attr-defined]
-    decoder_process.main()
+    decoder_process.decode_requests()

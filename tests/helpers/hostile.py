@@ -118,7 +118,7 @@ def make_mat(path: Path) -> None:
 def open_features(path: Path) -> object:
     """Open a table, and read it as classify does."""
     file = FeatureFile.open(path, Keys())
-    values = file.rows(0, len(file))
+    values = file.read_rows(0, len(file))
     assert values.shape == (len(file.names), file.n_features)
     assert values.dtype.kind in "fiub"
     assert file.labels is None or len(file.labels) == len(values)
@@ -181,19 +181,19 @@ def open_extracted(path: Path) -> object:
     """Open it as build does, and read everything that it says about its rows."""
     source = open_tables([path], Keys()).with_classes(["loose"])
     recipe = recipe_of(source)
-    for batch in source.batches(source.spans(5), None, DecoderPool(1)):
+    for batch in source.read_batches(source.spans(5), None, DecoderPool(1)):
         assert len(batch.names) == len(batch.candidates) == len(batch.hashes) == len(batch.stamps)
         assert len(batch.scales) in (0, len(batch.names))
         assert batch.values.dtype.kind in "fiub"
         if recipe is not None:
-            recipe.applied(recipe.screened(batch), "float32")
-    return len(list(source.contents())), source.kind, recipe and recipe.describe()
+            recipe.apply(recipe.drop_unusable(batch), "float32")
+    return len(list(source.read_contents())), source.kind, recipe and recipe.describe()
 
 
 def open_mat_here(path: Path) -> object:
     """What the process that reads MATLAB files does, in this one. All its exceptions become messages."""
     try:
-        return matlab_process.read(path, ["features", "labels", "paths"])
+        return matlab_process.read_variables(path, ["features", "labels", "paths"])
     except Exception as e:
         raise DataError(f"{path}: {e!r}") from e
 
@@ -317,14 +317,14 @@ def make_config(path: Path) -> None:
 
 def open_config(path: Path) -> object:
     """By the readers of Hugging Face's file and of timm's."""
-    from crnr_cli.models.preprocessing import preparation_beside
+    from crnr_cli.models.preprocessing import find_preparation
 
     content = path.read_bytes()
     found = []
     for name in ("preprocessor_config.json", "config.json"):
         Path(name).write_bytes(content)
         try:
-            found.append(preparation_beside(Path("model.onnx")))
+            found.append(find_preparation(Path("model.onnx")))
         finally:
             Path(name).unlink()
     for one in filter(None, found):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crnr_cli.models.catalog import MODELS, Model, Weights
+from crnr_cli.models.catalog import MODELS, KnownModel, Weights
 from crnr_cli.models.efficientnet_lite import make_model
 from helpers.torch_files import save, weights_bytes, whole
 
@@ -69,7 +69,7 @@ def add_tiny_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let the catalogue have the tiny network, with its weights in a package below a folder; their path."""
     weights, model = tiny_weights(), make_model(tiny_state(), SIZE, 1.0)
     hashes = (hashlib.sha256(content).hexdigest() for content in (weights, model))
-    entry = Model(
+    entry = KnownModel(
         name=TINY,
         n_features=HEAD,
         size=SIZE,

@@ -14,8 +14,8 @@ import pytest
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.gallery import Gallery, Labels, SampleTable
-from crnr_cli.methods import METHODS, Method, Samples, fitted, make_method
+from crnr_cli.gallery.gallery import FittedGallery, LazyLabels, SampleTable
+from crnr_cli.methods import METHODS, Method, Samples, fit_method, make_method
 from crnr_cli.recipe.recipe import Recipe
 from helpers.runner import Runner, rows
 
@@ -205,7 +205,7 @@ def check_extreme_parameters(name: str) -> None:
                 with suppress(UsageError, DataError), np.errstate(all="ignore"), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     method = make_method(name, {parameter: value})
-                    found = method.residuals(double, fitted(method, double), queries)
+                    found = method.residuals(double, fit_method(method, double), queries)
                     assert found.shape == (12, 2)
 
 
@@ -242,8 +242,8 @@ def check_state_survives_save_and_load(name: str) -> None:
     method = method_called(name)
     n, d = samples.vectors.shape
     names = [f"s{i}" for i in range(n)]
-    table = SampleTable(names, Labels("abcd", samples.class_index), names)
-    gallery = Gallery(samples, table, list("abcd"), Recipe(d), method, method.fit(samples))
+    table = SampleTable(names, LazyLabels("abcd", samples.class_index), names)
+    gallery = FittedGallery(samples, table, list("abcd"), Recipe(d), method, method.fit(samples))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "g.h5"
         save_gallery(gallery, path)

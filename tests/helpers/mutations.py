@@ -75,7 +75,7 @@ def open_picture(path: Path) -> object:
 
 def open_features(path: Path) -> object:
     file = FeatureFile.open(path, Keys())
-    values = file.rows(0, len(file))
+    values = file.read_rows(0, len(file))
     assert values.shape == (len(file.names), file.n_features)
     assert values.dtype.kind in "fiub"
     assert file.labels is None or len(file.labels) == len(values)

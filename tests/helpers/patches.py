@@ -42,9 +42,9 @@ def count_batches_at_once(patch: Patch) -> list[int]:
 
     def counting(*arguments: Any) -> Any:
         counts.append(arguments[2])
-        return cores.side_by_side(*arguments)
+        return cores.run_side_by_side(*arguments)
 
-    patch(queries, "side_by_side", counting)
+    patch(queries, "run_side_by_side", counting)
     return counts
 
 

@@ -20,12 +20,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from crnr_cli.cli import application
+from crnr_cli.cli import make_application
 from helpers.paths import TESTS
 
 # All commands with their parameters. Built once for all tests: that takes longer than most commands that are
 # refused, and `CliRunner.invoke` would do it for every run.
-PROGRAM = typer.main.get_command(application())
+PROGRAM = typer.main.get_command(make_application())
 
 
 @functools.cache
@@ -34,7 +34,7 @@ def declared_commands() -> dict[str, Any]:
 
     Not those of `PROGRAM`: a command that has shown its help has changed the texts in it.
     """
-    group = typer.main.get_command(application())
+    group = typer.main.get_command(make_application())
     assert isinstance(group, typer.core.TyperGroup)
     found: dict[str, Any] = {}
     for name, command in group.commands.items():

@@ -20,10 +20,10 @@ from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.compare import CompareOptions, compare
 from crnr_cli.methods import METHODS, make_method
-from crnr_cli.methods.folds import held_out
+from crnr_cli.methods.folds import hold_out_share
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Pca
-from crnr_cli.results.scores import mcnemar, wilson
+from crnr_cli.results.scores import mcnemar_p_value, wilson_interval
 from helpers.method_checks import problem
 from helpers.runner import Runner, read_rows
 from helpers.samples import picture
@@ -46,9 +46,9 @@ def data(tmp_path: Path) -> tuple[Path, Path]:
 def test_mcnemar_is_the_exact_binomial_test(first: int, second: int) -> None:
     if first + second:
         expected = binomtest(first, first + second).pvalue
-        assert mcnemar(first, second) == pytest.approx(expected, rel=1e-12)
+        assert mcnemar_p_value(first, second) == pytest.approx(expected, rel=1e-12)
     else:
-        assert mcnemar(0, 0) == 1
+        assert mcnemar_p_value(0, 0) == 1
 
 
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=6), st.floats(0.01, 0.99), st.integers(0, 99))
@@ -58,9 +58,9 @@ def test_every_class_keeps_a_sample_and_gives_its_share(sizes: list[int], share:
     taken = [min(round(share * size), size - 1) for size in sizes]
     if not any(taken):
         with pytest.raises(UsageError, match=r"--holdout .* hold out more, or give --test"):
-            held_out(class_index, share, np.random.default_rng(seed), different)
+            hold_out_share(class_index, share, np.random.default_rng(seed), different)
         return
-    held = held_out(class_index, share, np.random.default_rng(seed), different)
+    held = hold_out_share(class_index, share, np.random.default_rng(seed), different)
     assert np.bincount(class_index[held], minlength=len(sizes)).tolist() == taken
 
 
@@ -151,7 +151,7 @@ def test_a_sample_that_is_tested_again_is_still_one_sample(data: tuple[Path, Pat
     for result in report.results:
         assert result.scores.n > 4 * report.n_tested
         share = result.scores.correct / result.scores.n
-        assert result.interval == pytest.approx(wilson(share * report.n_tested, report.n_tested))
+        assert result.interval == pytest.approx(wilson_interval(share * report.n_tested, report.n_tested))
     assert report.n_tested <= sum(SIZES)
 
 
@@ -165,21 +165,21 @@ def test_pca_never_sees_the_samples_held_out(
     data: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted = []
-    fit = Recipe.fitted
+    fit = Recipe.fit
 
     def recorded(recipe: Recipe, raw: Array) -> Recipe:
         fitted.append(raw)
         return fit(recipe, raw)
 
     tested = []
-    split = compare_job.held_out
+    split = compare_job.hold_out_share
 
     def remembered(*arguments: Any) -> Array:
         tested.append(split(*arguments))
         return tested[-1]
 
-    monkeypatch.setattr(Recipe, "fitted", recorded)
-    monkeypatch.setattr(compare_job, "held_out", remembered)
+    monkeypatch.setattr(Recipe, "fit", recorded)
+    monkeypatch.setattr(compare_job, "hold_out_share", remembered)
     compare([str(data[0])], CompareOptions(Reading(steps=(Pca(4),)), draws=3, methods=["nn"]))
     whole = np.load(data[0])["features"]
     assert len(fitted) == len(tested) == 3

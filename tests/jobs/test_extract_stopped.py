@@ -124,7 +124,7 @@ def test_killed_in_a_batch(photos: Runner) -> None:
 def test_a_signal(photos: Runner, stop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The current batch is finished, and the same command continues after it."""
     monkeypatch.setattr(extraction, "BATCH", 5)
-    described = extraction._described
+    described = extraction._usable_rows
     calls = 0
 
     def interrupted(*arguments: object) -> object:
@@ -134,7 +134,7 @@ def test_a_signal(photos: Runner, stop: str, monkeypatch: pytest.MonkeyPatch) ->
             signal.raise_signal(signal.Signals[stop])
         return described(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(extraction, "_described", interrupted)
+    monkeypatch.setattr(extraction, "_usable_rows", interrupted)
     number = signal.Signals[stop].value
     words = {"SIGINT": "interrupted", "SIGTERM": "terminated"}[stop]
     stopped = photos("extract", "photos", "-o", "f.h5", "-q")

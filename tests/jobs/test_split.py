@@ -15,7 +15,7 @@ import pytest
 from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
 from crnr_cli.jobs.split import Portion, SplitOptions, SplitReport, split
 from crnr_cli.sorting import placing
-from crnr_cli.sorting.placing import LEFT_OUT, THERE
+from crnr_cli.sorting.placing import ALREADY_THERE, LEFT_OUT
 from crnr_cli.system.files import locked
 from helpers.failing import Killed, fail_at
 from helpers.runner import Runner, rows
@@ -58,14 +58,14 @@ def test_every_picture_is_on_one_side(how: str, portion: Portion, in_gallery: in
     assert gallery | queries == before == files("all")
     assert report.classes == dict.fromkeys(("ant", "bee", "cow"), (in_gallery, 5 - in_gallery))
     assert Counter(name.split("/")[0] for name in gallery) == dict.fromkeys(report.classes, in_gallery)
-    assert (report.count(how), report.count(THERE), report.left_out) == (15, 0, [])
+    assert (report.count(how), report.count(ALREADY_THERE), report.left_out) == (15, 0, [])
     for row in report.rows:
         path, target = Path(row.path), Path(row.target)
         assert target.relative_to(target.parts[0]) == path.relative_to("all")
         assert target.is_symlink() == (how == "link")
         assert path.samefile(target) == (how != "copy")
         assert path.stat().st_mtime_ns == target.stat().st_mtime_ns
-    assert run(how=how, portion=portion).count(THERE) == 15  # nothing is left to do
+    assert run(how=how, portion=portion).count(ALREADY_THERE) == 15  # nothing is left to do
 
 
 def test_the_choice_depends_on_seed_and_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_folders_below_that_of_a_class_are_kept() -> None:
         with chdir(folder):
             up = "/".join(".." for _ in Path(folder).parts)
             report = split([source], SplitOptions(gallery=Path(up, "g"), queries=Path(up, "q")))
-        assert (report.count(THERE), len(report.rows)) == (9, 9)
+        assert (report.count(ALREADY_THERE), len(report.rows)) == (9, 9)
 
 
 def test_pictures_of_two_sources_may_have_one_name() -> None:
@@ -182,7 +182,7 @@ def test_what_is_no_picture_stays_where_it_is() -> None:
     picture(0, 9).save("all/ant/without suffix", "png")
     picture(0, 10).save("all/loose.png")
     report = run()
-    assert report.passed_over == 2
+    assert report.unrelated == 2
     assert [(row.path, row.result, row.reason) for row in report.left_out] == [
         ("all/loose.png", LEFT_OUT, "not in a class folder")
     ]

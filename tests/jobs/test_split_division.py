@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.jobs.split import Portion, in_gallery
+from crnr_cli.jobs.split import Portion, divide_samples
 
 Names = list[tuple[str, str]]
 
@@ -32,7 +32,7 @@ def counts(names: Names, chosen: list[bool]) -> Counter[str]:
 
 @given(labelled, portions, st.integers(0, 2**63))
 def test_every_class_gets_its_portion(names: Names, portion: Portion, seed: int) -> None:
-    chosen = in_gallery(names, names, portion, seed)
+    chosen = divide_samples(names, names, portion, seed)
     for label, count in Counter(label for label, _ in names).items():
         if portion.per_class is None:
             # Rounded to the nearest number, a half upwards.
@@ -49,8 +49,8 @@ def test_the_order_of_the_listing_does_not_matter(
 ) -> None:
     shuffled = list(names)
     random.shuffle(shuffled)
-    one = dict(zip(names, in_gallery(names, names, portion, seed), strict=True))
-    other = dict(zip(shuffled, in_gallery(shuffled, shuffled, portion, seed), strict=True))
+    one = dict(zip(names, divide_samples(names, names, portion, seed), strict=True))
+    other = dict(zip(shuffled, divide_samples(shuffled, shuffled, portion, seed), strict=True))
     assert one == other
 
 
@@ -60,7 +60,7 @@ def test_groups_stay_together_and_every_class_is_in_the_gallery(
 ) -> None:
     size = len(names)
     groups = data.draw(st.lists(st.integers(0, size), min_size=size, max_size=size))
-    chosen = in_gallery(names, groups, portion, seed)
+    chosen = divide_samples(names, groups, portion, seed)
     sides: dict[int, set[bool]] = {}
     for group, side in zip(groups, chosen, strict=True):
         sides.setdefault(group, set()).add(side)
@@ -73,19 +73,19 @@ def test_copies_take_the_place_of_others() -> None:
     names = [("ant", f"{i}.png") for i in range(40)]
     groups = [i // 4 if i < 16 else i for i in range(40)]  # four pictures, four times each
     for seed in range(30):
-        assert sum(in_gallery(names, groups, Portion(0.5), seed)) == 20
+        assert sum(divide_samples(names, groups, Portion(0.5), seed)) == 20
 
 
 def test_the_choice_is_fixed() -> None:
     """On every machine, and in every version: a split that was published can be made again."""
     names = [("ant", f"{i}.png") for i in range(12)] + [("bée", "a b/ü.png"), ("bée", "x.png")]
-    chosen = in_gallery(names, names, Portion(0.5), 7)
+    chosen = divide_samples(names, names, Portion(0.5), 7)
     expected = ["0.png", "4.png", "5.png", "7.png", "8.png", "11.png", "a b/ü.png"]
     assert [name for (_, name), is_chosen in zip(names, chosen, strict=True) if is_chosen] == expected
     decomposed = [
         (unicodedata.normalize("NFD", label), unicodedata.normalize("NFD", name)) for label, name in names
     ]
-    assert in_gallery(decomposed, decomposed, Portion(0.5), 7) == chosen
+    assert divide_samples(decomposed, decomposed, Portion(0.5), 7) == chosen
 
 
 def test_every_sample_is_as_likely_as_any_other() -> None:
@@ -93,7 +93,7 @@ def test_every_sample_is_as_likely_as_any_other() -> None:
     times = Counter(
         name
         for seed in range(2000)
-        for (_, name), is_chosen in zip(names, in_gallery(names, names, Portion(0.3), seed), strict=True)
+        for (_, name), is_chosen in zip(names, divide_samples(names, names, Portion(0.3), seed), strict=True)
         if is_chosen
     )
     # 600 is expected, with a standard deviation of 20.5; the seeds are fixed.
@@ -104,4 +104,6 @@ def test_every_sample_is_as_likely_as_any_other() -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_another_seed_is_another_choice(seed: int) -> None:
     names = [("ant", f"{i}.png") for i in range(100)]
-    assert in_gallery(names, names, Portion(0.5), seed) != in_gallery(names, names, Portion(0.5), seed + 1)
+    assert divide_samples(names, names, Portion(0.5), seed) != divide_samples(
+        names, names, Portion(0.5), seed + 1
+    )

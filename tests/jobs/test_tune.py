@@ -12,7 +12,7 @@ import pytest
 
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
-from crnr_cli.jobs.tune import Setting, Trial, Vectors, choose
+from crnr_cli.jobs.tune import Setting, Trial, VectorRecipe, choose
 from crnr_cli.methods import Method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
@@ -22,7 +22,7 @@ from helpers.samples import make_pictures
 
 
 def setting(method: Method, power: float = 1.0) -> Setting:
-    return Setting(method, Vectors(0, None, (("power", power), ("pca", None))))
+    return Setting(method, VectorRecipe(0, None, (("power", power), ("pca", None))))
 
 
 PAPER = setting(Crnr())
@@ -80,7 +80,7 @@ def test_principal_axes_never_see_what_is_held_back() -> None:
     raw = np.random.default_rng(0).normal(size=(12, 5))
     class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
     samples = job.FoldedSamples([raw], [Recipe(5)], class_index, fold_of, np.full(12, True), "float64")
-    fold = samples.fold(Vectors(0, None, (("power", 1.0), ("pca", 2))), 1)
+    fold = samples.fold(VectorRecipe(0, None, (("power", 1.0), ("pca", 2))), 1)
     kept = raw[fold_of != 1]
     _, _, rows = np.linalg.svd(kept - kept.mean(axis=0))
     projected = raw[fold_of == 1] @ rows[:2].T
@@ -158,7 +158,7 @@ def budgeted(
     monkeypatch.setattr(job.time, "perf_counter", lambda: now)
     methods: list[Method] = [Crnr(lam=lam) for lam in (0.01, 0.1, 1.0)]
     tried = []
-    recipes = [Vectors(0, None, (("power", power),)) for power in (1.0, 0.5)]
+    recipes = [VectorRecipe(0, None, (("power", power),)) for power in (1.0, 0.5)]
     for this in job._passes(recipes, methods, 2, budget):
         now += seconds
         assert isinstance(this.method, Crnr)
@@ -289,7 +289,7 @@ def test_classes_that_no_gallery_could_have_are_refused_before_any_work(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, classes: tuple[str, ...], words: str
 ) -> None:
     make_pictures(crnr.here / "gallery", classes)
-    monkeypatch.setattr(job, "_right", None)  # nothing is to be tried
+    monkeypatch.setattr(job, "_which_are_right", None)  # nothing is to be tried
     outcome = crnr("tune", "gallery", "-o", "gallery.h5")
     assert (outcome.exit, outcome.out, outcome.err) == (1, "", f"error: {words}\n")
     assert crnr.files() == {"gallery"}

@@ -58,7 +58,7 @@ def test_of_very_many_samples_some_are_held_out_and_answered_by_neighbours_alone
 ) -> None:
     monkeypatch.setattr(job, "_ALL_UP_TO", 149)
     monkeypatch.setattr(job, "_LOCAL_FROM", 100)
-    monkeypatch.setattr(job, "_ASKED", 40)
+    monkeypatch.setattr(job, "_HELD_OUT", 40)
     result = crnr("tune", moons, "--power", "1", "--methods", "nrc,crc,nn")
     assert result.exit == 0
     assert "40 of 150 samples, chosen at random, labelled by the others; best of 6 settings" in result.out

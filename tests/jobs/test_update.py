@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crnr_cli.arrays import Array, Batch, dense
+from crnr_cli.arrays import Array, Batch, to_dense
 from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.recipe.steps import Pca
 from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.tables import Features
@@ -46,18 +46,18 @@ def built(crnr: Runner, templates: Templates) -> None:
     templates.copy(build_gallery, crnr.here)
 
 
-def axes_of(gallery: Gallery) -> Array:
+def axes_of(gallery: FittedGallery) -> Array:
     (pca,) = gallery.recipe.steps
     assert isinstance(pca, Pca)
     assert pca.axes is not None
     return pca.axes
 
 
-def residuals(gallery: Gallery) -> np.ndarray:
+def residuals(gallery: FittedGallery) -> np.ndarray:
     """Of queries that no gallery here has seen."""
     values = np.random.default_rng(5).random((20, gallery.recipe.n_inputs))
     vectors, _ = gallery.recipe.unit_vectors(values, gallery.dtype)
-    return dense(gallery.residuals(vectors))
+    return to_dense(gallery.residuals(vectors))
 
 
 def assert_equal(one: str, other: str) -> None:
@@ -276,13 +276,13 @@ def test_remove_refuses_what_makes_no_sense(crnr: Runner, args: list[str], code:
 @pytest.mark.usefixtures("built")
 def test_update_reads_only_what_may_have_changed(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    batches = Pictures.batches
+    batches = Pictures.read_batches
 
     def watched(source: Pictures, *arguments: Any) -> Generator[Batch]:
         read.extend(source.names())
         return batches(source, *arguments)
 
-    monkeypatch.setattr(Pictures, "batches", watched)
+    monkeypatch.setattr(Pictures, "read_batches", watched)
     Path("gallery/README").write_text("about these pictures")
     Path("gallery/ant/1.png").unlink()
     picture(1, 50).save("gallery/bee/1.png")
@@ -316,7 +316,7 @@ def test_update_of_features(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> No
     assert "0 added, 6 changed, 4 removed, 10 unchanged\n" in outcome.err
     crnr("build", "a.npz", "b.npz", "-o", "fresh.h5")
     assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
-    monkeypatch.setattr(Features, "batches", None)  # nothing is to be read
+    monkeypatch.setattr(Features, "read_batches", None)  # nothing is to be read
     assert crnr("build", "a.npz", "b.npz", "--update", "-q").exit == 0
 
 

@@ -13,7 +13,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from crnr_cli.errors import DataError, NotConverged, UsageError
-from crnr_cli.methods import METHODS, Samples, Split, batch_size, fitted, make_method, parse_parameter
+from crnr_cli.methods import METHODS, Samples, Split, batch_size, fit_method, make_method, parse_parameter
 from crnr_cli.methods.base import residuals_in_batches, winners_after
 from crnr_cli.solvers.factors import factor_bytes
 from crnr_cli.system import memory
@@ -240,8 +240,8 @@ def test_codes_have_a_row_per_query() -> None:
 def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, _, _ = problem()
     asked: list[tuple[object, ...]] = []
-    monkeypatch.setattr(memory, "require", lambda *arguments: asked.append(arguments))
-    fitted(make_method("crc", {}), samples)
+    monkeypatch.setattr(memory, "require_memory", lambda *arguments: asked.append(arguments))
+    fit_method(make_method("crc", {}), samples)
     expected = make_method("crc", {}).fit_bytes(samples)
     words = ("fitting crc to 19 samples of dimension 24", "use --neighbors, --pca or fewer samples")
     assert asked == [(expected, *words)]
@@ -251,7 +251,7 @@ def test_a_matrix_without_an_inverse_is_reported_with_the_parameters() -> None:
     """Two equal samples, and a ridge that is lost in rounding."""
     samples = Samples.of(np.eye(3)[[0, 0, 1]], np.array([0, 0, 1]))
     with pytest.raises(DataError) as error:
-        fitted(make_method("procrc", {"lam": 1e-300, "gamma": 0.0}), samples)
+        fit_method(make_method("procrc", {"lam": 1e-300, "gamma": 0.0}), samples)
     assert str(error.value) == (
         "procrc cannot be fitted to these samples with lam 1e-300, gamma 0.0: "
         "the matrix to invert is singular; choose less extreme parameters"
@@ -291,7 +291,7 @@ def test_training_needs_scikit_learn(name: str) -> None:
     words = f"{name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
     with pytest.raises(UsageError) as error:
         make_method(name, {}).fit(samples)
-    assert str(error.value) == make_method(name, {}).unavailable() == words
+    assert str(error.value) == make_method(name, {}).why_unavailable() == words
 
 
 def test_training_that_does_not_converge_is_an_error_even_where_warnings_are_ignored(
@@ -299,7 +299,7 @@ def test_training_that_does_not_converge_is_an_error_even_where_warnings_are_ign
 ) -> None:
     samples, _, _ = problem()
     few = LogisticRegression(C=100.0, max_iter=1)
-    monkeypatch.setattr(METHODS["softmax"], "classifier", lambda _: few)
+    monkeypatch.setattr(METHODS["softmax"], "make_classifier", lambda _: few)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(DataError, match=r"^softmax did not converge at c = 100; choose a smaller c$"):

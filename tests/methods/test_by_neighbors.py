@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crnr_cli.arrays import FewClasses, dense
+from crnr_cli.arrays import FewClasses, to_dense
 from crnr_cli.errors import UsageError
 from crnr_cli.methods import CodingMethod, Samples, make_method
 from crnr_cli.methods.base import Split
@@ -27,7 +27,7 @@ def problem(seed: int = 0, dtype: str = "float64") -> tuple[Samples, np.ndarray]
 
 def residuals(name: str, samples: Samples, queries: np.ndarray, **parameters: object) -> np.ndarray:
     method = make_method(name, parameters)
-    return dense(method.residuals(samples, method.fit(samples), queries))
+    return to_dense(method.residuals(samples, method.fit(samples), queries))
 
 
 @each_method
@@ -117,11 +117,11 @@ def test_it_is_another_method_in_all_but_the_search(name: str) -> None:
     assert (local.name, local.signed, local.tunable) == (name, whole.signed, whole.tunable)
     assert list(local.parameters) == list(whole.parameters)
     assert local.parameters == whole.parameters | {"neighbors": 8, "index": "ivf"}
-    assert whole.parameters == whole.stored() | {"neighbors": 0, "index": "exact"}
-    assert list(local.stored()) == ["neighbors", "index", *whole.stored()]
-    assert list(make_method(name, {"neighbors": 8}).stored()) == ["neighbors", *whole.stored()]
+    assert whole.parameters == whole.to_stored() | {"neighbors": 0, "index": "exact"}
+    assert list(local.to_stored()) == ["neighbors", "index", *whole.to_stored()]
+    assert list(make_method(name, {"neighbors": 8}).to_stored()) == ["neighbors", *whole.to_stored()]
     assert (whole.since_version, local.since_version) == (1, 4)
-    other = local.with_parameters(**dict.fromkeys({"lam", "mu"} & whole.stored().keys(), 0.5))
+    other = local.with_parameters(**dict.fromkeys({"lam", "mu"} & whole.to_stored().keys(), 0.5))
     changed = {key: 0.5 for key in local.parameters if key in ("lam", "mu")}
     assert other == make_method(name, local.parameters | changed)
 
@@ -143,7 +143,7 @@ def test_all_numbers_of_iterations_in_one_pass(name: str, neighbors: int) -> Non
     method = make_method(name, {"neighbors": neighbors})
     (found,) = method.residuals_after(Split(samples, queries), [1, 3, 8])
     for variant, of_variant in zip(method.variants([1, 3, 8]), found, strict=True):
-        expected = dense(variant.residuals(samples, variant.fit(samples), queries))
+        expected = to_dense(variant.residuals(samples, variant.fit(samples), queries))
         np.testing.assert_allclose(of_variant, expected, rtol=1e-7)
 
 
@@ -182,11 +182,11 @@ def test_it_is_the_same_in_any_batch_however_many_samples_are_gathered_at_once(
 def test_a_large_gallery_is_tried_with_a_few_samples_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, queries = problem()
     monkeypatch.setattr("crnr_cli.methods.by_neighbors._TRIED", 20)
-    assert make_method("crnr", {}).tried_on(samples).vectors.shape == (60, 12)
+    assert make_method("crnr", {}).smoke_test_samples(samples).vectors.shape == (60, 12)
     method = make_method("crnr", {"neighbors": 30})
-    few = method.tried_on(samples)
+    few = method.smoke_test_samples(samples)
     assert few.vectors.shape == (20, 12)
-    found = dense(method.residuals(few, {}, queries))
+    found = to_dense(method.residuals(few, {}, queries))
     assert found.shape == (9, 7)
     np.testing.assert_array_equal(found[:, 3:], 1)  # classes that have none of them
     assert (found[:, 0] != 1).all()

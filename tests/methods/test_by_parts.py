@@ -10,7 +10,7 @@ import pytest
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.methods import METHODS, Method, Samples, Split, fitted, make_method
+from crnr_cli.methods import METHODS, Method, Samples, Split, fit_method, make_method
 from crnr_cli.methods.base import (
     fit_bytes,
     part_residuals,
@@ -59,7 +59,7 @@ def one_by_one(method: Method, samples: Samples, query: Array, edges: Array = PA
 def test_residuals_are_the_mean_over_the_parts(name: str) -> None:
     method = method_called(name)
     samples, queries = parted()
-    found = residuals(method, samples, fitted(method, samples), queries)
+    found = residuals(method, samples, fit_method(method, samples), queries)
     expected = [sum(one_by_one(method, samples, query)) / 4 for query in queries]
     assert_close(name, found, np.array(expected))
 
@@ -72,7 +72,7 @@ def test_a_blank_part_of_a_query_contributes_the_same_to_every_class(name: str) 
     queries[0, 5:12] = 0
     queries[1, 13:24] = 0
     queries[2, 0:13] = 0
-    state = fitted(method, samples)
+    state = fit_method(method, samples)
     found = residuals(method, samples, state, queries)
     expected = [sum(one_by_one(method, samples, query)) / 4 for query in queries]
     assert_close(name, found, np.array(expected))
@@ -92,7 +92,7 @@ def test_blank_parts_of_samples_give_finite_residuals(name: str) -> None:
     vectors[:, 12] = 0  # of all samples
     blank = Samples(vectors, samples.edges, PARTS)
     method = method_called(name)
-    found = residuals(method, blank, fitted(method, blank), queries)
+    found = residuals(method, blank, fit_method(method, blank), queries)
     assert np.isfinite(found).all()
 
 
@@ -100,9 +100,9 @@ def test_blank_parts_of_samples_give_finite_residuals(name: str) -> None:
 def test_one_part_is_the_same_as_none(name: str) -> None:
     samples, queries, _ = problem(sizes=SIZES)
     method = method_called(name)
-    whole = residuals(method, samples, fitted(method, samples), queries)
+    whole = residuals(method, samples, fit_method(method, samples), queries)
     single = replace(samples, parts=np.array([0, 24]))
-    np.testing.assert_array_equal(residuals(method, single, fitted(method, single), queries), whole)
+    np.testing.assert_array_equal(residuals(method, single, fit_method(method, single), queries), whole)
     np.testing.assert_array_equal(whole, method.residuals(samples, method.fit(samples), queries))
 
 
@@ -110,9 +110,9 @@ def test_one_part_is_the_same_as_none(name: str) -> None:
 def test_residuals_keep_the_type_of_the_samples(name: str) -> None:
     samples, queries = parted("float32")
     method = make_method(name, {})
-    found = residuals(method, samples, fitted(method, samples), queries)
+    found = residuals(method, samples, fit_method(method, samples), queries)
     assert (found.shape, found.dtype) == ((12, 4), np.float32)
-    assert residuals(method, samples, fitted(method, samples), queries[:0]).shape == (0, 4)
+    assert residuals(method, samples, fit_method(method, samples), queries[:0]).shape == (0, 4)
 
 
 @pytest.mark.parametrize("name", ["crnr", "nn", "nsc"])
@@ -124,8 +124,8 @@ def test_the_order_of_the_parts_does_not_matter(name: str) -> None:
     moved = np.concatenate([places[number] for number in order])
     edges = np.cumsum([0, *(len(places[number]) for number in order)])
     other = Samples(samples.vectors[:, moved], samples.edges, edges)
-    found = residuals(method, other, fitted(method, other), queries[:, moved])
-    assert_close(name, found, residuals(method, samples, fitted(method, samples), queries))
+    found = residuals(method, other, fit_method(method, other), queries[:, moved])
+    assert_close(name, found, residuals(method, samples, fit_method(method, samples), queries))
 
 
 def test_the_state_has_the_arrays_of_each_part() -> None:
@@ -133,7 +133,7 @@ def test_the_state_has_the_arrays_of_each_part() -> None:
     edges = np.arange(0, 37, 3)
     samples, _ = parted(edges=edges)
     method = make_method("crnr", {"factor": "dense"})
-    state = fitted(method, samples)
+    state = fit_method(method, samples)
     assert len(state) == 12 * len(method.fit(samples.part(0)))
     for number in (0, 1, 10, 11):
         expected = method.fit(samples.part(number))
@@ -162,14 +162,14 @@ def test_one_pass_finds_the_winners_of_the_parts_together(name: str, width: int)
     winners = winners_after(method, Split(samples, queries), COUNTS)
     assert winners.shape == (len(variants), 60)
     for variant, found in zip(variants, winners, strict=True):
-        expected = residuals(variant, samples, fitted(variant, samples), queries).argmin(axis=1)
+        expected = residuals(variant, samples, fit_method(variant, samples), queries).argmin(axis=1)
         np.testing.assert_array_equal(found, expected)
 
 
 def test_batches_have_the_residuals_of_all_queries() -> None:
     samples, queries = parted(m=300)
     method = make_method("crnr", {})
-    state = fitted(method, samples)
+    state = fit_method(method, samples)
     batches = list(residuals_in_batches(method, Split(samples, queries), state))
     assert len(batches) > 1
     whole = residuals(method, samples, state, queries)
@@ -183,11 +183,11 @@ def test_the_memory_of_all_parts_is_asked_for_before_the_work(monkeypatch: pytes
     assert needed == sum(method.fit_bytes(samples.part(number)) for number in range(4))
     monkeypatch.setattr(memory, "free_bytes", lambda: needed // 2)
     with pytest.raises(DataError, match="fitting crnr to 19 samples of dimension 24"):
-        fitted(method, samples)
+        fit_method(method, samples)
 
 
 def test_a_singular_part_is_an_error_with_a_remedy() -> None:
     samples, _ = parted("float32")
     method = make_method("crnr", {"mu": 1e-300, "lam": 0.0, "factor": "dense"})
     with pytest.raises(DataError, match=r"the matrix to invert is singular; choose less extreme parameters"):
-        fitted(method, samples)
+        fit_method(method, samples)

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.arrays import dense
+from crnr_cli.arrays import to_dense
 from crnr_cli.errors import UsageError
 from crnr_cli.methods import make_method
 from crnr_cli.methods.base import Samples, winners_after
 from crnr_cli.methods.folds import (
     Fold,
-    copies_of,
-    few_held_out,
-    held_out,
+    first_of_copies_mask,
+    group_copies,
     held_out_residuals,
-    one_per_copies,
+    hold_out_few,
+    hold_out_share,
     stratified_folds,
 )
 from crnr_cli.methods.nonnegative import Crnr, Nrc
@@ -64,7 +64,7 @@ def test_copies_are_held_out_together_and_a_class_never_completely(
     folds = stratified_folds(class_index, count, seed, contents)
     masks = [folds == number for number in range(count)]
     with suppress(UsageError):  # if nothing can be held out
-        masks.append(held_out(class_index, 0.5, np.random.default_rng(seed), contents))
+        masks.append(hold_out_share(class_index, 0.5, np.random.default_rng(seed), contents))
     for held in masks:
         assert not set(contents[held]) & set(contents[~held])
         assert set(class_index[~held]) == set(class_index)
@@ -83,9 +83,9 @@ def test_samples_of_equal_values_or_hashes_are_copies(samples: tuple[np.ndarray,
     )
     for _ in range(6):  # 2^6 > the number of samples in a chain
         alike = alike @ alike
-    found = copies_of(rows, hashes)
+    found = group_copies(rows, hashes)
     np.testing.assert_array_equal(found[:, None] == found, alike)
-    asked = one_per_copies(class_index, found)
+    asked = first_of_copies_mask(class_index, found)
     pairs = list(zip(class_index.tolist(), found.tolist(), strict=True))
     assert sorted(pairs[i] for i in np.flatnonzero(asked)) == sorted(set(pairs))
 
@@ -130,10 +130,10 @@ def test_a_share_of_every_class_is_held_out_and_never_all(sizes: list[int], shar
     if not any(expected):
         words = f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test"
         with pytest.raises(UsageError) as error:
-            held_out(class_index, share, rng, copies)
+            hold_out_share(class_index, share, rng, copies)
         assert str(error.value) == words
     else:
-        held = held_out(class_index, share, rng, copies)
+        held = hold_out_share(class_index, share, rng, copies)
         assert held.dtype == bool
         assert [int(held[class_index == k].sum()) for k in range(len(sizes))] == expected
 
@@ -141,7 +141,7 @@ def test_a_share_of_every_class_is_held_out_and_never_all(sizes: list[int], shar
 def test_what_is_held_out_differs_from_draw_to_draw() -> None:
     class_index, copies = np.repeat([0, 1], 20), np.arange(40)
     first, again, other = (
-        held_out(class_index, 0.5, np.random.default_rng(seed), copies).tolist() for seed in (1, 1, 2)
+        hold_out_share(class_index, 0.5, np.random.default_rng(seed), copies).tolist() for seed in (1, 1, 2)
     )
     assert first == again != other
     folds = [stratified_folds(class_index, 4, seed).tolist() for seed in (1, 1, 2)]
@@ -151,8 +151,8 @@ def test_what_is_held_out_differs_from_draw_to_draw() -> None:
 
 def test_only_what_is_held_out_and_asked_is_a_query() -> None:
     vectors, class_index = np.eye(6), np.array([0, 0, 0, 1, 1, 1])
-    is_held, is_asked = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 1, 1, 1, 0], bool)
-    fold = Fold.of(Samples.of(vectors, class_index), is_held, is_asked)
+    is_held, is_tested = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 1, 1, 1, 0], bool)
+    fold = Fold.of(Samples.of(vectors, class_index), is_held, is_tested)
     np.testing.assert_array_equal(fold.samples.vectors, vectors[[2, 3, 5]])
     assert fold.samples.class_index.tolist() == [0, 1, 1]
     np.testing.assert_array_equal(fold.queries, vectors[[0, 4]])
@@ -160,12 +160,12 @@ def test_only_what_is_held_out_and_asked_is_a_query() -> None:
 
 
 def test_a_mask_is_one_of_truth_values() -> None:
-    mask = one_per_copies(np.array([0, 0, 1]), np.array([5, 5, 5]))
+    mask = first_of_copies_mask(np.array([0, 0, 1]), np.array([5, 5, 5]))
     assert (mask.dtype, int(mask.sum())) == (bool, 2)
 
 
 def test_no_samples_have_no_copies() -> None:
-    assert copies_of(np.empty((0, 3))).dtype == np.int64
+    assert group_copies(np.empty((0, 3))).dtype == np.int64
 
 
 def plain_folds(class_index: np.ndarray, count: int, seed: int, copies: np.ndarray) -> list[int]:
@@ -213,7 +213,7 @@ def test_samples_are_dealt_as_by_hand(seed: int, n: int, n_classes: int, count: 
     assert found.tolist() == plain_folds(class_index, count, seed, copies)
     expected = plain_held_out(class_index, variety / 2, np.random.default_rng(seed), copies)
     if any(expected):
-        held = held_out(class_index, variety / 2, np.random.default_rng(seed), copies)
+        held = hold_out_share(class_index, variety / 2, np.random.default_rng(seed), copies)
         assert held.tolist() == expected
 
 
@@ -225,11 +225,11 @@ def test_a_few_of_many_samples_are_held_out_by_the_sizes_of_classes(
     class_index = np.sort(rng.integers(0, n_classes, n))
     class_index = np.unique(class_index, return_inverse=True)[1]
     copies = rng.integers(0, 2 * n, n)
-    held = few_held_out(class_index, count, copies, seed)
-    np.testing.assert_array_equal(held, few_held_out(class_index, count, copies, seed))
+    held = hold_out_few(class_index, count, copies, seed)
+    np.testing.assert_array_equal(held, hold_out_few(class_index, count, copies, seed))
     assert set(class_index[~held]) == set(class_index)
     assert not set(copies[held]) & set(copies[~held])
-    different = few_held_out(class_index, count, np.arange(n), seed)
+    different = hold_out_few(class_index, count, np.arange(n), seed)
     of_class = np.bincount(class_index[different], minlength=class_index.max() + 1)
     expected = count * np.bincount(class_index) / n
     assert (np.abs(of_class - expected) <= 1).all()
@@ -240,25 +240,25 @@ def test_residuals_of_held_out_samples_are_by_trusted_samples_of_other_folds(job
     """Compared with the distance to the nearest sample, which is what nn computes, one pair at a time."""
     vectors, class_index = unit_rows(30, 5), np.repeat([0, 1, 2], 10)
     fold_of = np.arange(30) % 4 - 1  # those of -1 are never held out
-    is_asked, is_trusted = np.arange(30) % 5 != 0, np.arange(30) % 7 != 0
+    is_tested, is_trusted = np.arange(30) % 5 != 0, np.arange(30) % 7 != 0
     told: list[tuple[int, int]] = []
     parts = list(
         held_out_residuals(
             Samples.of(vectors, class_index),
             make_method("nn", {}),
             fold_of,
-            is_asked=is_asked,
+            is_tested=is_tested,
             is_trusted=is_trusted,
             jobs=jobs,
             progress=lambda *counts: told.append(counts),
         )
     )
-    expected = [np.flatnonzero((fold_of == number) & is_asked).tolist() for number in range(3)]
+    expected = [np.flatnonzero((fold_of == number) & is_tested).tolist() for number in range(3)]
     assert [places.tolist() for places, _ in parts] == expected
     sizes = np.cumsum([0, *map(len, expected)]).tolist()
     assert told == [(done, sizes[-1]) for done in sizes]
     for places, residuals in parts:
-        for i, row in zip(places.tolist(), dense(residuals), strict=True):
+        for i, row in zip(places.tolist(), to_dense(residuals), strict=True):
             answering = (fold_of != fold_of[i]) & is_trusted
             nearest = [
                 min(((vectors[i] - x) ** 2).sum() / 2 for x in vectors[answering & (class_index == k)])

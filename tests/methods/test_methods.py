@@ -250,7 +250,7 @@ def test_trained_methods_need_two_classes(name: str) -> None:
 def test_training_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, _, _ = problem()
     monkeypatch.setattr(
-        METHODS["softmax"], "classifier", lambda self: LogisticRegression(C=self.c, max_iter=1)
+        METHODS["softmax"], "make_classifier", lambda self: LogisticRegression(C=self.c, max_iter=1)
     )
     with pytest.raises(DataError, match="softmax did not converge at c = 100; choose a smaller c"):
         make_method("softmax", {}).fit(samples)

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from crnr_cli.methods import Samples
-from crnr_cli.methods.base import Prepared
+from crnr_cli.methods.base import ProcessCache
 
 
 def test_it_is_made_once_for_all_threads() -> None:
-    prepared, source, made = Prepared(), object(), []
+    prepared, source, made = ProcessCache(), object(), []
     together = threading.Barrier(8)
 
     def make() -> object:
@@ -23,7 +23,7 @@ def test_it_is_made_once_for_all_threads() -> None:
 
     def ask(_: int) -> object:
         together.wait(60)
-        return prepared.once(source, make)
+        return prepared.compute_once(source, make)
 
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(ask, range(8)))
@@ -32,23 +32,23 @@ def test_it_is_made_once_for_all_threads() -> None:
 
 
 def test_it_is_made_again_from_something_else() -> None:
-    prepared, source = Prepared(), np.zeros(1)
-    assert prepared.once(source, lambda: 1) == 1
-    assert prepared.once(source, lambda: 2) == 1
-    assert prepared.once(np.zeros(1), lambda: 3) == 3
+    prepared, source = ProcessCache(), np.zeros(1)
+    assert prepared.compute_once(source, lambda: 1) == 1
+    assert prepared.compute_once(source, lambda: 2) == 1
+    assert prepared.compute_once(np.zeros(1), lambda: 3) == 3
 
 
 def test_parts_have_their_own_and_keep_it() -> None:
     samples = Samples(np.eye(4), np.array([0, 2, 4]), np.array([0, 1, 4]))
     source = object()
-    assert samples.part(0).prepared.once(source, lambda: "first") == "first"
-    assert samples.part(1).prepared.once(source, lambda: "second") == "second"
-    assert samples.part(0).prepared.once(source, lambda: "again") == "first"
+    assert samples.part(0).prepared.compute_once(source, lambda: "first") == "first"
+    assert samples.part(1).prepared.compute_once(source, lambda: "second") == "second"
+    assert samples.part(0).prepared.compute_once(source, lambda: "again") == "first"
 
 
 def test_it_is_neither_copied_nor_sent() -> None:
     samples, source = Samples(np.eye(4), np.array([0, 2, 4])), object()
-    samples.prepared.once(source, lambda: "made")
+    samples.prepared.compute_once(source, lambda: "made")
     for other in (copy.deepcopy(samples), pickle.loads(pickle.dumps(samples))):
         np.testing.assert_array_equal(other.vectors, samples.vectors)
-        assert other.prepared.once(source, lambda: "made anew") == "made anew"
+        assert other.prepared.compute_once(source, lambda: "made anew") == "made anew"

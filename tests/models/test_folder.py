@@ -20,11 +20,11 @@ from crnr_cli.models import catalog
 from crnr_cli.models.catalog import (
     MODELS,
     command_for,
-    like_known,
+    find_local_copy,
+    find_model,
+    model_path,
     models_folder,
-    named_model,
     other_models,
-    place_of,
 )
 from helpers.each import check_each
 from helpers.runner import powerless
@@ -105,27 +105,27 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_path_wins_over_a_name(models: Path) -> None:
     (models / "efficientnet-lite0.onnx").write_bytes(b"known")
     (models / "mine.onnx").write_bytes(b"own")
-    assert named_model(Path("efficientnet-lite0")) == models / "efficientnet-lite0.onnx"
-    assert named_model(Path("mine")) == models / "mine.onnx"
+    assert find_model(Path("efficientnet-lite0")) == models / "efficientnet-lite0.onnx"
+    assert find_model(Path("mine")) == models / "mine.onnx"
     for name in ("efficientnet-lite0", "mine"):
         Path(name).write_bytes(b"a file without an ending")
-        assert named_model(Path(name)) == Path(name)
+        assert find_model(Path(name)) == Path(name)
         Path(name).unlink()
         Path(name).mkdir()  # a folder is no model
-        assert named_model(Path(name)).parent == models
-        assert named_model(Path(f"./{name}x/y")) == Path(f"{name}x/y")  # a path is never a name
+        assert find_model(Path(name)).parent == models
+        assert find_model(Path(f"./{name}x/y")) == Path(f"{name}x/y")  # a path is never a name
 
 
 def test_a_file_with_an_ending_is_a_path(models: Path) -> None:
     (models / "mine.onnx").write_bytes(b"own")
-    assert named_model(Path("mine.onnx")) == Path("mine.onnx")
-    assert named_model(Path("mine.ort")) == Path("mine.ort")
+    assert find_model(Path("mine.onnx")) == Path("mine.onnx")
+    assert find_model(Path("mine.ort")) == Path("mine.ort")
 
 
 def test_unknown_names(models: Path) -> None:
     for name in ("resnet51", "mine", "", "..", "CON", "a\nb"):
         with pytest.raises(DataError) as caught:
-            named_model(Path(name))
+            find_model(Path(name))
         message = str(caught.value)
         assert message.startswith(f"{Path(name)}: no such file, and no known model; --extractor takes")
         assert "`crnr model list`" in message
@@ -134,7 +134,7 @@ def test_unknown_names(models: Path) -> None:
 def test_a_known_model_that_is_not_here(models: Path) -> None:
     for name, model in MODELS.items():
         with pytest.raises(DataError) as caught:
-            named_model(Path(name))
+            find_model(Path(name))
         command = f"`crnr model get {name}`" if model.weights else f": {command_for(model)}"
         assert str(caught.value).startswith(f"{name}: not on this machine yet; get it with")
         assert command in str(caught.value)
@@ -142,9 +142,9 @@ def test_a_known_model_that_is_not_here(models: Path) -> None:
 
 def test_a_model_is_found_at_its_place(models: Path) -> None:
     for name, model in MODELS.items():
-        place_of(model).parent.mkdir(parents=True, exist_ok=True)
-        place_of(model).write_bytes(b"a model")
-        assert named_model(Path(name)) == place_of(model)
+        model_path(model).parent.mkdir(parents=True, exist_ok=True)
+        model_path(model).write_bytes(b"a model")
+        assert find_model(Path(name)) == model_path(model)
     assert other_models() == []
 
 
@@ -154,7 +154,7 @@ def test_models_of_ones_own(models: Path) -> None:
     (models / "folder.onnx").mkdir()
     (models / "nowhere.onnx").symlink_to("none")
     assert other_models() == [models / "mine.onnx", models / "quick.ort"]
-    assert named_model(Path("quick")) == models / "quick.ort"
+    assert find_model(Path("quick")) == models / "quick.ort"
 
 
 def test_a_folder_that_is_none(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_read(models: Path) -> None:
     models.chmod(0o300)
     try:
         with powerless(), pytest.raises(DataError) as caught:
-            named_model(Path("mine"))
+            find_model(Path("mine"))
     finally:
         models.chmod(0o700)
     assert str(caught.value) == (
@@ -206,13 +206,13 @@ def test_commands_are_understood_by_a_shell(
             repository, file, config = words[2:5]
             assert words[:2] == ["hf", "download"]
             assert words[5:] == ["--local-dir", str(place / model.name)]
-            assert place / model.name / file == place_of(model)
+            assert place / model.name / file == model_path(model)
             assert config == "preprocessor_config.json"
             assert repository in model.origin
         else:
             assert words[:4] == ["mkdir", "-p", str(place), "&&"]
             assert words[4:6] == ["python", "-c"]
-            assert words[7:] == [str(place_of(model))]
+            assert words[7:] == [str(model_path(model))]
             compile(words[6], "command", "exec")
 
 
@@ -234,20 +234,20 @@ def test_a_shell_runs_the_command_with_the_right_places(
             script = f"export PATH={shlex.quote(str(programs))}:$PATH\n{command_for(model)}"
             outcome = Runner(tmp_path).bash(script)
             assert (outcome.exit, outcome.err) == (0, "")
-            place = place_of(model) if "python" in (model.command or "") else tmp_path / name / model.name
+            place = model_path(model) if "python" in (model.command or "") else tmp_path / name / model.name
             assert outcome.out.splitlines()[-1] == str(place)
     assert (tmp_path / name).is_dir()
 
 
 def test_a_path_on_another_machine(models: Path) -> None:
-    found = like_known(Path("/home/other/.cache/crnr/models/efficientnet-lite0.onnx"))
+    found = find_local_copy(Path("/home/other/.cache/crnr/models/efficientnet-lite0.onnx"))
     assert found == (models / "efficientnet-lite0.onnx", "crnr model get efficientnet-lite0")
-    found = like_known(Path("/somewhere/dinov2-small/onnx/model.onnx"))
+    found = find_local_copy(Path("/somewhere/dinov2-small/onnx/model.onnx"))
     assert found is not None
     assert found.path == models / "dinov2-small/onnx/model.onnx"
     assert found.command.startswith("hf download Xenova/dinov2-small ")
     for other in ("mine.onnx", "efficientnet-lite0", "/x/model.onnx", "/x/onnx/model.onnx", ""):
-        assert like_known(Path(other)) is None
+        assert find_local_copy(Path(other)) is None
 
 
 def test_catalogue() -> None:

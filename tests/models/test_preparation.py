@@ -19,7 +19,7 @@ from PIL import Image
 from crnr_cli.choices import NetworkOptions
 from crnr_cli.errors import DataError
 from crnr_cli.models.hugging_face import read_image_processor
-from crnr_cli.models.preprocessing import preparation_beside, read_open_clip, read_timm
+from crnr_cli.models.preprocessing import find_preparation, read_open_clip, read_timm
 from crnr_cli.recipe.network_session import explain_network
 from helpers.onnx_models import flat_model, tokens_export
 from helpers.photos import by_pillow, features, make_photos, opened_photos
@@ -161,7 +161,10 @@ def test_the_network_is_given_what_hugging_face_defines(tmp_path: Path, variant:
         write(tmp_path / "preprocessor_config.json", config)
     found = features(tmp_path, flat_model(tmp_path / "m.onnx", ["n", 3, "height", "width"]))
     compare(found, tmp_path, definition)
-    assert explain_network(NetworkOptions(tmp_path / "m.onnx"), 1).made().filter == definition[2].name.lower()
+    assert (
+        explain_network(NetworkOptions(tmp_path / "m.onnx"), 1).require_network().filter
+        == definition[2].name.lower()
+    )
 
 
 def write(path: Path, content: Any) -> Path:
@@ -229,7 +232,7 @@ def test_channels_may_be_flipped(tmp_path: Path) -> None:
     kind = {"image_processor_type": "MobileViTImageProcessor", "size": {"shortest_edge": 40}, "crop_size": 32}
     write(tmp_path / "preprocessor_config.json", kind)
     model = flat_model(tmp_path / "m.onnx", ["n", 3, "h", "w"])
-    network = explain_network(NetworkOptions(model), 1).made()
+    network = explain_network(NetworkOptions(model), 1).require_network()
     assert (network.channels, network.crop) == ("bgr", 32 / 40)
     found = features(tmp_path, model).reshape(-1, 3, 32 * 32)[:, ::-1].reshape(4, -1)
     compare(found, tmp_path, (40, 32, BILINEAR, [0.0] * 3, [1.0] * 3))
@@ -250,11 +253,11 @@ def test_the_file_may_be_above_the_folder_onnx(crnr: Runner) -> None:
     assert "own preprocessing" not in crnr("info").out
     # That beside the model counts more, and other folders have none above them.
     write(crnr.here / "repo" / "onnx" / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
-    beside = preparation_beside(Path("repo/onnx/model.onnx"))
+    beside = find_preparation(Path("repo/onnx/model.onnx"))
     assert beside is not None
     assert beside.path == Path("repo/onnx/preprocessor_config.json")
     (crnr.here / "repo" / "other").mkdir()
-    assert preparation_beside(Path("repo/other/model.onnx")) is None
+    assert find_preparation(Path("repo/other/model.onnx")) is None
 
 
 def test_what_counts_more(tmp_path: Path) -> None:
@@ -262,7 +265,7 @@ def test_what_counts_more(tmp_path: Path) -> None:
     model = tokens_export(tmp_path / "dinov2.onnx")
 
     def settled(**said: Any) -> tuple[Any, ...]:
-        network = explain_network(NetworkOptions(model, **said), 1).made()
+        network = explain_network(NetworkOptions(model, **said), 1).require_network()
         return network.size, network.filter, network.crop, round(network.mean[0], 3), network.pool
 
     assert settled() == ((224, 224), "bicubic", 0.875, 123.675, "cls")
@@ -291,7 +294,7 @@ def test_the_note_names_the_file_once(tmp_path: Path) -> None:
 def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path) -> None:
     write(tmp_path / "preprocessor_config.json", VARIANTS["DINOv2"][0])
     found = explain_network(NetworkOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 48, 48])), 1)
-    assert (found.made().size, found.made().crop) == ((48, 48), 32 / 40)
+    assert (found.require_network().size, found.require_network().crop) == ((48, 48), 32 / 40)
     assert found.note == (
         f"pictures are prepared as {tmp_path}/preprocessor_config.json says; if the network expects "
         "another preparation, set --extractor-preset"
@@ -440,7 +443,7 @@ def test_a_file_that_cannot_be_read(crnr: Runner, content: bytes, why: str) -> N
 def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").mkdir()
     with pytest.raises(DataError, match="not a regular file"):
-        preparation_beside(tmp_path / "m.onnx")
+        find_preparation(tmp_path / "m.onnx")
 
 
 def test_an_output_does_not_replace_the_file(crnr: Runner) -> None:
@@ -456,11 +459,11 @@ def test_an_output_does_not_replace_the_file(crnr: Runner) -> None:
 
 def test_files_about_something_else_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("// settings of another program\n{}")
-    assert preparation_beside(tmp_path / "m.onnx") is None
+    assert find_preparation(tmp_path / "m.onnx") is None
     write(tmp_path / "processor_config.json", {"processor_class": "CLIPProcessor", "feature_extractor": {}})
     write(tmp_path / "open_clip_config.json", {"model_cfg": {}})
     write(tmp_path / "config.json", {"model_type": "swin"})
-    assert preparation_beside(tmp_path / "m.onnx") is None
+    assert find_preparation(tmp_path / "m.onnx") is None
 
 
 ANYTHING = st.recursive(

@@ -37,7 +37,7 @@ def test_a_decoder_process_answers_with_headers_and_then_the_pixels(
 
     before = signal.getsignal(signal.SIGINT)
     try:
-        decoder_process.main()
+        decoder_process.decode_requests()
     finally:
         signal.signal(signal.SIGINT, before)
     answers.seek(0)

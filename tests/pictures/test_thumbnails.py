@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crnr_cli.pictures.thumbnails import SIDE, data_uri, thumbnails
+from crnr_cli.pictures.thumbnails import SIDE, data_uri, read_thumbnails
 from helpers.samples import picture, save_turned
 
 
@@ -20,7 +20,7 @@ def test_small_pictures_are_shown_as_they_are_and_the_rest_is_left_out(tmp_path:
     whole = Image.open(tmp_path / "small.png").tobytes()
     (tmp_path / "short.png").write_bytes((tmp_path / "small.png").read_bytes()[:60])  # its header is good
     names = [str(tmp_path / name) for name in ("small.png", "text.png", "short.png", "none.png")]
-    found = thumbnails(names)
+    found = read_thumbnails(names)
     assert list(found) == names[:1]
     assert found[names[0]].shape == (7, 9, 3)
     assert (found[names[0]] == np.frombuffer(whole, np.uint8).reshape(7, 9, 1)).all()
@@ -29,10 +29,10 @@ def test_small_pictures_are_shown_as_they_are_and_the_rest_is_left_out(tmp_path:
 def test_large_pictures_are_made_small_and_keep_their_shape(tmp_path: Path) -> None:
     name = str(tmp_path / "large.png")
     picture(0, 1, (400, 200)).save(name)
-    assert thumbnails([name])[name].shape == (SIDE // 2, SIDE, 3)
-    assert thumbnails([name], longest=50)[name].shape == (25, 50, 3)
+    assert read_thumbnails([name])[name].shape == (SIDE // 2, SIDE, 3)
+    assert read_thumbnails([name], longest=50)[name].shape == (25, 50, 3)
     picture(0, 1, (2, 900)).save(name)
-    assert thumbnails([name])[name].shape == (SIDE, 1, 3)
+    assert read_thumbnails([name])[name].shape == (SIDE, 1, 3)
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".tif", ".png"])
@@ -42,7 +42,7 @@ def test_a_turned_picture_is_shown_upright(tmp_path: Path, suffix: str, orientat
     upright = picture(0, 1, (600, 300))
     name = str(tmp_path / f"turned{suffix}")
     save_turned(upright, Path(name), orientation)
-    small = thumbnails([name])[name]
+    small = read_thumbnails([name])[name]
     assert small.shape == (SIDE // 2, SIDE, 3)
     expected = np.asarray(upright.resize((SIDE, SIDE // 2), Image.Resampling.BOX), float)
     assert np.abs(small[..., 0] - expected).mean() < 4
@@ -51,7 +51,7 @@ def test_a_turned_picture_is_shown_upright(tmp_path: Path, suffix: str, orientat
 def test_more_than_8_bits_are_stretched_to_be_seen(tmp_path: Path) -> None:
     name = str(tmp_path / "deep.png")
     Image.fromarray(np.array([[1000, 1100], [1200, 2000]], np.uint16)).save(name)
-    assert thumbnails([name])[name][..., 0].tolist() == [[0, 25], [51, 255]]
+    assert read_thumbnails([name])[name][..., 0].tolist() == [[0, 25], [51, 255]]
 
 
 def test_a_picture_inside_a_page_is_that_picture() -> None:

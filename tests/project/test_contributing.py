@@ -277,8 +277,8 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
     assert "histogram, 9x12, 16 levels of grey" in (greys.here / "histogram.html").read_text(encoding="utf-8")
     described = {"name": "histogram", "size": [9, 12], "levels": "many"}
     refused = greys.python(
-        "from crnr_cli.recipe.base import Stored; from crnr_cli.recipe.recipe import restored_extractor\n"
-        f"restored_extractor(Stored({{'extractor': {json.dumps(described)!r}}}))"
+        "from crnr_cli.recipe.base import Stored; from crnr_cli.recipe.recipe import restore_extractor\n"
+        f"restore_extractor(Stored({{'extractor': {json.dumps(described)!r}}}))"
     )
     assert refused.stderr.endswith("\nValueError: the description of its extractor is invalid\n")
 

@@ -208,7 +208,7 @@ def test_a_decoder_has_a_limit_of_memory(crnr: Runner) -> None:
         "from crnr_cli.pictures import pixels\n"
         "from crnr_cli.pictures.pixels import PixelRequest\n"
         "pixels.BASE_BYTES = 2**27; d.limit_memory(PixelRequest(None, max_pixels=1))\n"
-        "sys.stdout.buffer.write(d.reply([d.decoded('big.png', PixelRequest((8, 8)))]))"
+        "sys.stdout.buffer.write(d.reply([d.decode_or_error('big.png', PixelRequest((8, 8)))]))"
     )
     Image.new("RGBA", (6000, 6000), (1, 2, 3, 4)).save("big.png", compress_level=1)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

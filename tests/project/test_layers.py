@@ -181,14 +181,14 @@ def test_every_step_of_a_recipe_has_its_options() -> None:
 def test_every_extractor_has_its_name_and_options() -> None:
     """All but a network are named; a network is named by its file."""
     assert [*ExtractorName.names, Network.name] == list(EXTRACTORS)
-    options = {field.name for field in fields(recipe_options.Vectors)}
+    options = {field.name for field in fields(recipe_options.VectorOptions)}
     for name in ExtractorName.names:
         assert set(EXTRACTORS[name].settings) <= options
 
 
 def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:
-    assert recipe_options.Steps().made() == ()
-    assert {name: tuple(tried) for name, tried in recipe_options.TriedSteps().parsed().items()} == {
+    assert recipe_options.Steps().make_steps() == ()
+    assert {name: tuple(tried) for name, tried in recipe_options.TriedSteps().parse().items()} == {
         name: step.tried for name, step in STEPS.items()
     }
 
@@ -197,7 +197,7 @@ def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:
     ("module", "heavy"),
     [
         pytest.param(
-            "crnr_cli.cli; crnr_cli.cli.application()", "numpy h5py scipy PIL rich", id="crnr --help"
+            "crnr_cli.cli; crnr_cli.cli.make_application()", "numpy h5py scipy PIL rich", id="crnr --help"
         ),
         pytest.param("crnr_cli.jobs.classify", "scipy PIL rich", id="classify, which never factorizes"),
         pytest.param(

@@ -17,12 +17,12 @@ from crnr_cli.arrays import Array, Batch
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.fit import KnownSamples
-from crnr_cli.gallery.gallery import Gallery, SampleTable
+from crnr_cli.gallery.gallery import FittedGallery, SampleTable
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.gradients import N_COLORS, Gradients
 from crnr_cli.recipe.pixels import RawPixels
-from crnr_cli.recipe.recipe import Recipe, restored_extractor
+from crnr_cli.recipe.recipe import Recipe, restore_extractor
 from helpers.paths import DATA, SAMPLE_DATA
 from helpers.runner import Runner, rows
 from helpers.samples import CLASSES, make_pictures, noise, picture
@@ -48,7 +48,7 @@ class Seen:
 def made(
     settings: dict[str, Any], *sizes: tuple[int, int], colored: bool = False
 ) -> tuple[Gradients, list[str]]:
-    extractor, notes = Gradients.made(settings, Seen(set(sizes), colored))
+    extractor, notes = Gradients.create(settings, Seen(set(sizes), colored))
     assert isinstance(extractor, Gradients)
     return extractor, [note.kind for note in notes]
 
@@ -148,15 +148,15 @@ EXTRACTOR = Gradients((10, 9), True, 3, 6, "clipped")
 
 
 def test_the_description_is_stored_and_restored() -> None:
-    stored = EXTRACTOR.stored()
+    stored = EXTRACTOR.to_stored()
     assert {name: stored.attributes[name] for name in ("width", "height", "color")} == {
         "width": 10,
         "height": 9,
         "color": True,
     }
-    assert restored_extractor(stored) == EXTRACTOR
+    assert restore_extractor(stored) == EXTRACTOR
     recipe = Recipe.for_pictures(EXTRACTOR)
-    assert (recipe.since_version, Recipe.restored(recipe.stored())) == (2, recipe)
+    assert (recipe.since_version, Recipe.from_stored(recipe.to_stored())) == (2, recipe)
 
 
 def test_what_is_said_about_it() -> None:
@@ -218,7 +218,7 @@ def rehash(path: Path) -> None:
 
     content = read_content(path)
     with h5py.File(path, "r+") as file:
-        file.attrs["sha256"] = np.bytes_(content.sha256())
+        file.attrs["sha256"] = np.bytes_(content.compute_sha256())
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +232,7 @@ def small_gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("small") / "gallery.h5"
     names = list("abc")
     table = SampleTable(names, names, names)
-    save_gallery(Gallery(samples, table, names, recipe, method, method.fit(samples)), path)
+    save_gallery(FittedGallery(samples, table, names, recipe, method, method.fit(samples)), path)
     return path
 
 
@@ -388,7 +388,7 @@ def test_a_copy_of_another_depth_is_found(norm: str) -> None:
     for convert in DEPTHS.values():
         deep = convert(pixels).astype(np.float32)
         copies, _ = recipe.unit_vectors(extractor.open(1).extract(deep), "float32")
-        assert known.among([""] * len(copies), copies).all()
+        assert known.known_mask([""] * len(copies), copies).all()
 
 
 @pytest.mark.parametrize("options", [["--grey"], ["--color"]])
@@ -490,7 +490,7 @@ def test_galleries_without_a_description_have_pixels_or_features() -> None:
             assert "extractor" not in file["recipe"].attrs
         assert (gallery.recipe.since_version, gallery.samples.parts) == (1, None)
     old = Stored({"width": 3, "height": 2, "color": True})
-    assert restored_extractor(old) == RawPixels((3, 2), True)
+    assert restore_extractor(old) == RawPixels((3, 2), True)
 
 
 @pytest.mark.parametrize("options", [[], ["--color"], ["--size", "5x4"]])

@@ -14,13 +14,13 @@ from PIL import Image
 
 from crnr_cli.choices import ExtractorOptions, NetworkOptions
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.queries import QueryOptions, Run, load_for, open_queries
+from crnr_cli.gallery.queries import QueryOptions, Run, load_for_queries, open_queries
 from crnr_cli.gallery.samples import Reading, read_raw
 from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_session import make_network
-from crnr_cli.recipe.recipe import restored_extractor
+from crnr_cli.recipe.recipe import restore_extractor
 from crnr_cli.sources.opening import open_source
 from helpers.onnx_models import Shape, flat_model, map_model, save_model
 from helpers.runner import Runner, rows
@@ -421,7 +421,7 @@ def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> Non
     made = make_network(NetworkOptions(photos / "m.onnx", "imagenet", crop=0.7), 1)
     assert how == made
     with pytest.raises(ValueError, match="the description of its extractor is incomplete"):
-        restored_extractor(Stored({"extractor": "{}"}))
+        restore_extractor(Stored({"extractor": "{}"}))
     assert how.open(1).extract(np.empty((0, 192), np.uint8)).shape == (0, 192)
     # The model was loaded to choose the settings; another process has to load it itself.
     assert made.session is not None
@@ -447,7 +447,7 @@ def test_the_network_reports_every_batch_that_it_has_read(crnr: Runner, photos: 
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, "-q").exit == 0
     options = QueryOptions(batch_size=1)
-    gallery = load_for(options, Path("gallery.h5"))
+    gallery = load_for_queries(options, Path("gallery.h5"))
     source = open_queries(["photos"], gallery, options)
     reported: list[tuple[str, int, int]] = []
     run = Run.prepare(gallery, source, options)

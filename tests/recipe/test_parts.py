@@ -17,8 +17,8 @@ from PIL import Image
 from crnr_cli.arrays import Array
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.gallery import Gallery, Labels, SampleTable
-from crnr_cli.methods import METHODS, Samples, fitted, make_method
+from crnr_cli.gallery.gallery import FittedGallery, LazyLabels, SampleTable
+from crnr_cli.methods import METHODS, Samples, fit_method, make_method
 from crnr_cli.recipe.base import Extractor, Section
 from crnr_cli.recipe.gradients import N_COLORS, Gradients
 from crnr_cli.recipe.pixels import RawPixels
@@ -36,7 +36,7 @@ EXTRACTORS = [GRADIENTS, IN_COLOUR, PIXELS, COLOUR_PIXELS]
 
 
 def placed(extractor: Extractor, rows: int, columns: int) -> Parts:
-    return Parts(rows, columns).placed(extractor)
+    return Parts(rows, columns).for_extractor(extractor)
 
 
 def by_loops(values: Array, parts: Parts, section: Section) -> list[list[float]]:
@@ -163,7 +163,7 @@ def test_a_place_belongs_to_one_tile_at_most() -> None:
         limit = rf"choose at most {most} for {extractor.describe()}"
         for grid in ("6x1", "1x8", "999x999"):
             with pytest.raises(UsageError, match=rf"^--parts {grid}: {limit}$"):
-                Parts.of(grid).placed(extractor)
+                Parts.of(grid).for_extractor(extractor)
 
 
 def test_parts_need_places_in_the_picture() -> None:
@@ -206,7 +206,7 @@ def test_parts_of_features_are_refused(crnr: Runner) -> None:
         assert (refused.exit, refused.out, refused.err) == (2, "", words)
 
 
-def gallery_of(extractor: Extractor, method: str, grid: str) -> tuple[Gallery, Array]:
+def gallery_of(extractor: Extractor, method: str, grid: str) -> tuple[FittedGallery, Array]:
     """A gallery of random pictures in three classes, and the vectors of others."""
     recipe = Recipe.for_pictures(extractor, (Parts.of(grid),))
     bands = 3 if extractor.request(1).color else 1
@@ -216,8 +216,8 @@ def gallery_of(extractor: Extractor, method: str, grid: str) -> tuple[Gallery, A
     samples = Samples.of(vectors[:9], np.repeat(np.arange(3), 3), recipe.part_edges)
     names = [f"{number}.png" for number in range(9)]
     chosen = make_method(method, {})
-    table = SampleTable(names, Labels(CLASSES, samples.class_index), names)
-    gallery = Gallery(samples, table, list(CLASSES), recipe, chosen, fitted(chosen, samples))
+    table = SampleTable(names, LazyLabels(CLASSES, samples.class_index), names)
+    gallery = FittedGallery(samples, table, list(CLASSES), recipe, chosen, fit_method(chosen, samples))
     return gallery, vectors[9:]
 
 
@@ -253,7 +253,7 @@ def test_invalid_parts_of_a_gallery_are_refused(tmp_path: Path, setting: Any, wo
         file["recipe"].attrs["parts"] = setting
     content = read_content(path)
     with h5py.File(path, "r+") as file:
-        file.attrs["sha256"] = np.bytes_(content.sha256())
+        file.attrs["sha256"] = np.bytes_(content.compute_sha256())
     with pytest.raises(GalleryError, match=rf"g\.h5: not a consistent gallery \(({words})\); build it again"):
         load_gallery(path)
 

@@ -34,7 +34,7 @@ def test_pca_is_fitted_on_raised_values() -> None:
     raw = np.random.default_rng(0).normal(size=(30, 6))
     raised = np.sign(raw) * np.sqrt(np.abs(raw))
     _, _, rows = np.linalg.svd(raised - raised.mean(axis=0))
-    recipe = Recipe(6, steps=(Power(0.5), Pca(3))).fitted(raw)
+    recipe = Recipe(6, steps=(Power(0.5), Pca(3))).fit(raw)
     axes = cast(Pca, recipe.steps[1]).axes
     assert axes is not None
     np.testing.assert_allclose(np.abs(np.sum(axes * rows[:3].T, axis=0)), 1, rtol=1e-12)

@@ -16,7 +16,7 @@ from crnr_cli.choices import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS, NetworkO
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.recipe import network_session
 from crnr_cli.recipe.network_session import (
-    available,
+    available_providers,
     make_network,
     open_session,
     pictures_per_batch,
@@ -92,11 +92,11 @@ def test_names_are_those_of_onnxruntime() -> None:
 
 
 def test_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert CPU in available()
+    assert CPU in available_providers()
     claim(monkeypatch, "tensorrt", "openvino", "cuda")
-    assert available() == ["cuda", "openvino", CPU, "tensorrt"]
+    assert available_providers() == ["cuda", "openvino", CPU, "tensorrt"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["NewExecutionProvider"])
-    assert available() == []
+    assert available_providers() == []
 
 
 @pytest.mark.parametrize(
@@ -312,4 +312,4 @@ def test_without_onnxruntime(model: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     remove_extras(monkeypatch.setattr)
     with pytest.raises(Exception, match="a network needs onnxruntime: pip install 'crnr-cli"):
-        network_session.available()
+        network_session.available_providers()

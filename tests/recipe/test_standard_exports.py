@@ -22,8 +22,8 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.network import Network
-from crnr_cli.recipe.network_session import Explanation, explain_network
-from crnr_cli.recipe.recipe import NEWEST_VERSION, restored_extractor
+from crnr_cli.recipe.network_session import NetworkExplanation, explain_network
+from crnr_cli.recipe.recipe import NEWEST_VERSION, restore_extractor
 from helpers import onnx_models
 from helpers.onnx_models import PIXEL_VALUES, Shape, flat_model
 from helpers.photos import by_pillow, features, make_photos, opened_photos
@@ -134,7 +134,7 @@ def test_an_export_of_a_known_family_needs_no_option(crnr: Runner, photos: Path,
     assert [row["label"] for row in rows(answered.out)] == list("aabb")
 
 
-def explained(model: Path, **said: Any) -> Explanation:
+def explained(model: Path, **said: Any) -> NetworkExplanation:
     return explain_network(NetworkOptions(model, **said), 1)
 
 
@@ -162,7 +162,7 @@ def test_maps_become_their_mean(photos: Path, with_pooler: bool, plus: float) ->
     model = onnx_models.maps_export(photos / "m.onnx", with_pooler=with_pooler)
     found = explained(model, preset="imagenet")
     output, pool = ("pooler_output", "none") if with_pooler else ("last_hidden_state", "mean")
-    network = found.made()
+    network = found.require_network()
     assert (network.output, network.pool, network.size, network.layout) == (output, pool, (224, 224), "nchw")
     assumed = "size 224x224, output pooler_output" if with_pooler else "size 224x224, pool mean"
     option = "--extractor-output" if with_pooler else "--pool"
@@ -175,7 +175,7 @@ def test_maps_become_their_mean(photos: Path, with_pooler: bool, plus: float) ->
 
 def test_a_network_of_timm_says_its_size(photos: Path) -> None:
     found = explained(onnx_models.timm_export(photos / "resnet50.onnx", 160), preset="imagenet-v2")
-    assert found.made().size == (160, 160)
+    assert found.require_network().size == (160, 160)
     assert found.note is None
 
 
@@ -184,7 +184,7 @@ def test_a_network_of_timm_says_its_size(photos: Path) -> None:
 )
 def test_a_network_of_tensorflow_has_its_channels_last(photos: Path, shape: Shape) -> None:
     model = onnx_models.tensorflow_export(photos / "m.onnx", shape)
-    found = explained(model, preset="raw", size=(32, 32)).made()
+    found = explained(model, preset="raw", size=(32, 32)).require_network()
     assert (found.layout, found.pool, found.size) == ("nhwc", "mean", (32, 32))
     wanted = [
         np.asarray(image.resize((32, 32), Image.Resampling.BILINEAR), np.float64).mean(axis=(0, 1))
@@ -211,7 +211,11 @@ def test_a_network_of_tensorflow_has_its_channels_last(photos: Path, shape: Shap
 )
 def test_the_layout_is_recognised(tmp_path: Path, shape: Shape, layout: str) -> None:
     found = explained(flat_model(tmp_path / "m.onnx", shape), preset="raw", size=(64, 64))
-    assert (found.made().layout, found.made().n_outputs, found.note) == (layout, 64 * 64 * 3, None)
+    assert (found.require_network().layout, found.require_network().n_outputs, found.note) == (
+        layout,
+        64 * 64 * 3,
+        None,
+    )
 
 
 def test_the_layout_of_an_input_without_names_is_that_of_its_family(tmp_path: Path) -> None:
@@ -222,19 +226,19 @@ def test_the_layout_of_an_input_without_names_is_that_of_its_family(tmp_path: Pa
         "nhwc"
     )
     found = explained(model, preset="siglip")
-    assert (found.made().layout, found.made().size) == ("nchw", (224, 224))
+    assert (found.require_network().layout, found.require_network().size) == ("nchw", (224, 224))
     assert (
         found.note
         == "assumed about the network: layout nchw, size 224x224; if this is wrong, set --layout or --size"
     )
     # transformers calls its input so, and always has the channels first.
     exported = onnx_models.tokens_export(tmp_path / "t.onnx", unnamed)
-    assert explained(exported, preset="raw", size=(8, 8), pool="cls").made().layout == "nchw"
+    assert explained(exported, preset="raw", size=(8, 8), pool="cls").require_network().layout == "nchw"
 
 
 def test_a_negative_dimension_is_not_fixed(tmp_path: Path) -> None:
     found = explained(flat_model(tmp_path / "m.onnx", [-1, 3, -1, -1]), preset="raw", size=(8, 8))
-    assert found.made().n_outputs == 192
+    assert found.require_network().n_outputs == 192
 
 
 def test_what_is_not_known_is_an_error_that_names_the_option(crnr: Runner, photos: Path) -> None:
@@ -260,7 +264,7 @@ def test_tokens_of_an_unknown_family_need_an_option(photos: Path) -> None:
         "takes the mean of all tokens, --pool cls the first one"
     )
     assert error_of(model, preset="siglip").endswith("--pool cls the first one")  # it has no class token
-    assert explained(model, preset="raw", size=(8, 8), pool="cls").made().pool == "cls"
+    assert explained(model, preset="raw", size=(8, 8), pool="cls").require_network().pool == "cls"
 
 
 def test_pools_that_do_not_fit(photos: Path) -> None:
@@ -293,17 +297,19 @@ def test_the_crop_of_efficientnet_lite_follows_the_size_of_the_model(
     tmp_path: Path, size: int, crop: float
 ) -> None:
     model = onnx_models.timm_export(tmp_path / "efficientnet-lite.onnx", size)
-    network = explained(model).made()
+    network = explained(model).require_network()
     assert (network.crop, network.filter, network.mean, network.std) == (crop, "bicubic", (127.0,), (128.0,))
     assert network.describe().endswith("preset efficientnet-lite")
     anywhere = flat_model(tmp_path / "any-efficientnet-lite.onnx", ["n", 3, "h", "w"])
-    assert explained(anywhere, size=(size, size)).made().crop == 224 / 256  # the model fixes no size
+    assert (
+        explained(anywhere, size=(size, size)).require_network().crop == 224 / 256
+    )  # the model fixes no size
 
 
 def test_the_crop_of_dinov2_follows_the_size_of_the_model(tmp_path: Path) -> None:
     for size, crop in ((518, 1.0), (224, 224 / 256)):
         model = onnx_models.timm_export(tmp_path / f"vit_small_patch14_dinov2_{size}.onnx", size)
-        network = explained(model).made()
+        network = explained(model).require_network()
         assert (network.crop, network.filter) == (crop, "bicubic")
         assert network.describe().endswith("preset dinov2")
 
@@ -318,10 +324,10 @@ def test_the_old_name_of_mean_is_kept_in_galleries(crnr: Runner, photos: Path) -
         written.append(Path("gallery.h5").read_bytes())
     assert written[0] == written[1]
     gallery = load_gallery(Path("gallery.h5"))
-    stored = gallery.recipe.stored()
+    stored = gallery.recipe.to_stored()
     assert json.loads(stored.attributes["extractor"])["pool"] == "avg"
     assert (gallery.recipe.since_version, NEWEST_VERSION) == (1, 3)
-    extractor = restored_extractor(Stored(stored.attributes))
+    extractor = restore_extractor(Stored(stored.attributes))
     assert isinstance(extractor, Network)
     assert extractor.pool == "mean"
 
@@ -373,7 +379,7 @@ def test_the_explanation_of_an_error_has_what_led_to_it(tmp_path: Path) -> None:
     missing = explained(tmp_path / "nosuch.onnx")
     assert (missing.inputs, missing.network) == ([], None)
     with pytest.raises(CrnrError, match="no such file"):
-        missing.made()
+        missing.require_network()
 
 
 def test_a_network_that_takes_bytes_needs_no_mean_and_std(tmp_path: Path) -> None:
@@ -388,12 +394,12 @@ def test_a_network_that_takes_bytes_needs_no_mean_and_std(tmp_path: Path) -> Non
     model = onnx_models.save_model(tmp_path / "m.onnx", nodes, *shapes, kind=TensorProto.UINT8)
     assert error_of(model).endswith("; or give --crop and --filter")
     found = explained(model, crop=0.5, filter="box")
-    assert (found.made().mean, found.made().std, found.note) == ((0.0,), (1.0,), None)
+    assert (found.require_network().mean, found.require_network().std, found.note) == ((0.0,), (1.0,), None)
     assert found.settings["mean"].why == "as the model takes bytes, and scales them itself"
 
 
 def test_a_grey_network_gets_the_mean_over_the_channels_of_a_preset(tmp_path: Path) -> None:
-    network = explained(flat_model(tmp_path / "clip.onnx", ["n", 1, 8, 8])).made()
+    network = explained(flat_model(tmp_path / "clip.onnx", ["n", 1, 8, 8])).require_network()
     assert (network.channels, network.bands) == ("grey", 1)
     np.testing.assert_allclose(network.mean, [255 * np.mean(CLIP_MEAN)])
     np.testing.assert_allclose(network.std, [255 * np.mean(CLIP_STD)])

@@ -15,9 +15,9 @@ import pytest
 
 from crnr_cli.gallery import queries
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.gallery import Gallery
+from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.report import evaluation
-from crnr_cli.report.evaluation import MAX_PICTURES, histogram, matrix_cells, pictured
+from crnr_cli.report.evaluation import MAX_PICTURES, choose_pictures, histogram, matrix_cells
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import score
@@ -67,7 +67,7 @@ def test_histogram_counts_every_answer_once() -> None:
 
 def test_a_page_embeds_no_more_pictures_than_it_can_carry() -> None:
     mistakes = [row("a", f"b{i % 7}", path=f"{i}.png") for i in range(500)]
-    paths = pictured(mistakes)
+    paths = choose_pictures(mistakes)
     assert len(paths) == len(set(paths)) == MAX_PICTURES
     assert paths[:3] == ["0.png", "1.png", "2.png"]
 
@@ -309,7 +309,7 @@ def test_a_report_on_queries_classified_now_loads_the_gallery_once(
     crnr("build", "gallery", "--pca", 3, "-q")
     loaded: list[Path] = []
 
-    def counted(path: Path) -> Gallery:
+    def counted(path: Path) -> FittedGallery:
         loaded.append(path)
         return load_gallery(path)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.report.found_pictures import MISSING, OUTSIDE, PictureSearch, search_beside
-from crnr_cli.report.names import as_text
+from crnr_cli.report.names import printable
 from helpers.runner import Runner
 from helpers.samples import make_pictures, noise
 
@@ -163,7 +163,7 @@ def test_explain_shows_the_nearest_sample_of_nn(crnr: Runner) -> None:
 
 @given(st.text())
 def test_a_name_is_shown_as_text_that_xml_can_contain(name: str) -> None:
-    text = as_text(name.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape"))
+    text = printable(name.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape"))
     escaped = text.replace("&", "&amp;").replace("<", "&lt;")
     assert ET.fromstring(f"<a>{escaped}</a>").text == (text or None)
 
@@ -183,12 +183,12 @@ def test_thousands_of_classes_are_drawn_with_few_objects(crnr: Runner) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Rectangle
 
-    from crnr_cli.report.plots import Panel, explanation
+    from crnr_cli.report.plots import Panel, draw_explanation
 
     k = 3000
     values = np.random.default_rng(0).random(k)
     panel = Panel("crnr", values, np.repeat(values, 2), 7, 9, "residual", "smallest")
-    figure = explanation([panel], np.arange(0, 2 * k + 1, 2), [str(i) for i in range(k)], [])
+    figure = draw_explanation([panel], np.arange(0, 2 * k + 1, 2), [str(i) for i in range(k)], [])
     assert len(figure.findobj(LineCollection)) <= 8 + 2
     assert len(figure.findobj(Rectangle)) < 20
     left = [each for each in figure.findobj(LineCollection) if len(each.get_segments()) == 2]

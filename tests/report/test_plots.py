@@ -14,7 +14,7 @@ from helpers.samples import make_features
 
 
 def test_no_accuracy_above_100_percent_is_on_the_axis() -> None:
-    figure = plots.sensitivity(
+    figure = plots.draw_sensitivity(
         [0, 0.1], {"a": [0.9, 1.0], "b": [None, None]}, {"chosen": (0.1, 1.0)}, "title"
     )
     low, high = figure.axes[0].get_ylim()
@@ -49,7 +49,7 @@ def test_the_plot_has_the_chosen_setting_and_other_powers_and_steps(
 )
 def test_the_legend_of_tune_is_within_the_figure(longest: str) -> None:
     lines = {f"{longest}{' ' * i}": [0.5, 0.6] for i in range(6)}
-    figure = plots.sensitivity((0.0, 1.0), lines, {"default, at mu 0.1": (0.0, 0.5)}, "title")
+    figure = plots.draw_sensitivity((0.0, 1.0), lines, {"default, at mu 0.1": (0.0, 0.5)}, "title")
     figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
     assert box.x0 >= 0

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from crnr_cli.pictures.thumbnails import thumbnails
+from crnr_cli.pictures.thumbnails import read_thumbnails
 from crnr_cli.recipe.steps import Tile
 from crnr_cli.report import plots
 from crnr_cli.report.plots import TileDrawing, draw_tiles, tiles_figure
@@ -187,5 +187,5 @@ def test_without_parts_a_page_says_nothing_about_them(built: Runner) -> None:
 def test_a_thumbnail_can_be_larger(tmp_path: Path) -> None:
     path = str(tmp_path / "large.png")
     Image.new("RGB", (1000, 500), (9, 200, 9)).save(path)
-    shapes = [thumbnails([path], longest=side)[path].shape for side in (96, 384)]
+    shapes = [read_thumbnails([path], longest=side)[path].shape for side in (96, 384)]
     assert shapes == [(48, 96, 3), (192, 384, 3)]

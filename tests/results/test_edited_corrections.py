@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crnr_cli.errors import CrnrError, DataError, OutputError
 from crnr_cli.results.edited import read_corrections
-from crnr_cli.system.outputs import Output, planned
+from crnr_cli.system.outputs import DeclaredOutput, planned
 from helpers.runner import powerless
 
 HEADER = "path,label,corrected,when\n"
@@ -133,7 +133,7 @@ def test_a_path_with_nul_is_refused(tmp_path: Path) -> None:
 def test_it_is_an_input_that_no_output_overwrites(tmp_path: Path) -> None:
     path = tmp_path / "c.csv"
     path.write_text(HEADER + "a,b,b,\n")
-    with planned([Output(path)]), pytest.raises(OutputError, match="is an input of this run"):
+    with planned([DeclaredOutput(path)]), pytest.raises(OutputError, match="is an input of this run"):
         read_corrections(path)
 
 

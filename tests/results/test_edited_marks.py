@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import DataError
-from crnr_cli.results.edited import marked_samples
+from crnr_cli.results.edited import read_marked_samples
 
 
 def test_every_usual_mark_counts(tmp_path: Path) -> None:
     marks = ["x", "", "X", " yes ", "no", "1", "0", "True", "false", "y", "n"]
     path = tmp_path / "audit.csv"
     path.write_text("\ufeffpath,remove\n" + "".join(f"{i}.png,{mark}\n" for i, mark in enumerate(marks)))
-    assert marked_samples(path) == ["0.png", "2.png", "3.png", "5.png", "7.png", "9.png"]
+    assert read_marked_samples(path) == ["0.png", "2.png", "3.png", "5.png", "7.png", "9.png"]
 
 
 def test_a_sample_with_several_findings_is_removed_once(tmp_path: Path) -> None:
     path = tmp_path / "audit.csv"
     path.write_bytes(b'remove,note,path\nx,"a,b",caf\xe9.png\n\nx,c,b.png\nx,,caf\xe9.png\n')
-    assert marked_samples(path) == ["caf\udce9.png", "b.png"]
+    assert read_marked_samples(path) == ["caf\udce9.png", "b.png"]
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, text: str, words: str) -
     path = tmp_path / "audit.csv"
     path.write_text(text)
     with pytest.raises(DataError) as error:
-        marked_samples(path)
+        read_marked_samples(path)
     assert str(error.value) == words.format(path)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.api import answers_of
+from crnr_cli.api import make_answers
 from crnr_cli.arrays import Batch, FewClasses
 from crnr_cli.errors import SampleError
 from crnr_cli.results.decision import Answers, standout
 from crnr_cli.results.formats import JsonLinesFormatter
-from crnr_cli.results.probability import Certainty, Sureness, fitted_certainty
+from crnr_cli.results.probability import Calibrated, Thresholds, fit_probabilities
 from crnr_cli.results.table import CsvFormatter
 
 OTHERS = {False: 1.0, True: 0.0}  # the residual of a class without a neighbour; scores may be negative
@@ -35,9 +35,9 @@ def both_forms(seed: int, n_classes: int, neighbors: int, signed: bool) -> tuple
     return whole, replace(whole, residuals=few)
 
 
-def sureness(level: float | None, signed: bool) -> Sureness:
-    certainty = Certainty(3.0 if not signed else 1.5, np.sort(np.random.default_rng(0).random(50)))
-    return Sureness(certainty, 0.2, None if level is None else certainty.least_probability(level))
+def sureness(level: float | None, signed: bool) -> Thresholds:
+    certainty = Calibrated(3.0 if not signed else 1.5, np.sort(np.random.default_rng(0).random(50)))
+    return Thresholds(certainty, 0.2, None if level is None else certainty.least_probability(level))
 
 
 each_seed = given(
@@ -66,7 +66,7 @@ def test_the_csv_is_the_same_to_the_byte(
                     JsonLinesFormatter(classes, top, more),
                 ):
                     files.append(lines.format(asked))
-                files.append(answers_of(asked, classes, top))
+                files.append(make_answers(asked, classes, top))
         assert files[:6] == files[6:]
 
 
@@ -98,7 +98,7 @@ def test_the_same_is_learnt_from_them(seed: int, signed: bool) -> None:
         standout(few.residuals, signed), standout(whole.residuals, signed), rtol=1e-12, atol=1e-12
     )
     truth = np.array([3, 1, 4])
-    expected = fitted_certainty([(whole.residuals, truth)], signed)
-    found = fitted_certainty([(few.residuals, truth)], signed)
+    expected = fit_probabilities([(whole.residuals, truth)], signed)
+    found = fit_probabilities([(few.residuals, truth)], signed)
     assert found.sharpness == pytest.approx(expected.sharpness, rel=1e-5)
     np.testing.assert_allclose(found.of_truth, expected.of_truth, rtol=1e-3, atol=1e-9)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.formats import prediction_of, read_answers
+from crnr_cli.results.formats import parse_prediction, read_answers
 from crnr_cli.results.table import read_predictions
 from crnr_cli.system import files
 from helpers.runner import Outcome, Runner, read_rows
@@ -198,9 +198,11 @@ def test_bad_json_lines_are_refused_with_their_place(tmp_path: Path, text: str, 
 
 def test_records_of_other_programs() -> None:
     record = {"truth": 7, "label": "", "margin": float("nan"), "probability": 2, "other": {}}
-    assert prediction_of(record, "x") == Prediction("", "7", None, None, None, None, "no_label")
+    assert parse_prediction(record, "x") == Prediction("", "7", None, None, None, None, "no_label")
     record = {"truth": None, "label": "a", "residual": 3, "probability": 1, "set": ["a"]}
-    assert prediction_of(record, "x") == Prediction("", None, "a", 3.0, None, None, "ok", None, 1.0, ("a",))
+    assert parse_prediction(record, "x") == Prediction(
+        "", None, "a", 3.0, None, None, "ok", None, 1.0, ("a",)
+    )
 
 
 def test_parquet_of_other_programs(crnr: Runner) -> None:
@@ -231,7 +233,7 @@ def test_parquet_of_other_programs(crnr: Runner) -> None:
 )
 def test_any_record_is_read_or_refused(record: dict[str, object]) -> None:
     with contextlib.suppress(DataError):
-        row = prediction_of(json.loads(json.dumps(record)), "x")
+        row = parse_prediction(json.loads(json.dumps(record)), "x")
         assert row.probability is None or 0 <= row.probability <= 1
         assert isinstance(row.path, str)
         assert row.status

@@ -15,7 +15,7 @@ from sklearn.metrics import f1_score, recall_score
 from crnr_cli.arrays import Array
 from crnr_cli.results import intervals
 from crnr_cli.results.intervals import macro_intervals
-from crnr_cli.results.scores import Scores, score, wilson
+from crnr_cli.results.scores import Scores, score, wilson_interval
 
 names = st.sampled_from(["cat", "dog", "owl", "a,b", "Ö"])
 pairs = st.lists(st.tuples(names, st.none() | names), min_size=1, max_size=60)
@@ -208,7 +208,9 @@ def test_an_interval_is_wilsons_around_the_score_less_its_bias() -> None:
         value, smooth = getattr(scores.macro, name), e.value.mean()
         effective = smooth * (1 - smooth) / variance
         assert (bias == 0) == (name == "recall")
-        assert getattr(found, name) == pytest.approx(wilson((value - bias) * effective, effective), rel=1e-9)
+        assert getattr(found, name) == pytest.approx(
+            wilson_interval((value - bias) * effective, effective), rel=1e-9
+        )
 
 
 def test_a_class_of_one_query_has_a_part_in_macro_recall_and_one_of_none_has_not() -> None:
@@ -220,6 +222,6 @@ def test_a_class_of_one_query_has_a_part_in_macro_recall_and_one_of_none_has_not
     per_class = np.array([1 / 6, 1 / 2, 0.0])  # the derivative of the mean by the right answers of each class
     variance = intervals._Counts.of(scores).variance(per_class, np.zeros(3))
     effective, value = smooth * (1 - smooth) / variance, (2 / 3 + 1) / 2
-    low, high = wilson(value * effective, effective)
+    low, high = wilson_interval(value * effective, effective)
     assert scores.macro.recall == pytest.approx(value)
     assert macro_intervals(scores).recall == pytest.approx((min(low, value), max(high, value)), rel=1e-9)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.scores import auroc, open_set, wilson
+from crnr_cli.results.scores import auroc, score_open_set, wilson_interval
 
 # Few values, so that there are ties.
 few_values = st.lists(st.integers(0, 5).map(lambda value: value / 5), max_size=30)
@@ -46,7 +46,7 @@ def test_the_counts_are_those_of_a_plain_loop(pairs: list[tuple[str | None, str 
         if truth is not None and label in ("cat", "dog"):
             counts["answers"] += 1
             counts["correct"] += truth == label
-    found = open_set([row(*pair) for pair in pairs])
+    found = score_open_set([row(*pair) for pair in pairs])
     if all(truth != "unknown" for truth, _ in pairs):
         assert found is None
         return
@@ -55,9 +55,9 @@ def test_the_counts_are_those_of_a_plain_loop(pairs: list[tuple[str | None, str 
     assert found.auroc is found.auroc_of_probability is None  # no row has what they are of
     n, answers = counts["outsiders"], counts["answers"]
     assert found.share == (counts["rejected"] / n if n else None)
-    assert found.interval == (wilson(counts["rejected"], n) if n else None)
+    assert found.interval == (wilson_interval(counts["rejected"], n) if n else None)
     assert found.accuracy == (counts["correct"] / answers if answers else None)
-    assert found.accuracy_interval == (wilson(counts["correct"], answers) if answers else None)
+    assert found.accuracy_interval == (wilson_interval(counts["correct"], answers) if answers else None)
 
 
 def test_only_rows_with_a_truth_are_compared() -> None:
@@ -69,7 +69,7 @@ def test_only_rows_with_a_truth_are_compared() -> None:
         row("unknown", "unknown", 0.2, 0.2),
         row("unknown", None),
     ]
-    found = open_set(rows)
+    found = score_open_set(rows)
     assert found is not None
     assert found.auroc == roc_auc_score([1, 1, 0, 0], [0.9, 0.5, 0.7, 0.2]) == 0.75
     assert found.auroc_of_probability == 1

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from crnr_cli.results.probability import Certainty, Sureness, fitted_certainty
+from crnr_cli.results.probability import Calibrated, Thresholds, fit_probabilities
 
 RESIDUALS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(2, 5)), elements=st.floats(0, 2))
 
@@ -45,7 +45,7 @@ def test_the_sharpness_is_the_one_that_scipy_finds(seed: int, signed: bool) -> N
         method="bounded",
         options={"xatol": 1e-9},
     )
-    found = fitted_certainty([(residuals, truth)], signed)
+    found = fit_probabilities([(residuals, truth)], signed)
     assert found.sharpness == pytest.approx(np.exp(best.x), rel=1e-4)
     expected = softmax(-found.sharpness * values, axis=1)
     np.testing.assert_allclose(found.probabilities(residuals, signed), expected, rtol=1e-12)
@@ -54,8 +54,8 @@ def test_the_sharpness_is_the_one_that_scipy_finds(seed: int, signed: bool) -> N
 
 def test_batches_make_no_difference() -> None:
     residuals, truth = held_out(4)
-    whole = fitted_certainty([(residuals, truth)])
-    parts = fitted_certainty(list(zip(np.split(residuals, 8), np.split(truth, 8), strict=True)))
+    whole = fit_probabilities([(residuals, truth)])
+    parts = fit_probabilities(list(zip(np.split(residuals, 8), np.split(truth, 8), strict=True)))
     assert parts.sharpness == whole.sharpness
     np.testing.assert_array_equal(parts.of_truth, whole.of_truth)
 
@@ -67,26 +67,26 @@ def test_probabilities_mean_what_they_say() -> None:
     weights = residuals**-7.0
     edges = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
     truth = (rng.random((len(edges), 1)) > edges[:, :-1]).sum(axis=1)
-    assert fitted_certainty([(residuals, truth)]).sharpness == pytest.approx(7, rel=0.03)
+    assert fit_probabilities([(residuals, truth)]).sharpness == pytest.approx(7, rel=0.03)
 
 
 def test_a_gallery_that_is_always_right_is_not_certain() -> None:
     residuals = np.tile([0.5, 1.0, 1.0], (8, 1))
-    certainty = fitted_certainty([(residuals, np.zeros(8, dtype=int))])
+    certainty = fit_probabilities([(residuals, np.zeros(8, dtype=int))])
     assert certainty.probabilities(residuals)[0, 0] == pytest.approx(9 / 10, abs=1e-4)  # Laplace's rule
 
 
 @pytest.mark.parametrize("n_classes", [1, 4])
 def test_residuals_that_say_nothing(n_classes: int) -> None:
     residuals = np.ones((6, n_classes))
-    certainty = fitted_certainty([(residuals, np.arange(6) % n_classes)])
+    certainty = fit_probabilities([(residuals, np.arange(6) % n_classes)])
     np.testing.assert_allclose(certainty.probabilities(residuals), 1 / n_classes)
 
 
 def test_the_worst_class_being_right_leaves_the_order_of_the_classes() -> None:
     """The classes cannot be less than equally probable, as the label would then be the least probable."""
     residuals = np.tile([0.5, 1.0], (8, 1))
-    best, other = fitted_certainty([(residuals, np.ones(8, dtype=int))]).probabilities(residuals)[0]
+    best, other = fit_probabilities([(residuals, np.ones(8, dtype=int))]).probabilities(residuals)[0]
     assert other < best < other + 0.01
 
 
@@ -94,7 +94,7 @@ def test_the_worst_class_being_right_leaves_the_order_of_the_classes() -> None:
 def test_probabilities_sum_to_1_and_fall_with_the_residuals(
     residuals: np.ndarray, sharpness: float, signed: bool
 ) -> None:
-    found = Certainty(sharpness, np.array([0.5])).probabilities(residuals, signed)
+    found = Calibrated(sharpness, np.array([0.5])).probabilities(residuals, signed)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     assert np.all((found >= 0) & (found <= 1))
     order = np.argsort(residuals, axis=1)
@@ -121,10 +121,10 @@ def test_sets_are_those_of_plain_conformal_prediction_and_nested(
     counts: list[int], probabilities: np.ndarray, one: int, other: int
 ) -> None:
     scores = [count / 20 for count in counts]
-    certainty = Certainty(1.0, np.sort(scores))
+    certainty = Calibrated(1.0, np.sort(scores))
     found = {}
     for percent in (one, other):
-        sureness = Sureness(certainty, least_in_set=certainty.least_probability(percent / 100))
+        sureness = Thresholds(certainty, least_in_set=certainty.least_probability(percent / 100))
         found[percent] = sureness.in_sets(probabilities)
         expected = [
             [plainly_in_set(scores, value, percent) for value in row] for row in probabilities.tolist()
@@ -136,8 +136,8 @@ def test_sets_are_those_of_plain_conformal_prediction_and_nested(
 @pytest.mark.parametrize("level", [0.8, 0.9, 0.95])
 def test_sets_contain_the_truth_as_often_as_they_say(level: float) -> None:
     held, truth = held_out(6, n=1000)
-    certainty = fitted_certainty([(held, truth)])
+    certainty = fit_probabilities([(held, truth)])
     residuals, truth = held_out(7, n=5000)
-    sureness = Sureness(certainty, least_in_set=certainty.least_probability(level))
+    sureness = Thresholds(certainty, least_in_set=certainty.least_probability(level))
     kept = sureness.in_sets(certainty.probabilities(residuals))
     assert kept[np.arange(len(truth)), truth].mean() == pytest.approx(level, abs=0.03)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.reliability import bins, calibration_error, reliability, set_scores
-from crnr_cli.results.scores import wilson
+from crnr_cli.results.reliability import bin_indexes, calibration_error, measure_reliability, score_sets
+from crnr_cli.results.scores import wilson_interval
 
 
 def row(
@@ -37,7 +37,7 @@ def test_bins_are_those_of_scikit_learn() -> None:
     rows = [
         row("a", "a" if ok else "b", p) for p, ok in zip(probability.tolist(), right.tolist(), strict=True)
     ]
-    found = reliability(rows)
+    found = measure_reliability(rows)
     assert found is not None
     np.testing.assert_allclose([one.accuracy for one in found.bins], expected_right)
     np.testing.assert_allclose([one.probability for one in found.bins], expected_mean)
@@ -50,7 +50,7 @@ def test_bins_are_those_of_scikit_learn() -> None:
     )
     for one in found.bins:
         assert one.low <= one.probability <= one.high
-        assert one.interval == wilson(round(one.accuracy * 40), 40)
+        assert one.interval == wilson_interval(round(one.accuracy * 40), 40)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=1, max_size=200))
@@ -65,7 +65,7 @@ def test_the_error_is_its_definition_and_does_not_depend_on_the_order(drawn: lis
         sum(abs(sum(p for p, _ in group) - sum(ok for _, ok in group)) for group in groups.values()) / n
     )
     for order in (drawn, sorted(drawn)):
-        found = reliability([row("a", "a" if right else "b", tenths / 10) for tenths, right in order])
+        found = measure_reliability([row("a", "a" if right else "b", tenths / 10) for tenths, right in order])
         assert found is not None
         assert found.error == pytest.approx(expected, abs=1e-12)
         assert 0 <= found.interval[0] <= found.error <= found.interval[1] <= 1
@@ -78,7 +78,7 @@ def test_the_interval_contains_the_true_error_most_of_the_time(shift: float) -> 
     hits = 0
     for seed in range(20):
         p, right = answers(400, shift, seed)
-        low, high = calibration_error(p, right, bins(p))[1]
+        low, high = calibration_error(p, right, bin_indexes(p))[1]
         hits += bool(low <= truth + 1e-9 and truth <= high)
     assert hits >= 16
 
@@ -86,12 +86,12 @@ def test_the_interval_contains_the_true_error_most_of_the_time(shift: float) -> 
 def test_probabilities_that_lie_are_found_out() -> None:
     for shift, is_found in ((0.0, False), (0.15, True)):
         p, right = answers(1000, shift)
-        assert (calibration_error(p, right, bins(p))[1][0] > 0.05) == is_found
+        assert (calibration_error(p, right, bin_indexes(p))[1][0] > 0.05) == is_found
 
 
 def test_rows_without_a_truth_or_a_probability_do_not_count() -> None:
-    assert reliability([row("a", "a"), row(None, "a", 0.5), row("a", None)]) is None
-    found = reliability(
+    assert measure_reliability([row("a", "a"), row(None, "a", 0.5), row("a", None)]) is None
+    found = measure_reliability(
         [row("a", "a", 0.5), row(None, "a", 0.9), row("a", "unknown", 0.25, runner_up="a"), row("a", "b")]
     )
     assert found is not None
@@ -100,8 +100,8 @@ def test_rows_without_a_truth_or_a_probability_do_not_count() -> None:
 
 def test_sets_are_counted() -> None:
     rows = [row("a", "a", 0.9, labels) for labels in (("a",), ("b", "a"), ("b",), ())]
-    found = set_scores([*rows, row(None, "a", 0.9, ("a",)), row("a", "a", 0.9)])
+    found = score_sets([*rows, row(None, "a", 0.9, ("a",)), row("a", "a", 0.9)])
     assert found is not None
     assert (found.n, found.covered, found.mean_size, found.empty) == (4, 2, 1.0, 1)
-    assert (found.coverage, found.interval) == (0.5, wilson(2, 4))
-    assert set_scores([row("a", "a", 0.9)]) is None
+    assert (found.coverage, found.interval) == (0.5, wilson_interval(2, 4))
+    assert score_sets([row("a", "a", 0.9)]) is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
-from crnr_cli.results.scores import mcnemar, most_confused, natural, score, wilson
+from crnr_cli.results.scores import mcnemar_p_value, most_confused_pairs, natural_key, score, wilson_interval
 
 names = st.sampled_from(["cat", "dog", "owl", "a,b", "Ö"])
 pairs = st.lists(st.tuples(names, names), min_size=1, max_size=60)
@@ -52,7 +52,7 @@ def test_confusion_is_that_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
 def test_interval_is_wilsons(successes: int, more: int) -> None:
     n = successes + more
     theirs = binomtest(successes, n).proportion_ci(confidence_level=0.95, method="wilson")
-    assert wilson(successes, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert wilson_interval(successes, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
 def test_undefined_is_none_never_zero() -> None:
@@ -68,7 +68,7 @@ def test_no_rows_have_no_accuracy() -> None:
 
 
 def test_accuracy_has_wilsons_interval() -> None:
-    assert score(list("aab"), list("aba")).interval == wilson(1, 3)
+    assert score(list("aab"), list("aba")).interval == wilson_interval(1, 3)
 
 
 def test_classes_are_in_natural_order() -> None:
@@ -77,20 +77,20 @@ def test_classes_are_in_natural_order() -> None:
 
 def test_most_confused_names_truth_first() -> None:
     scores = score(["cat", "cat", "dog", "owl"], ["dog", "dog", "cat", "owl"])
-    assert most_confused(scores) == [("cat", "dog", 2), ("dog", "cat", 1)]
+    assert most_confused_pairs(scores) == [("cat", "dog", 2), ("dog", "cat", 1)]
 
 
 def test_equal_mistakes_are_in_the_order_of_names() -> None:
     scores = score(["b", "c", "a", "a", "c"], ["a", "a", "c", "b", "b"])
     pairs = [("a", "b", 1), ("a", "c", 1), ("b", "a", 1), ("c", "a", 1), ("c", "b", 1)]
-    assert most_confused(scores) == pairs
+    assert most_confused_pairs(scores) == pairs
 
 
 def test_many_equal_mistakes_are_in_the_order_of_names() -> None:
     """More than those that any sort leaves in order."""
     names = [f"c{i}" for i in range(60)]
     scores = score(names[:-1][::-1], names[1:][::-1])
-    assert most_confused(scores) == [(names[i], names[i + 1], 1) for i in range(59)]
+    assert most_confused_pairs(scores) == [(names[i], names[i + 1], 1) for i in range(59)]
 
 
 def test_a_query_without_answer_is_wrong_for_its_class_alone() -> None:
@@ -106,11 +106,11 @@ def test_a_query_without_answer_is_wrong_for_its_class_alone() -> None:
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_mcnemar_is_the_binomial_test(first: int, second: int) -> None:
     expected = binomtest(first, first + second, 0.5).pvalue if first + second else 1.0
-    assert mcnemar(first, second) == pytest.approx(expected, rel=1e-9)
+    assert mcnemar_p_value(first, second) == pytest.approx(expected, rel=1e-9)
 
 
 def test_names_are_sorted_as_people_do() -> None:
-    assert sorted(["a10", "a9", "a100", "a1"], key=natural) == ["a1", "a9", "a10", "a100"]
-    assert sorted(["10", "9", "008", "08", "8"], key=natural) == ["008", "08", "8", "9", "10"]
-    assert sorted(["b1c10", "b1c2", "b01c11"], key=natural) == ["b1c2", "b1c10", "b01c11"]
-    assert sorted(["1c", "1bb"], key=natural) == ["1bb", "1c"]
+    assert sorted(["a10", "a9", "a100", "a1"], key=natural_key) == ["a1", "a9", "a10", "a100"]
+    assert sorted(["10", "9", "008", "08", "8"], key=natural_key) == ["008", "08", "8", "9", "10"]
+    assert sorted(["b1c10", "b1c2", "b01c11"], key=natural_key) == ["b1c2", "b1c10", "b01c11"]
+    assert sorted(["1c", "1bb"], key=natural_key) == ["1bb", "1c"]

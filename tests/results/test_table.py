@@ -19,18 +19,18 @@ from crnr_cli.results.decision import (
     Answers,
     Prediction,
     best_classes,
+    make_predictions,
     margins,
-    predictions,
     separation,
     standout,
 )
 from crnr_cli.results.table import (
     CsvFormatter,
-    joined,
+    join_labels,
     number_format,
     parse_predictions,
     read_predictions,
-    separated,
+    split_labels,
 )
 
 # File names are bytes but for NUL and /; Python shows what is not UTF-8 as lone surrogates.
@@ -118,7 +118,7 @@ def test_top_beyond_the_classes_is_all_of_them() -> None:
 
 
 def test_ties_go_to_the_first_name_with_margin_zero() -> None:
-    (row,) = predictions(answers(["x"], np.array([[0.3, 0.3, 0.3]])), ["a", "b", "c"])
+    (row,) = make_predictions(answers(["x"], np.array([[0.3, 0.3, 0.3]])), ["a", "b", "c"])
     assert (row.label, row.runner_up, row.margin) == ("a", "b", 0.0)
 
 
@@ -140,7 +140,7 @@ def test_margin_of_two_perfect_matches_is_a_tie() -> None:
 def test_what_was_written_is_read_back() -> None:
     batch = answers(['a,"b"\nc', "d"], np.array([[0.5, 0.25]]), ["x", None], [None, SampleError("zero_norm")])
     text = written(batch, ["x", "y"], "float64").decode()
-    assert parse_predictions(io.StringIO(text, newline=""), "f") == predictions(batch, ["x", "y"])
+    assert parse_predictions(io.StringIO(text, newline=""), "f") == make_predictions(batch, ["x", "y"])
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_without_a_header_there_are_only_rows() -> None:
 def test_a_rejected_query_is_unknown_and_its_best_class_comes_second() -> None:
     residuals = np.array([[0.5, 0.25, 0.75], [0.5, 0.45, 0.5]])
     of_three = answers(["x", "bad", "y"], residuals, [None, "a", "b"], [None, SampleError("truncated"), None])
-    first, failed, second = predictions(replace(of_three, min_separation=0.3), ["a", "b", "c"])
+    first, failed, second = make_predictions(replace(of_three, min_separation=0.3), ["a", "b", "c"])
     assert first[:5] == ("x", None, "b", 0.25, "a")
     assert (first.status, first.margin, first.separation) == ("ok", 0.5, pytest.approx(1 - 0.25 / 0.625))
     assert failed == Prediction("bad", "a", None, None, None, None, "truncated")
@@ -279,9 +279,9 @@ def test_separation_is_of_residuals_unless_they_are_of_scores() -> None:
 @given(st.lists(st.text(min_size=1, max_size=6), max_size=5))
 @example(["|", "\\", "\\|", "a|b\\", "\n"])
 def test_a_set_of_labels_round_trips(labels: list[str]) -> None:
-    assert separated(joined(labels)) == tuple(labels)
+    assert split_labels(join_labels(labels)) == tuple(labels)
 
 
 def test_a_set_of_labels_is_readable() -> None:
-    assert joined(["cat", "dog"]) == "cat|dog"
-    assert joined(["a|b", "c\\d"]) == "a\\|b|c\\\\d"
+    assert join_labels(["cat", "dog"]) == "cat|dog"
+    assert join_labels(["a|b", "c\\d"]) == "a\\|b|c\\\\d"

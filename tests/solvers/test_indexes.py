@@ -14,8 +14,8 @@ from crnr_cli import errors
 from crnr_cli.errors import CrnrError
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.graph import graph_without, hideable
-from crnr_cli.solvers.indexes import Index, measured_by
-from crnr_cli.solvers.indexes import made_index as made_with
+from crnr_cli.solvers.indexes import Index, index_measurement
+from crnr_cli.solvers.indexes import build_index as made_with
 from crnr_cli.system import cores
 
 KINDS = ["hnsw", "ivf"]
@@ -68,7 +68,7 @@ def shares(found: np.ndarray, exact: np.ndarray) -> float:
 @each_kind
 def test_it_finds_what_a_flat_search_finds(kind: str) -> None:
     X, Y, arrays = made(kind)
-    found, exact = Index(kind, X.T, arrays).nearest(Y.T, 10), flat(X, Y, 10)
+    found, exact = Index(kind, X.T, arrays).find_nearest(Y.T, 10), flat(X, Y, 10)
     assert found.shape == (40, 10)
     assert shares(found, exact) > 0.97
     complete = [set(a) == set(b) for a, b in zip(found.tolist(), exact.tolist(), strict=True)]
@@ -101,10 +101,12 @@ def test_the_recall_is_that_of_queries_that_are_not_in_the_gallery(
     monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
     monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
     arrays = made_index(kind, X.T, 10)
-    of_queries = shares(Index(kind, X.T, arrays).nearest(Y.T, 10), flat(X, Y, 10))
+    of_queries = shares(Index(kind, X.T, arrays).find_nearest(Y.T, 10), flat(X, Y, 10))
     assert 0.3 < of_queries < 0.95
-    assert of_queries - (0.2 if kind == "hnsw" else 0.06) < measured_by(arrays).recall < of_queries + 0.06
-    of_samples = shares(Index(kind, X.T, arrays).nearest(X[::10].T, 10), flat(X, X[::10], 10))
+    assert (
+        of_queries - (0.2 if kind == "hnsw" else 0.06) < index_measurement(arrays).recall < of_queries + 0.06
+    )
+    of_samples = shares(Index(kind, X.T, arrays).find_nearest(X[::10].T, 10), flat(X, X[::10], 10))
     assert kind == "ivf" or of_samples > of_queries + 0.06
 
 
@@ -113,7 +115,7 @@ def test_a_hidden_sample_is_never_found_and_all_others_are() -> None:
     hidden = hideable(arrays)[::7]
     rest, places = without(X, hidden)
     index = Index("hnsw", X.T, graph_without(arrays, hidden) | {"effort": np.array([512])})
-    found = index.nearest(X[hidden].T, 10)
+    found = index.find_nearest(X[hidden].T, 10)
     assert not np.isin(found, hidden).any()
     assert shares(found, places[flat(rest, X[hidden], 10)]) > 0.97
 
@@ -144,12 +146,12 @@ def test_the_effort_grows_until_enough_is_found(kind: str, monkeypatch: pytest.M
     monkeypatch.setattr(indexes, "WANTED_RECALL", 0.9)
     high = made_index(kind, X.T, 10)
     assert low["effort"] < high["effort"]
-    assert 0.3 <= measured_by(low).recall < 0.9 <= measured_by(high).recall
+    assert 0.3 <= index_measurement(low).recall < 0.9 <= index_measurement(high).recall
     monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
     monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0.95)
     agreeing = made_index(kind, X.T, 10)
     assert low["effort"] < agreeing["effort"]
-    assert measured_by(agreeing).agreement >= 0.95
+    assert index_measurement(agreeing).agreement >= 0.95
     search = Index(kind, X.T, high).search
     monkeypatch.setattr(type(search), "size", 8)
     monkeypatch.setattr(indexes, "_LEAST_GAIN", 0)
@@ -165,20 +167,20 @@ def test_the_effort_does_not_grow_in_vain(kind: str, monkeypatch: pytest.MonkeyP
     """If labels differ however many neighbours are found, looking for more of them only takes time."""
     X, _, _ = made(kind)
     turns, efforts = [], []
-    original = indexes._Trial.measured
+    original = indexes._Trial.measure
 
-    def noted(trial: indexes._Trial, effort: int) -> indexes.Measured:
-        efforts.append(effort)
-        return original(trial, effort)
+    def noted(trial: indexes._Trial, search_width: int) -> indexes.Measured:
+        efforts.append(search_width)
+        return original(trial, search_width)
 
-    monkeypatch.setattr(indexes._Trial, "measured", noted)
+    monkeypatch.setattr(indexes._Trial, "measure", noted)
 
     def never_the_same(asked: np.ndarray, places: np.ndarray) -> np.ndarray:
         turns.append(len(asked))
         return np.full(len(asked), len(turns))
 
     arrays = made_with(kind, X.T, 10, never_the_same)
-    assert measured_by(arrays).agreement == 0
+    assert index_measurement(arrays).agreement == 0
     assert efforts == EFFORTS[kind]
     assert arrays["effort"] == indexes._LEAST_EFFORT[kind]
 
@@ -187,11 +189,11 @@ def test_the_effort_does_not_grow_in_vain(kind: str, monkeypatch: pytest.MonkeyP
 def test_it_is_the_same_for_any_number_of_threads(kind: str) -> None:
     X, _, arrays = made(kind)
     for threads in (1, 3):
-        cores.products_have(threads)
+        cores.set_product_threads(threads)
         try:
             again = made_index(kind, X.T, 10)
         finally:
-            cores.products_have(None)
+            cores.set_product_threads(None)
         assert again.keys() == arrays.keys()
         for key, array in arrays.items():
             np.testing.assert_array_equal(again[key], array)
@@ -201,10 +203,10 @@ def test_it_is_the_same_for_any_number_of_threads(kind: str) -> None:
 def test_a_query_finds_the_same_alone_and_in_any_batch(kind: str) -> None:
     X, Y, arrays = made(kind)
     index = Index(kind, X.T, arrays)
-    together = index.nearest(Y.T, 10)
+    together = index.find_nearest(Y.T, 10)
     for i in range(len(Y)):
-        np.testing.assert_array_equal(index.nearest(Y[i : i + 1].T, 10)[0], together[i])
-    np.testing.assert_array_equal(index.nearest(Y[::-1].T, 10)[::-1], together)
+        np.testing.assert_array_equal(index.find_nearest(Y[i : i + 1].T, 10)[0], together[i])
+    np.testing.assert_array_equal(index.find_nearest(Y[::-1].T, 10)[::-1], together)
 
 
 @each_kind
@@ -213,7 +215,7 @@ def test_a_query_finds_the_same_alone_and_in_any_batch(kind: str) -> None:
 def test_few_samples(kind: str, n: int, count: int) -> None:
     X, Y = clusters()
     X = X[:: len(X) // n][:n]
-    found = Index(kind, X.T, made_index(kind, X.T, count)).nearest(Y.T, count)
+    found = Index(kind, X.T, made_index(kind, X.T, count)).find_nearest(Y.T, count)
     np.testing.assert_array_equal(found[:, 0], flat(X, Y, 1)[:, 0])
     assert found.shape == (40, min(n, count))
     assert all(len(set(row)) == len(row) for row in found.tolist())
@@ -223,8 +225,8 @@ def test_few_samples(kind: str, n: int, count: int) -> None:
 def test_copies_of_samples_count_as_found(kind: str) -> None:
     X = np.repeat(clusters(300)[0], 30, axis=0)
     arrays = made_index(kind, X.T, 5)
-    assert measured_by(arrays).recall >= 0.97
-    found = Index(kind, X.T, arrays).nearest(X[::30].T, 5)
+    assert index_measurement(arrays).recall >= 0.97
+    found = Index(kind, X.T, arrays).find_nearest(X[::30].T, 5)
     assert np.mean(found // 30 == np.arange(300)[:, np.newaxis]) > 0.97
 
 
@@ -232,7 +234,7 @@ def test_copies_of_samples_count_as_found(kind: str) -> None:
 def test_samples_of_float64_and_in_another_order_in_memory(kind: str) -> None:
     X, Y = clusters(dtype="float64")
     wide = np.asfortranarray(np.hstack([X, X])[:, : X.shape[1]])
-    found = Index(kind, wide.T, made_index(kind, wide.T, 10)).nearest(Y.T, 10)
+    found = Index(kind, wide.T, made_index(kind, wide.T, 10)).find_nearest(Y.T, 10)
     exact = np.argsort(-(Y @ X.T), axis=1)[:, :10]
     assert shares(found, exact) > 0.97
     np.testing.assert_array_equal(found[:, 0], exact[:, 0])
@@ -250,7 +252,7 @@ def test_vectors_are_not_copied_by_the_graph() -> None:
 def test_a_query_that_the_graph_cannot_reach_enough_samples_for() -> None:
     """Without links, only the first sample is found; all samples are searched instead."""
     X, Y, arrays = made("hnsw")
-    found = Index("hnsw", X.T, arrays | {"links": np.full_like(arrays["links"], -1)}).nearest(Y.T, 10)
+    found = Index("hnsw", X.T, arrays | {"links": np.full_like(arrays["links"], -1)}).find_nearest(Y.T, 10)
     np.testing.assert_array_equal(found, flat(X, Y, 10))
 
 
@@ -259,9 +261,9 @@ def test_queries_that_are_not_numbers_do_not_reach_faiss() -> None:
     strange = Y.copy()
     strange[3], strange[5, 2], strange[7] = np.nan, np.inf, 1e30
     with np.errstate(all="ignore"):
-        found = Index("hnsw", X.T, arrays).nearest(strange.T, 10)
+        found = Index("hnsw", X.T, arrays).find_nearest(strange.T, 10)
     healthy = np.setdiff1d(np.arange(40), [3, 5, 7])
-    np.testing.assert_array_equal(found[healthy], Index("hnsw", X.T, arrays).nearest(Y[healthy].T, 10))
+    np.testing.assert_array_equal(found[healthy], Index("hnsw", X.T, arrays).find_nearest(Y[healthy].T, 10))
     assert found.min() >= 0
     assert found.max() < len(X)
 
@@ -306,7 +308,7 @@ def test_damaged_arrays_are_refused_or_harmless(kind: str, data: st.DataObject) 
         index = Index(kind, X.T, damaged)
     except ValueError:
         return
-    found = index.nearest(Y[:5].T, 10)
+    found = index.find_nearest(Y[:5].T, 10)
     assert found.min() >= 0
     assert found.max() < len(X)
 
@@ -341,7 +343,7 @@ def test_an_index_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch
         Index("hnsw", X.T, arrays)
     with pytest.raises(CrnrError, match="needs faiss"):
         made_index("ivf", X.T, 10)
-    assert len(Index("ivf", X.T, lists).nearest(Y.T, 10)) == 40  # which NumPy searches
+    assert len(Index("ivf", X.T, lists).find_nearest(Y.T, 10)) == 40  # which NumPy searches
 
 
 def test_progress_is_reported_and_ends() -> None:

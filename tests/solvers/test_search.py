@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.solvers import neighbors as module
-from crnr_cli.solvers.neighbors import nearest, search_bytes
+from crnr_cli.solvers.neighbors import find_nearest, search_bytes
 
 
 def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -29,21 +29,21 @@ def test_they_are_those_of_a_full_sort(n: int, m: int, count: int, seed: int) ->
     X, Y = unit(rng, n, 7), unit(rng, m, 7)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_BLOCK", 64)  # several blocks, and a last one that is shorter
-        found = nearest(X.T, Y.T, count)
+        found = find_nearest(X.T, Y.T, count)
     np.testing.assert_array_equal(found, by_sorting(X, Y, count))
 
 
 def test_a_query_has_the_same_neighbours_alone_and_in_any_batch() -> None:
     rng = np.random.default_rng(0)
     X, Y = unit(rng, 5000, 33), unit(rng, 150, 33)
-    together = nearest(X.T, Y.T, 40)
+    together = find_nearest(X.T, Y.T, 40)
     for rows in (slice(0, 1), slice(7, 20), slice(100, 150)):
-        np.testing.assert_array_equal(nearest(X.T, Y[rows].T, 40), together[rows])
+        np.testing.assert_array_equal(find_nearest(X.T, Y[rows].T, 40), together[rows])
 
 
 def test_of_equal_samples_the_first_is_nearer() -> None:
     X = np.repeat(unit(np.random.default_rng(1), 4, 5), 3, axis=0)
-    assert nearest(X.T, X[:1].T, 3).tolist() == [[0, 1, 2]]
+    assert find_nearest(X.T, X[:1].T, 3).tolist() == [[0, 1, 2]]
 
 
 @given(st.integers(60, 400), st.integers(1, 9), st.integers(1, 60), st.integers(0, 99))
@@ -55,7 +55,7 @@ def test_more_equally_near_samples_than_are_kept_as_candidates(n: int, m: int, c
         patch.setattr(module, "_BLOCK", 64)
         patch.setattr(module, "_SPARE", 2)
         patch.setattr(module, "_BATCH", 4)
-        found = nearest(X.T, Y.T, count)
+        found = find_nearest(X.T, Y.T, count)
     np.testing.assert_array_equal(found, by_sorting(X, Y, count))
 
 
@@ -65,22 +65,22 @@ def test_neighbours_that_differ_less_than_float32_can_tell() -> None:
     X = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     X = np.concatenate([X, unit(np.random.default_rng(0), 9000, 2)])
     Y = np.array([[0.6, 0.8], [1, 0]], np.float32)
-    np.testing.assert_array_equal(nearest(X.T, Y.T, 20), by_sorting(X, Y, 20))
+    np.testing.assert_array_equal(find_nearest(X.T, Y.T, 20), by_sorting(X, Y, 20))
 
 
 def test_a_blank_query_is_equally_near_to_all() -> None:
     X = unit(np.random.default_rng(2), 100, 6)
-    assert nearest(X.T, np.zeros((6, 1), np.float32), 4).tolist() == [[0, 1, 2, 3]]
+    assert find_nearest(X.T, np.zeros((6, 1), np.float32), 4).tolist() == [[0, 1, 2, 3]]
 
 
 def test_no_query_has_no_neighbours() -> None:
-    assert nearest(np.eye(3), np.empty((3, 0)), 2).shape == (0, 2)
+    assert find_nearest(np.eye(3), np.empty((3, 0)), 2).shape == (0, 2)
 
 
 def test_the_memory_of_a_search_does_not_grow_with_the_samples() -> None:
     X, Y = unit(np.random.default_rng(3), 40_000, 8), unit(np.random.default_rng(4), 300, 8)
     tracemalloc.start()
-    nearest(X.T, Y.T, 30)
+    find_nearest(X.T, Y.T, 30)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     all_products = 4 * len(X) * len(Y)

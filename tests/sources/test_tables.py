@@ -29,8 +29,8 @@ def npz(tmp_path: Path, **arrays: object) -> Path:
 def test_numbers_of_any_type_are_read(tmp_path: Path, dtype: str) -> None:
     values = np.array([[0, 1], [1, 1]]).astype(dtype)
     file = FeatureFile.open(npz(tmp_path, features=values), Keys())
-    assert file.rows(0, 2).tolist() == values.tolist()
-    assert file.rows(0, 2).dtype.isnative
+    assert file.read_rows(0, 2).tolist() == values.tolist()
+    assert file.read_rows(0, 2).dtype.isnative
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,10 @@ def test_features_that_change_while_they_are_read(crnr: Runner) -> None:
         file["features"] = np.ones((5000, 40))
         file["labels"] = np.arange(5000)
     features = FeatureFile.open(Path("x.h5"), Keys())
-    assert features.rows(0, 10).all()
+    assert features.read_rows(0, 10).all()
     os.truncate("x.h5", 500_000)
     with pytest.raises(DataError, match=r"x\.h5: was changed while it was being read; run the command again"):
-        features.rows(10, 5000)
+        features.read_rows(10, 5000)
 
 
 def test_names_come_from_the_file_if_it_has_them(crnr: Runner) -> None:
@@ -157,9 +157,9 @@ def test_rows_that_cannot_be_read(crnr: Runner) -> None:
     content[where + 20] ^= 0xFF
     Path("x.h5").write_bytes(content)
     opened = FeatureFile.open(Path("x.h5"), Keys())
-    np.testing.assert_array_equal(opened.rows(0, 4), data[:4])
+    np.testing.assert_array_equal(opened.read_rows(0, 4), data[:4])
     with pytest.raises(DataError, match=r"^x.h5: cannot read rows 4 to 8 \("):
-        opened.rows(4, 8)
+        opened.read_rows(4, 8)
 
 
 def test_labels_that_cannot_be_read(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_labels_that_cannot_be_read(crnr: Runner, monkeypatch: pytest.MonkeyPatc
             raise OSError("no luck")
 
     with pytest.raises(DataError, match=r"^x.h5: cannot read its labels or names \(no luck\)$"):
-        label_reader.texts(Path("x.h5"), Broken())
+        label_reader.read_texts(Path("x.h5"), Broken())
 
 
 def test_a_file_of_features_that_vanished(crnr: Runner) -> None:
@@ -220,8 +220,8 @@ def test_a_part_is_read_anew_when_its_file_has_changed(tmp_path: Path) -> None:
         np.savez(path, features=values)
         part = open_tables([path], Keys()).part((0, 3))
         for _ in range(2):
-            (file,) = part.opened(Keys()).files
-            assert np.array_equal(file.rows(0, 3), values[:3])
+            (file,) = part.open(Keys()).files
+            assert np.array_equal(file.read_rows(0, 3), values[:3])
 
 
 @pytest.mark.parametrize("key", ["labels", "paths"])

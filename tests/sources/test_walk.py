@@ -10,22 +10,22 @@ import pytest
 
 from crnr_cli.sources import walk
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.compact_listing import PackedFiles
+from crnr_cli.sources.compact_listing import CompactListing
 from crnr_cli.sources.opening import fingerprint, open_source
 from crnr_cli.sources.pictures import Pictures
-from crnr_cli.sources.walk import Folder, Sublisting, sublisting
+from crnr_cli.sources.walk import Folder, FolderListing, list_some_folders
 from helpers.runner import Runner, powerless
 from helpers.samples import make_pictures, picture
 
 
-def elsewhere(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[Sublisting]:
+def elsewhere(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[FolderListing]:
     """As a worker does it, from another current folder."""
     base = Path.cwd()
     found = []
     os.chdir("/")
     try:
         for group in groups:
-            found.append(sublisting(str(base), root, group))
+            found.append(list_some_folders(str(base), root, group))
     finally:
         os.chdir(base)
     return iter(found)
@@ -40,7 +40,7 @@ def both(*names: str) -> tuple[Pictures, Pictures]:
 
 def assert_same(*names: str, packed: bool = True) -> None:
     alone, spread = both(*names)
-    assert isinstance(spread.files, PackedFiles) == packed
+    assert isinstance(spread.files, CompactListing) == packed
     assert [*map(plain, spread.files)] == [*map(plain, alone.files)]
     assert (spread.ignored, spread.empty_folders) == (alone.ignored, alone.empty_folders)
     assert spread.named_folders == alone.named_folders
@@ -124,7 +124,7 @@ def test_classes_and_parts(folders: None) -> None:
     assert spread.names() == alone.names()
     for start in range(len(alone)):
         for stop in range(start + 1, len(alone) + 1):
-            mine, theirs = (one.part((start, stop)).opened(InputOptions().keys) for one in (spread, alone))
+            mine, theirs = (one.part((start, stop)).open(InputOptions().keys) for one in (spread, alone))
             assert isinstance(mine, Pictures)
             assert isinstance(theirs, Pictures)
             assert list(map(plain, mine.files)) == list(map(plain, theirs.files))
@@ -134,7 +134,7 @@ def test_classes_and_parts(folders: None) -> None:
 def test_packed_files_are_a_sequence(folders: None) -> None:
     alone, spread = both("q")
     expected, found = list(alone.files), spread.files
-    assert isinstance(found, PackedFiles)
+    assert isinstance(found, CompactListing)
     n = len(expected)
     for i in range(-n, n):
         assert plain(found[i]) == plain(expected[i])

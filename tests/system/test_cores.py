@@ -68,20 +68,20 @@ def test_work_side_by_side_comes_in_order_and_no_more_at_once_than_asked() -> No
             at_work -= 1
         return item * item
 
-    assert list(cores.side_by_side(work, range(20), 3)) == [item * item for item in range(20)]
+    assert list(cores.run_side_by_side(work, range(20), 3)) == [item * item for item in range(20)]
     assert 2 <= most <= 3
 
 
 def test_work_side_by_side_takes_items_only_as_results_are_taken() -> None:
     taken: list[int] = []
-    results = cores.side_by_side(abs, (taken.append(item) or item for item in range(100)), 2, ahead=3)
+    results = cores.run_side_by_side(abs, (taken.append(item) or item for item in range(100)), 2, ahead=3)
     next(results)
     results.close()
     assert taken == [0, 1, 2, 3, 4]
 
 
 def test_an_error_in_work_side_by_side_is_that_of_its_item() -> None:
-    results = cores.side_by_side(lambda item: 1 // item, [1, 0, 1], 2)
+    results = cores.run_side_by_side(lambda item: 1 // item, [1, 0, 1], 2)
     assert next(results) == 1
     with pytest.raises(ZeroDivisionError):
         next(results)
@@ -119,7 +119,7 @@ def test_fewer_batches_at_once_where_memory_is_short(
 
 def test_work_is_watched_until_it_ends() -> None:
     go, seen = threading.Event(), []
-    for turn in cores.watched(lambda: go.wait(60) or None, every=0.001):
+    for turn in cores.run_with_ticks(lambda: go.wait(60) or None, every=0.001):
         seen.append(turn)
         assert cores.is_working()
         if turn == 3:
@@ -133,4 +133,4 @@ def test_an_error_in_watched_work_is_raised() -> None:
         raise LookupError("of the work")
 
     with pytest.raises(LookupError, match="of the work"):
-        list(cores.watched(fail))
+        list(cores.run_with_ticks(fail))

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
-from crnr_cli.results.edited import marked_samples, read_corrections
+from crnr_cli.results.edited import read_corrections, read_marked_samples
 from crnr_cli.results.formats import read_answers
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.formats.csv_table import read_csv
@@ -47,7 +47,7 @@ TABLES = {
         lambda path: next(iter(read_corrections(path))).corrected,
         "path,label,corrected,when\né.png,b,naïf,\n",
     ),
-    "marks": (lambda path: marked_samples(path)[0], "path,remove\nnaïf,x\n"),
+    "marks": (lambda path: read_marked_samples(path)[0], "path,remove\nnaïf,x\n"),
     "answers": (lambda path: read_answers(path)[0].label, "path,truth,label\né.png,b,naïf\n"),
     "predictions": (lambda path: read_predictions(path)[0].label, "path,truth,label\né.png,b,naïf\n"),
     "features": (lambda path: read_csv(path, ["labels"])["labels"][0], "labels,x,y\nnaïf,1,2\n"),

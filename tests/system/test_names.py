@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.system import names
-from crnr_cli.system.names import Spellings, as_listed, class_key, existing, path_key, place_of, slashed
+from crnr_cli.system.names import (
+    Spellings,
+    class_key,
+    normalize_path,
+    path_key,
+    stat_or_none,
+    to_listed_form,
+    with_slashes,
+)
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 
@@ -34,9 +42,9 @@ def test_the_spellings_of_a_path_are_one(names: list[str], is_absolute: bool) ->
     )
     for other in (*others, unicodedata.normalize("NFD", path), f"{path}/x/.."):
         assert path_key(other) == path_key(path)
-        assert place_of(other) == place_of(path)
+        assert normalize_path(other) == normalize_path(path)
     assert Path(path_key(path)) == Path(unicodedata.normalize("NFC", path))
-    assert place_of(path) == str(Path(path_key(path)).absolute())
+    assert normalize_path(path) == str(Path(path_key(path)).absolute())
 
 
 def test_paths_that_are_not_the_same() -> None:
@@ -48,7 +56,7 @@ def test_case_makes_no_difference_where_the_file_system_folds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folds = str(tmp_path / "Folds")
-    monkeypatch.setattr(names, "_folds_cached", lambda folder: (folder + "/").startswith(f"{folds}/"))
+    monkeypatch.setattr(names, "_cached_folds", lambda folder: (folder + "/").startswith(f"{folds}/"))
     assert path_key(f"{folds}/Q/É.png") == path_key(f"{folds}/q/{DECOMPOSED[3:]}.PNG")
     assert path_key(f"{folds}/q") != path_key(f"{folds.lower()}/q")
     assert path_key(f"{tmp_path}/Other/Q") != path_key(f"{tmp_path}/Other/q")
@@ -87,9 +95,9 @@ def test_on_windows_names_are_stored_with_slashes(text: str) -> None:
     path = str(PureWindowsPath(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sep", "\\")
-        assert slashed(path) == PureWindowsPath(text).as_posix()
+        assert with_slashes(path) == PureWindowsPath(text).as_posix()
         patch.setattr(os, "sep", "/")
-        assert slashed(text) == text  # elsewhere, a backslash is part of a name
+        assert with_slashes(text) == text  # elsewhere, a backslash is part of a name
 
 
 @pytest.mark.parametrize("given_name", [COMPOSED, DECOMPOSED])
@@ -98,18 +106,18 @@ def test_either_form_finds_the_file(tmp_path: Path, given_name: str, listed: str
     folder = tmp_path / listed
     folder.mkdir()
     (folder / f"{listed}.png").touch()
-    found = as_listed(str(tmp_path / given_name / f"{given_name}.png"))
+    found = to_listed_form(str(tmp_path / given_name / f"{given_name}.png"))
     assert found == str(folder / f"{listed}.png")
-    assert place_of(found) == place_of(str(tmp_path / given_name / f"{given_name}.png"))
+    assert normalize_path(found) == normalize_path(str(tmp_path / given_name / f"{given_name}.png"))
 
 
 def test_a_name_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
     for name in (COMPOSED, DECOMPOSED):
         (tmp_path / name).mkdir()
     for name in (COMPOSED, DECOMPOSED, "cafè"):
-        assert as_listed(str(tmp_path / name)) == str(tmp_path / name)
-    assert as_listed(str(tmp_path / "no" / COMPOSED)) == str(tmp_path / "no" / COMPOSED)
-    assert as_listed("") == ""
+        assert to_listed_form(str(tmp_path / name)) == str(tmp_path / name)
+    assert to_listed_form(str(tmp_path / "no" / COMPOSED)) == str(tmp_path / "no" / COMPOSED)
+    assert to_listed_form("") == ""
 
 
 def test_what_no_file_can_be_called_on_windows_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,4 +128,4 @@ def test_what_no_file_can_be_called_on_windows_is_no_file(monkeypatch: pytest.Mo
         raise error
 
     monkeypatch.setattr(names.os, "stat", refuse)
-    assert existing("*.png") is None
+    assert stat_or_none("*.png") is None

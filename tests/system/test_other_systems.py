@@ -228,11 +228,11 @@ LONG_BATCH = """
 import os, sys, time, typer
 from crnr_cli.cli.boundary import boundary, finishing_batches
 from crnr_cli.progress import silent
-from crnr_cli.system.cores import side_by_side
+from crnr_cli.system.cores import run_side_by_side
 try:
     with boundary(), finishing_batches(silent, "; it can be continued"):
         print("begun", flush=True)
-        list(side_by_side(time.sleep, [60], 1, wait=False))
+        list(run_side_by_side(time.sleep, [60], 1, wait=False))
 except typer.Exit as e:
     sys.stderr.flush()
     os._exit(e.exit_code)
@@ -314,7 +314,7 @@ def test_what_somebody_else_has_put_there_is_not_followed(on: On, how: str, endi
         "from pathlib import Path\n"
         "from crnr_cli.errors import OutputError\n"
         "from crnr_cli.system import files\n"
-        "try: files._opened(Path('gallery.h5" + ending + "'), Path('x'))\n"
+        "try: files._open_own_file(Path('gallery.h5" + ending + "'), Path('x'))\n"
         "except OutputError: print('refused')\n"
     )
     assert said.out == "refused\n", said.err

@@ -10,7 +10,7 @@ import pytest
 from crnr_cli.errors import OutputError, UsageError
 from crnr_cli.system.files import check_output, replacing
 from crnr_cli.system.outputs import (
-    Output,
+    DeclaredOutput,
     planned,
     refuse_inputs,
     refuse_inside,
@@ -48,24 +48,24 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("given", ["data", "second", "link", "folder/../data", "./data"])
 @pytest.mark.usefixtures("data")
 def test_an_input_is_known_by_the_file_and_not_by_its_name(output: str, given: str) -> None:
-    with planned([Output(Path(output))]), pytest.raises(OutputError) as refused:
+    with planned([DeclaredOutput(Path(output))]), pytest.raises(OutputError) as refused:
         refuse_inputs(["elsewhere", given])
     assert str(refused.value) == f"{Path(output)}: {IS_INPUT}"
-    with pytest.raises(OutputError, match=IS_INPUT), planned([Output(Path(output))], [Path(given)]):
+    with pytest.raises(OutputError, match=IS_INPUT), planned([DeclaredOutput(Path(output))], [Path(given)]):
         pass
     found = Path("data").stat()
-    with planned([Output(Path(output))]), pytest.raises(OutputError, match=IS_INPUT):
+    with planned([DeclaredOutput(Path(output))]), pytest.raises(OutputError, match=IS_INPUT):
         refuse_listed([(given, found.st_size, found.st_mtime_ns)], are_pictures=True)
 
 
 @pytest.mark.usefixtures("data")
 def test_other_files_are_no_obstacle() -> None:
-    with planned([Output(Path("new"))], [Path("data"), Path("missing")]):
+    with planned([DeclaredOutput(Path("new"))], [Path("data"), Path("missing")]):
         refuse_inputs(["data", "missing", "nul\0"])
         refuse_mentioned(["data", "folder/new", "new"])
         refuse_listed([("data", 4, 0)], are_pictures=True)
         refuse_inside("folder")
-    with planned([Output(Path("second"))]):
+    with planned([DeclaredOutput(Path("second"))]):
         refuse_mentioned(["data"])  # only names are compared, as there may be very many
         with pytest.raises(OutputError, match=IS_INPUT):
             refuse_mentioned(["data", "folder/../second"])
@@ -75,7 +75,7 @@ def test_other_files_are_no_obstacle() -> None:
 @pytest.mark.parametrize("ending", [".crnr-part", ".crnr-journal"])
 def test_an_input_with_the_name_of_a_partial_file(data: Path, ending: str) -> None:
     data.with_name(f"photo{ending}").write_text("data")
-    with planned([Output(Path("photo"))]), pytest.raises(OutputError) as refused:
+    with planned([DeclaredOutput(Path("photo"))]), pytest.raises(OutputError) as refused:
         refuse_inputs([f"photo{ending}"])
     assert str(refused.value) == (
         f"photo: while it is written, crnr uses the name photo{ending}, but photo{ending} is an input of "
@@ -86,22 +86,22 @@ def test_an_input_with_the_name_of_a_partial_file(data: Path, ending: str) -> No
 @pytest.mark.usefixtures("data")
 def test_a_gallery_may_be_among_the_pictures_that_it_is_made_of() -> None:
     Path("gallery.h5").write_bytes(b"\x89HDF\r\n\x1a\n...")
-    with planned([Output(Path("gallery.h5"), is_gallery=True)]):
+    with planned([DeclaredOutput(Path("gallery.h5"), is_gallery=True)]):
         refuse_inputs(["gallery.h5"], are_pictures=True)
         refuse_inside(".")
         with pytest.raises(OutputError, match=IS_INPUT):
             refuse_inputs(["gallery.h5"])
-    with planned([Output(Path("data"), is_gallery=True)]), pytest.raises(OutputError, match=IS_INPUT):
+    with planned([DeclaredOutput(Path("data"), is_gallery=True)]), pytest.raises(OutputError, match=IS_INPUT):
         refuse_inputs(["data"], are_pictures=True)
 
 
 @pytest.mark.usefixtures("data")
 def test_nothing_else_may_be_in_a_folder_of_inputs() -> None:
     for folder in (".", "folder", "folder/../folder"):
-        with planned([Output(Path("folder/new"))]), pytest.raises(OutputError) as refused:
+        with planned([DeclaredOutput(Path("folder/new"))]), pytest.raises(OutputError) as refused:
             refuse_inside(folder)
         assert str(refused.value) == f"folder/new: is inside {folder}, which is an input; write it elsewhere"
-    with planned([Output(Path("new"))]):
+    with planned([DeclaredOutput(Path("new"))]):
         refuse_inside("folder")
 
 
@@ -114,20 +114,20 @@ SAME = "two outputs cannot be the same file; give them different names"
 )
 @pytest.mark.usefixtures("data")
 def test_two_outputs_of_one_name(names: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match=SAME), planned([Output(Path(name)) for name in names]):
+    with pytest.raises(UsageError, match=SAME), planned([DeclaredOutput(Path(name)) for name in names]):
         pass
 
 
 @pytest.mark.usefixtures("data")
 def test_two_outputs_may_go_to_one_device() -> None:
-    with planned([Output(Path("/dev/null")), Output(Path("/dev/null"))]):
+    with planned([DeclaredOutput(Path("/dev/null")), DeclaredOutput(Path("/dev/null"))]):
         pass
 
 
 @pytest.mark.usefixtures("data")
 def test_an_output_that_is_not_declared_is_a_bug() -> None:
     with (
-        planned([Output(Path("new"))]),
+        planned([DeclaredOutput(Path("new"))]),
         pytest.raises(AssertionError, match="other is not declared"),
         replacing(Path("other")),
     ):
@@ -137,7 +137,10 @@ def test_an_output_that_is_not_declared_is_a_bug() -> None:
 
 @pytest.mark.usefixtures("data")
 def test_a_gallery_is_a_regular_file() -> None:
-    with pytest.raises(OutputError, match="not a regular file"), planned([Output(Path("/dev/null"), True)]):
+    with (
+        pytest.raises(OutputError, match="not a regular file"),
+        planned([DeclaredOutput(Path("/dev/null"), True)]),
+    ):
         pass
 
 

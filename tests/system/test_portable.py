@@ -15,9 +15,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crnr_cli.sorting.names import escaped, fitted
+from crnr_cli.sorting.names import escape_class_name, shorten_name
 from crnr_cli.system import names as module
-from crnr_cli.system.names import folded, folds_names, portable
+from crnr_cli.system.names import fold_name, folds_names, to_portable
 
 FORBIDDEN = set('<>:"/\\|?*') | {chr(code) for code in range(32)}  # as Microsoft lists them
 
@@ -81,15 +81,15 @@ def is_text(name: str) -> bool:
     ],
 )
 def test_what_windows_cannot_have_is_escaped(name: str, expected: str) -> None:
-    assert portable(name) == expected
+    assert to_portable(name) == expected
 
 
 @given(file_names)
 def test_a_portable_name_is_possible_everywhere(name: str) -> None:
-    found = portable(name)
+    found = to_portable(name)
     assert is_possible_on_windows(found)
     assert is_text(found)  # macOS has no other names
-    assert portable(found) == found
+    assert to_portable(found) == found
     if is_possible_on_windows(name) and is_text(name):
         assert found == name
 
@@ -98,14 +98,14 @@ def test_a_portable_name_is_possible_everywhere(name: str) -> None:
 @example("%63on")
 @example("%:")
 def test_the_class_is_found_in_the_name_of_its_folder(name: str) -> None:
-    folder = portable(escaped(name))
+    folder = to_portable(escape_class_name(name))
     assert unquote(folder, errors="surrogateescape") == name
     assert is_possible_on_windows(folder)
 
 
 @given(file_names, st.integers(1, 30), st.integers(40, 255))
 def test_a_portable_name_that_is_cut_or_numbered_is_portable(name: str, number: int, longest: int) -> None:
-    assert is_possible_on_windows(fitted(portable(name), longest, number))
+    assert is_possible_on_windows(shorten_name(to_portable(name), longest, number))
 
 
 @given(texts)
@@ -120,20 +120,20 @@ def test_what_some_file_system_takes_for_one_name_is_one(name: str) -> None:
     one_to_one = [one for one in name if len(one.upper()) == len(one.lower()) == 1]
     if len(one_to_one) == len(name):
         forms += [name.upper(), name.lower(), name.casefold()]
-    assert len(set(map(folded, forms))) == 1
+    assert len(set(map(fold_name, forms))) == 1
 
 
 @given(st.lists(st.text("aAbB éÉe\u0301ß", max_size=4), max_size=8))
 def test_names_with_other_keys_are_other_names_everywhere(names: list[str]) -> None:
     for one, other in combinations(names, 2):
-        if folded(one) != folded(other):
+        if fold_name(one) != fold_name(other):
             assert one.casefold() != other.casefold()
             assert one.upper() != other.upper()
             assert unicodedata.normalize("NFC", one) != unicodedata.normalize("NFC", other)
 
 
 def test_different_letters_stay_different() -> None:
-    assert len({folded(name) for name in ("e", "é", "ö", "o", "1", "a b", "ab")}) == 7
+    assert len({fold_name(name) for name in ("e", "é", "ö", "o", "1", "a b", "ab")}) == 7
 
 
 def test_whether_this_system_tells_case_apart(tmp_path: Path) -> None:

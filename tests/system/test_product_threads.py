@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from crnr_cli.system.cores import pieces_at_once, product_threads, side_by_side, threads_per_product
+from crnr_cli.system.cores import pieces_at_once, product_threads, run_side_by_side, threads_per_product
 
 CONTROLLER = ThreadpoolController().select(internal_api="openblas")
 pytestmark = pytest.mark.skipif(not CONTROLLER.info(), reason="NumPy has another library of products")
@@ -83,13 +83,13 @@ def test_pieces_of_work_end_with_the_threads_that_they_began_with() -> None:
         found.append(threads())
 
     with CONTROLLER.limit(limits=3), product_threads(1):
-        with contextlib.closing(side_by_side(work, range(4), 1)) as pieces:
+        with contextlib.closing(run_side_by_side(work, range(4), 1)) as pieces:
             next(pieces)
             assert begun.wait(10)
             with product_threads(2):
                 assert threads() == {2}
             list(pieces)
-        with contextlib.closing(side_by_side(work, range(4), 1)) as pieces:
+        with contextlib.closing(run_side_by_side(work, range(4), 1)) as pieces:
             next(pieces)
         with product_threads(2):  # does not wait for pieces that were cancelled
             assert threads() == {2}

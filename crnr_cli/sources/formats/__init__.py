@@ -66,7 +66,7 @@ class Read(Protocol):
 
 
 @dataclass(frozen=True)
-class Reader:
+class FormatReader:
     """How one kind of feature file is read."""
 
     read: Read
@@ -90,7 +90,7 @@ def is_table(name: str | Path) -> bool:
     return Path(name).suffix.lower() in READERS
 
 
-def reader_of(path: Path) -> Reader:
+def reader_of(path: Path) -> FormatReader:
     module, _, name = READERS[path.suffix.lower()].partition(":")
-    reader: Reader = getattr(import_module(f"{__package__}.{module}"), name or "READER")
+    reader: FormatReader = getattr(import_module(f"{__package__}.{module}"), name or "READER")
     return reader

@@ -12,7 +12,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 MAX_AXES = 4  # samples, height, width and channels of pictures
 
@@ -115,24 +115,25 @@ def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | Non
         return 0
     if len(fitting) == 1:
         return fitting[0]
-    table = f"{path}: features of {_described(values.shape)}"
+    table = f"{path}: features of {_describe_shape(values.shape)}"
     remedy = "choose the samples with --samples rows|columns"
     if last > 1:
         remedy += " (the first axis or the last)"
     if n_labels is None:
         raise DataError(f"{table} and no labels; {remedy}")
     if fitting:
-        raise DataError(f"{table} with {counted(n_labels, 'label')}; {remedy}")
+        raise DataError(f"{table} with {format_count(n_labels, 'label')}; {remedy}")
     raise DataError(
-        f"{table} but {counted(n_labels, 'label')}; name the dataset with the right labels with --labels-key"
+        f"{table} but {format_count(n_labels, 'label')}; name the dataset with the right labels with "
+        "--labels-key"
     )
 
 
-def shown(shape: tuple[int, ...]) -> str:
+def format_shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _described(shape: tuple[int, ...]) -> str:
+def _describe_shape(shape: tuple[int, ...]) -> str:
     if len(shape) == 2:
-        return f"{counted(shape[0], 'row')} and {counted(shape[1], 'column')}"
-    return shown(shape)
+        return f"{format_count(shape[0], 'row')} and {format_count(shape[1], 'column')}"
+    return format_shape(shape)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.errors import DataError
-from crnr_cli.sources.formats import Keys, Reader, Refused
-from crnr_cli.sources.formats.axes import MAX_AXES, Cells, sample_axis, shown, table_of
+from crnr_cli.sources.formats import FormatReader, Keys, Refused
+from crnr_cli.sources.formats.axes import MAX_AXES, Cells, format_shape, sample_axis, table_of
 from crnr_cli.sources.formats.labels import class_axis, read_labels
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 # What labels are usually called, in any case.
 _LABEL_NAMES = ("labels", "label", "y", "gnd", "target", "targets", "class", "classes")
@@ -26,7 +26,7 @@ _ORDINALS = ("first", "second", "third", "fourth")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundArray:
     """One array of a file, and what it could be."""
 
     name: str
@@ -37,23 +37,23 @@ class Found:
     why_not: str | None = None  # why it must not be read
 
 
-def listed(path: Path, reader: Reader, arrays: Mapping[str, Any]) -> list[Found]:
+def list_arrays(path: Path, reader: FormatReader, arrays: Mapping[str, Any]) -> list[FoundArray]:
     """All arrays; a matrix that has one 1 per sample is looked into, as only its values tell."""
     matrices = {name for name, array in arrays.items() if _may_be_ones(array, arrays)}
     cells = {name for name, array in arrays.items() if _type(array) == "cell"}
     known = dict(arrays)
     if unread := {name for name in matrices | cells if not hasattr(arrays[name], "dtype")}:
         known |= _read(path, reader, unread)
-    found = [_found(name, array, is_matrix=name in matrices) for name, array in known.items()]
+    found = [_describe_array(name, array, is_matrix=name in matrices) for name, array in known.items()]
     # As in the file: cells become the rows of a table when they are read.
     return [replace(one, shape=tuple(arrays[one.name].shape)) if one.shape else one for one in found]
 
 
-def guessed_pair(
-    path: Path, reader: Reader, arrays: Mapping[str, Any], labels_key: str | None
+def guess_pair(
+    path: Path, reader: FormatReader, arrays: Mapping[str, Any], labels_key: str | None
 ) -> tuple[str, str]:
     """The only features, and the only labels that fit them; without any, the labels are called `labels`."""
-    found = listed(path, reader, arrays)
+    found = list_arrays(path, reader, arrays)
     features = [one for one in found if "features" in one.could_be]
     labels = [one for one in found if "labels" in one.could_be]
     if labels_key is not None:
@@ -68,7 +68,7 @@ def guessed_pair(
     raise DataError(f"{path}: no dataset features; {_choice(found, features, pairs)}")
 
 
-def guessed_labels(reader: Reader, arrays: Mapping[str, Any], features: str) -> str | None:
+def guess_labels(reader: FormatReader, arrays: Mapping[str, Any], features: str) -> str | None:
     """The only array that is called like labels and fits the samples of the features."""
     values = arrays[features]
     shape = () if isinstance(values, Refused) else values.shape
@@ -76,41 +76,45 @@ def guessed_labels(reader: Reader, arrays: Mapping[str, Any], features: str) -> 
     found = [
         name
         for name, array in arrays.items()
-        if name.lower() in _LABEL_NAMES and _found(name, array, is_matrix=False).n_labels in sizes
+        if name.lower() in _LABEL_NAMES and _describe_array(name, array, is_matrix=False).n_labels in sizes
     ]
     return found[0] if len(found) == 1 else None
 
 
-def fits(features: Found, labels: Found) -> bool:
+def fits(features: FoundArray, labels: FoundArray) -> bool:
     return features.name != labels.name and labels.n_labels in features.shape
 
 
-def _choice(found: Sequence[Found], features: Sequence[Found], pairs: Sequence[tuple[Found, Found]]) -> str:
+def _choice(
+    found: Sequence[FoundArray],
+    features: Sequence[FoundArray],
+    pairs: Sequence[tuple[FoundArray, FoundArray]],
+) -> str:
     could_be = [f"{f.name} with the labels {l.name}" for f, l in pairs]
-    could_be = could_be or [f"{f.name} ({shown(f.shape)})" for f in features]
+    could_be = could_be or [f"{f.name} ({format_shape(f.shape)})" for f in features]
     if could_be:
         return f"it could be {', or '.join(could_be[:_SHOWN])}; choose with --features-key and --labels-key"
     names = ", ".join(f"{one.name} {one.shape or 'refused'}" for one in found)
     return f"found {names}, none of which is a table of numbers"
 
 
-def _found(name: str, array: Any, *, is_matrix: bool) -> Found:
+def _describe_array(name: str, array: Any, *, is_matrix: bool) -> FoundArray:
     if isinstance(array, Refused):
-        return Found(name, (), "-", (), None, array.why)
+        return FoundArray(name, (), "-", (), None, array.why)
     shape, kind = tuple(map(int, array.shape)), _type(array)
     if isinstance(array, Cells):
-        return Found(name, shape, f"cells of {kind}", ("features",), None)
+        return FoundArray(name, shape, f"cells of {kind}", ("features",), None)
     is_text = _is_text(array)
     long_axes = sum(size > 1 for size in shape)
     if is_text or (_is_number(array) and 1 <= len(shape) <= 2 and long_axes <= 1):
         count = shape[0] if kind == "char" and shape else math.prod(shape)
-        return Found(name, shape, kind, ("labels",) if count else (), count or None)
+        return FoundArray(name, shape, kind, ("labels",) if count else (), count or None)
     if not _is_number(array) or not 2 <= len(shape) <= MAX_AXES or 0 in shape:
-        return Found(name, shape, kind, (), None)
+        return FoundArray(name, shape, kind, (), None)
     axis = _class_axis(array) if is_matrix else None
     if axis is not None:
-        return Found(name, shape, kind, ("labels",), shape[1 - axis])
-    return Found(name, shape, kind, ("features",), None)
+        return FoundArray(name, shape, kind, ("labels",), shape[1 - axis])
+    return FoundArray(name, shape, kind, ("features",), None)
 
 
 def _class_axis(array: Any) -> int | None:
@@ -127,7 +131,7 @@ def _may_be_ones(array: Any, arrays: Mapping[str, Any]) -> bool:
     return small and any({*array.shape} & {*shape} for shape in others)
 
 
-def _read(path: Path, reader: Reader, names: set[str]) -> dict[str, Any]:
+def _read(path: Path, reader: FormatReader, names: set[str]) -> dict[str, Any]:
     """One by one, as some of them may not be readable."""
     found: dict[str, Any] = {}
     for name in sorted(names):
@@ -169,7 +173,7 @@ class Chosen:
     beside: tuple[Path, ...]  # further files that were read
 
 
-def chosen(path: Path, reader: Reader, keys: Keys) -> Chosen:
+def choose_arrays(path: Path, reader: FormatReader, keys: Keys) -> Chosen:
     """As the user says, else the arrays `features` and `labels`, else the only ones that are plausible."""
     features = _FEATURES if keys.features is None else keys.features
     labels = _LABELS if keys.labels is None else keys.labels
@@ -178,10 +182,10 @@ def chosen(path: Path, reader: Reader, keys: Keys) -> Chosen:
     notes = [*getattr(arrays, "notes", ())]
     beside = getattr(arrays, "beside", ())
     if keys.features is None and features not in arrays and arrays:
-        features, labels = guessed_pair(path, reader, arrays, keys.labels)
-        notes.append(_taken(path, arrays, features, labels))
+        features, labels = guess_pair(path, reader, arrays, keys.labels)
+        notes.append(_taken_note(path, arrays, features, labels))
     elif keys.labels is None and labels not in arrays and features in arrays:
-        found = guessed_labels(reader, arrays, features)
+        found = guess_labels(reader, arrays, features)
         if found is not None:
             labels = found
             notes.append(f"{path}: the labels are {labels}; --labels-key names others")
@@ -193,13 +197,13 @@ def chosen(path: Path, reader: Reader, keys: Keys) -> Chosen:
         stored = arrays[_key(path, arrays, "labels", labels)]
         # Checked before they are read, except in .mat, where text may be a matrix of characters.
         if not reader.either_axis and not {math.prod(stored.shape), *stored.shape} & {*values.shape}:
-            raise _mismatch(path, len(values), math.prod(stored.shape))
+            raise _mismatch_error(path, len(values), math.prod(stored.shape))
         texts = read_labels(path, stored, reader.first_class)
     n_labels = None if texts is None else len(texts)
     axis = sample_axis(path, values, keys.samples, n_labels, either=reader.either_axis)
     table = table_of(values, axis)
     if n_labels not in (None, len(table)):
-        raise _mismatch(path, len(table), n_labels or 0)
+        raise _mismatch_error(path, len(table), n_labels or 0)
     if keys.samples is None and (axis > 0 or len(values.shape) > 2):
         notes += _axis_note(path, features, values, axis, reader)
     found_labels = None if texts is None else labels
@@ -217,27 +221,28 @@ def _features(path: Path, arrays: Mapping[str, Any], name: str) -> Any:
     return values
 
 
-def _mismatch(path: Path, rows: int, labels: int) -> DataError:
-    return DataError(f"{path}: {counted(rows, 'row')} of features but {counted(labels, 'label')}")
+def _mismatch_error(path: Path, rows: int, labels: int) -> DataError:
+    return DataError(f"{path}: {format_count(rows, 'row')} of features but {format_count(labels, 'label')}")
 
 
-def _taken(path: Path, arrays: Mapping[str, Any], features: str, labels: str) -> str:
+def _taken_note(path: Path, arrays: Mapping[str, Any], features: str, labels: str) -> str:
     options = "--features-key and --labels-key name others"
-    what = f"{features} ({shown(arrays[features].shape)})"
+    what = f"{features} ({format_shape(arrays[features].shape)})"
     if labels not in arrays:
         return f"{path}: the features are {what}, without labels; {options}"
     return f"{path}: the features are {what}, the labels are {labels}; {options}"
 
 
-def _axis_note(path: Path, name: str, values: Any, axis: int, reader: Reader) -> list[str]:
+def _axis_note(path: Path, name: str, values: Any, axis: int, reader: FormatReader) -> list[str]:
     """What was assumed about the axes; in .mat files, samples are often the columns of a table."""
     if isinstance(values, Cells) or (reader.either_axis and len(values.shape) == 2):
         return []
     where = "last" if axis == len(values.shape) - 1 else _ORDINALS[axis]
-    samples = counted(values.shape[axis], "sample")
-    numbers = counted(math.prod(values.shape) // max(1, values.shape[axis]), "number")
+    samples = format_count(values.shape[axis], "sample")
+    numbers = format_count(math.prod(values.shape) // max(1, values.shape[axis]), "number")
     return [
-        f"{path}: {name} ({shown(values.shape)}) has {samples} along its {where} axis, of {numbers} each; "
+        f"{path}: {name} ({format_shape(values.shape)}) has {samples} along its {where} axis, of "
+        f"{numbers} each; "
         "--samples chooses another axis"
     ]
 

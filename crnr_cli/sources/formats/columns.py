@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.errors import DataError
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _LABEL_NAMES = ("label", "labels", "class", "target")
 _PATH_NAMES = ("path", "paths")
@@ -30,7 +30,7 @@ class Columns:
         own = {*wanted} - {"features", "labels", "paths"}
         for name in sorted(own):
             if name not in self.names:
-                raise DataError(f"{self.path}: no column {name}; found {self._shown()}")
+                raise DataError(f"{self.path}: no column {name}; found {self._first_names()}")
             self.texts[name] = self._only(name)
         for name in _PATH_NAMES:
             if name in self.names and name not in self.texts:
@@ -82,10 +82,10 @@ class Columns:
     def _only(self, name: str) -> int:
         count = list(self.names).count(name)
         if count > 1:
-            raise DataError(f"{self.path}: {counted(count, 'column')} are called {name}; rename them")
+            raise DataError(f"{self.path}: {format_count(count, 'column')} are called {name}; rename them")
         return list(self.names).index(name)
 
-    def _shown(self) -> str:
+    def _first_names(self) -> str:
         return ", ".join(self.names[:_SHOWN]) + (", ..." if len(self.names) > _SHOWN else "")
 
 

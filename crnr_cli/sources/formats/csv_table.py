@@ -16,12 +16,12 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.sources.formats import Arrays, Reader
+from crnr_cli.sources.formats import Arrays, FormatReader
 from crnr_cli.sources.formats.columns import Columns
 from crnr_cli.sources.formats.labels import require_room
 from crnr_cli.system import memory
 from crnr_cli.system.csv_file import refuse_separators, refuse_utf_16
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _INDEX_NAMES = ("", "Unnamed: 0")  # of a first column with the numbers of the rows, as pandas and R write it
 _OF_PREDICTIONS = {
@@ -126,7 +126,7 @@ class _Table:
         """All rows, of which there are at most so many."""
         numbers, width = self.columns.numbers(), len(self.columns.names)
         columns_of_text = self.columns.texts
-        memory.require(
+        memory.require_memory(
             8 * most_rows * len(numbers), f"{self.path}: its numbers", "divide the file into several"
         )
         require_room(self.path, most_rows * len(columns_of_text), _BYTES_PER_TEXT, "labels or names")
@@ -137,7 +137,7 @@ class _Table:
             line = getattr(reader, "line_num")  # noqa: B009, which csv's types do not have
             if len(row) != width or count == most_rows:
                 raise DataError(
-                    f"{self.path}, line {line}: {counted(len(row), 'column')}, but there are "
+                    f"{self.path}, line {line}: {format_count(len(row), 'column')}, but there are "
                     f"{width} before; is the file complete?"
                 )
             cells = [row[i] for i in numbers] if len(numbers) < width else row
@@ -210,4 +210,4 @@ def _as_array(name: str, texts: list[str]) -> Array:
     return found
 
 
-READER = Reader(read_csv, word="column")
+READER = FormatReader(read_csv, word="column")

@@ -13,9 +13,9 @@ import numpy as np
 from crnr_cli.arrays import Array, Stamp, take_rows
 from crnr_cli.errors import DataError
 from crnr_cli.sources.formats import Refused
-from crnr_cli.sources.formats.labels import read_at_once, require_room, texts
+from crnr_cli.sources.formats.labels import read_at_once, read_texts, require_room
 from crnr_cli.system.names import class_key
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 FORMAT, VERSION = "crnr-features", 1
 DATASETS = ("sha256", "size", "mtime_ns", "folders", "named_folder", "scale")
@@ -43,10 +43,10 @@ class Origins:
         found: dict[str, Any] = {}
         for name in DATASETS:
             if name in arrays:
-                found[name] = _checked(path, name, arrays[name], count)
+                found[name] = _check_dataset(path, name, arrays[name], count)
         if missing := [name for name in ("sha256", "size", "mtime_ns") if name not in found]:
             raise DataError(f"{path}: its dataset {missing[0]} is missing; extract it again")
-        hashes = texts(path, found["sha256"])
+        hashes = read_texts(path, found["sha256"])
         if not all(map(_SHA256.fullmatch, hashes)):
             raise DataError(f"{path}: its dataset sha256 has something else than hashes; extract it again")
         sizes, times = (read_at_once(path, found[name]).tolist() for name in ("size", "mtime_ns"))
@@ -55,7 +55,7 @@ class Origins:
             raise DataError(f"{path}: its dataset scale has values that are not numbers; extract it again")
         folders = None
         if "folders" in found:
-            names = texts(path, found["folders"])
+            names = read_texts(path, found["folders"])
             depth = found["folders"].shape[1]
             rows = (names[i : i + depth] for i in range(0, len(names), depth))
             folders = [tuple(filter(None, row)) for row in rows]
@@ -64,7 +64,7 @@ class Origins:
             hashes=hashes,
             stamps=[Stamp(size, time) for size, time in zip(sizes, times, strict=True)],
             folders=folders,
-            named=texts(path, found["named_folder"]) if "named_folder" in found else None,
+            named=read_texts(path, found["named_folder"]) if "named_folder" in found else None,
             scales=None if scales is None else scales.tolist(),
         )
 
@@ -87,7 +87,7 @@ class Origins:
         return replace(self, **taken)
 
 
-def _checked(path: Path, name: str, array: Any, count: int) -> Any:
+def _check_dataset(path: Path, name: str, array: Any, count: int) -> Any:
     """A dataset of one entry per row, or of several folders per row, of the right type."""
     if isinstance(array, Refused):
         raise DataError(f"{path}: dataset {name} {array.why}")
@@ -96,7 +96,7 @@ def _checked(path: Path, name: str, array: Any, count: int) -> Any:
     if len(array.shape) != n_axes or array.shape[0] != count or 0 in array.shape or array.dtype.kind != kind:
         raise DataError(
             f"{path}: its dataset {name} is {array.dtype} of shape {array.shape}, which does not match "
-            f"its {counted(count, 'row')} of features; extract it again"
+            f"its {format_count(count, 'row')} of features; extract it again"
         )
     if name == "folders":
         require_room(path, array.shape[0] * array.shape[1], array.dtype.itemsize, "folders")

@@ -19,11 +19,11 @@ import numpy as np
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
-from crnr_cli.sources.formats import BEST_RATIO, Reader, Refused
+from crnr_cli.sources.formats import BEST_RATIO, FormatReader, Refused
 from crnr_cli.sources.formats.extracted import FORMAT, VERSION
-from crnr_cli.sources.formats.hdf5_text_process import most_memory, most_seconds
+from crnr_cli.sources.formats.hdf5_text_process import text_memory_limit, text_seconds_limit
 from crnr_cli.system.child import start_guarded
-from crnr_cli.wording import counted
+from crnr_cli.wording import format_count
 
 _MAX_DEPTH = 8
 _MAX_DATASETS = 10_000
@@ -46,7 +46,7 @@ def read_hdf5(path: Path, wanted: Collection[str]) -> dict[str, Any]:
 def open_datasets(path: Path) -> dict[str, Any]:
     """All datasets of a file by name, not yet read. A dataset that is not plain data is a `Refused`."""
     with listed_datasets(path) as found:
-        return {name: guarded(path, name, item) for name, item in found.items()}
+        return {name: detach_dataset(path, name, item) for name, item in found.items()}
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def _opened_hdf5(path: Path) -> Iterator[Any]:
         raise DataError(f"{path}: not a readable HDF5 file ({e})") from e
 
 
-def is_gallery(path: Path) -> bool | None:
+def declares_gallery(path: Path) -> bool | None:
     """Whether a file says that it is a gallery; None if it is not readable as HDF5."""
     try:
         with _opened_hdf5(path) as file:
@@ -163,8 +163,8 @@ class VariableText:
         with start_guarded(
             "crnr_cli.sources.formats.hdf5_text_process",
             *(str(self._path), self._name, *([self._attribute] if self._attribute else [])),
-            memory=most_memory(self._path),
-            seconds=2 * most_seconds(math.prod(self.shape)),
+            memory=text_memory_limit(self._path),
+            seconds=2 * text_seconds_limit(math.prod(self.shape)),
         ) as guard:
             output, _ = guard.process.communicate(timeout=CHILD_SECONDS)
         if guard.process.returncode:
@@ -172,7 +172,7 @@ class VariableText:
         return output
 
 
-def guarded(path: Path, name: str, item: Any) -> Any:
+def detach_dataset(path: Path, name: str, item: Any) -> Any:
     """A dataset that stays usable after its file is closed."""
     if isinstance(item, Refused):
         return item
@@ -211,11 +211,11 @@ class _Listing:
                     raise ValueError(f"more than {_MAX_DEPTH} levels of groups")
                 self._collect(item, where + "/", depth + 1)
             elif isinstance(item, h5py.Dataset):
-                why = why_not(item, self.references)
+                why = why_unreadable(item, self.references)
                 self.found[where] = Refused(why) if why else item
 
 
-def why_not(dataset: Any, references: bool = False) -> str | None:
+def why_unreadable(dataset: Any, references: bool = False) -> str | None:
     """Why a dataset must not be read, according to its declarations; None if it can be."""
     plan = dataset.id.get_create_plist()
     layout = plan.get_layout()
@@ -233,7 +233,7 @@ def why_not(dataset: Any, references: bool = False) -> str | None:
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     stored = dataset.id.get_storage_size()
     if declared > stored * (BEST_RATIO if filters else 1):
-        return f"declares {counted(declared, 'byte')} and holds {stored}; write the complete file again"
+        return f"declares {format_count(declared, 'byte')} and holds {stored}; write the complete file again"
     if filters and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK:
         return f"is compressed in chunks of more than {_MAX_CHUNK} bytes; write it with smaller chunks"
     # HDF5 crashes on a chunk that is shorter than its checksum. What is not None ends the iteration.
@@ -262,7 +262,7 @@ def read_recipe(path: Path) -> dict[str, Any] | None:
             raise DataError(f"{path}: does not describe its extractor; extract it again")
         values = {str(name): scalar_attribute(group, name) for name in group.attrs}
     try:
-        found = {name: plain(value) for name, value in values.items()}
+        found = {name: to_plain_value(value) for name, value in values.items()}
     except UnicodeDecodeError:
         found = {"": None}
     if None in found.values():
@@ -270,11 +270,11 @@ def read_recipe(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def plain(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """An attribute as a plain Python value."""
     if isinstance(value, bytes):
         return value.decode()
     return value.item() if isinstance(value, np.generic) else value
 
 
-READER = Reader(read_hdf5, recipe=read_recipe)
+READER = FormatReader(read_hdf5, recipe=read_recipe)

@@ -21,24 +21,24 @@ _SECONDS = 4.0  # of work on a core, for whatever is not a text
 _TEXTS_PER_SECOND = 100_000  # the minimum
 
 
-def most_memory(path: Path) -> int:
+def text_memory_limit(path: Path) -> int:
     return BASE_BYTES + _BYTES_PER_BYTE * path.stat().st_size
 
 
-def most_seconds(texts: int) -> float:
+def text_seconds_limit(texts: int) -> float:
     """Of work."""
     return _SECONDS + texts / _TEXTS_PER_SECOND
 
 
-def main() -> None:
+def print_texts() -> None:
     path, name, *attribute = sys.argv[1:]
-    limit_address_space(most_memory(Path(path)))
+    limit_address_space(text_memory_limit(Path(path)))
     limit_cpu_time(_SECONDS)
     with h5py.File(path, "r", locking=False) as file:
         if attribute:
             values = [file[name].attrs[attribute[0]]]
         else:
-            limit_cpu_time(most_seconds(math.prod(file[name].shape)))
+            limit_cpu_time(text_seconds_limit(math.prod(file[name].shape)))
             values = file[name][()].ravel().tolist()
     json.dump([value if isinstance(value, str) else _text(value) for value in values], sys.stdout)
 
@@ -50,4 +50,4 @@ def _text(value: object) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    print_texts()

@@ -22,10 +22,10 @@ def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
     values = read_at_once(path, array)
     if values.ndim == 2 and min(values.shape) > 1:
         values = _classes(path, values) + first_class
-    return texts(path, values)
+    return read_texts(path, values)
 
 
-def texts(path: Path, array: Any) -> list[str]:
+def read_texts(path: Path, array: Any) -> list[str]:
     """Labels or names of any type, as text."""
     values = read_at_once(path, array).ravel()
     if values.dtype.kind == "f" and np.isnan(values).any():
@@ -63,7 +63,7 @@ def label_text(label: float | str | bytes) -> str:
 def require_room(path: Path, count: int, bytes_each: int, what: str) -> None:
     """Refuse a list that does not fit into memory, as a small file can contain very many rows."""
     if count > _FEW:
-        memory.require(
+        memory.require_memory(
             count * bytes_each, f"{path}: a list of {count} {what}", "divide the file into several"
         )
 

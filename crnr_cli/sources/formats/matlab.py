@@ -16,19 +16,25 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.sources.formats import Reader, Refused
+from crnr_cli.sources.formats import FormatReader, Refused
 from crnr_cli.sources.formats.axes import Cells, Transposed
-from crnr_cli.sources.formats.hdf5 import VariableText, guarded, listed_datasets, scalar_attribute, why_not
+from crnr_cli.sources.formats.hdf5 import (
+    VariableText,
+    detach_dataset,
+    listed_datasets,
+    scalar_attribute,
+    why_unreadable,
+)
 from crnr_cli.sources.formats.matlab_process import (
     REFUSED,
-    most_memory,
-    most_seconds,
-    odd_cells,
+    memory_limit,
+    odd_cells_error,
     refuse_odd_class,
+    seconds_limit,
     too_large,
 )
 from crnr_cli.system import memory
-from crnr_cli.system.child import Guard, crash, start_guarded
+from crnr_cli.system.child import Guard, crash_reason, start_guarded
 
 
 @dataclass(frozen=True)
@@ -52,8 +58,8 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
         start_guarded(
             "crnr_cli.sources.formats.matlab_process",
             *(str(path), *sorted(wanted)),
-            memory=most_memory(),
-            seconds=most_seconds(path),
+            memory=memory_limit(),
+            seconds=seconds_limit(path),
             messages=messages,
         ) as guard,
     ):
@@ -82,7 +88,7 @@ def _failure(path: Path, guard: Guard, message: str) -> str:
         return too_large(path)
     if code == REFUSED:
         return message
-    reason = f"its parser crashed with {cause}" if (cause := crash(code)) else message
+    reason = f"its parser crashed with {cause}" if (cause := crash_reason(code)) else message
     if guard.is_out_of_time:
         reason = "its parser worked too long on it"
     return f"{path}: not a readable .mat file ({reason})"
@@ -92,12 +98,12 @@ def read_v73(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     """The variables of a v7.3 file, which is HDF5 with every array transposed."""
     with listed_datasets(path, references=True) as datasets:
         return {
-            name: _from_dataset(path, name, dataset) if name in wanted else _listed(dataset)
+            name: _from_dataset(path, name, dataset) if name in wanted else _to_listing(dataset)
             for name, dataset in datasets.items()
         }
 
 
-def _listed(dataset: Any) -> Any:
+def _to_listing(dataset: Any) -> Any:
     return dataset if isinstance(dataset, Refused) else Unread(dataset.shape[::-1], _class_of(dataset) or "-")
 
 
@@ -111,10 +117,10 @@ def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
     if "MATLAB_empty" in dataset.attrs:
         raise DataError(f"{path}: {name} is empty")
     if kind not in ("char", "cell"):
-        return Transposed(guarded(path, name, dataset))
+        return Transposed(detach_dataset(path, name, dataset))
     try:
         if kind == "char":
-            return _joined(dataset)
+            return _join_characters(dataset)
         # In MATLAB's order, column by column, which is the order of rows here.
         cells = [dataset.file[reference] for reference in np.ravel(dataset[()])]
         return _from_cells(path, name, cells)
@@ -124,17 +130,17 @@ def _from_dataset(path: Path, name: str, dataset: Any) -> Any:
 
 def _from_cells(path: Path, name: str, cells: Sequence[Any]) -> Any:
     kinds = {_class_of(cell) for cell in cells}
-    if any(why_not(cell) for cell in cells if isinstance(cell, h5py.Dataset)):
-        raise odd_cells(path, name)
+    if any(why_unreadable(cell) for cell in cells if isinstance(cell, h5py.Dataset)):
+        raise odd_cells_error(path, name)
     if kinds == {"char"}:
-        texts = [[] if "MATLAB_empty" in cell.attrs else _joined(cell).tolist() for cell in cells]
+        texts = [[] if "MATLAB_empty" in cell.attrs else _join_characters(cell).tolist() for cell in cells]
         return np.array([text[0] if text else "" for text in texts])
     if kinds & {"struct", "cell", "char", None} or len({cell.shape for cell in cells}) != 1:
-        raise odd_cells(path, name)
+        raise odd_cells_error(path, name)
     if any("MATLAB_empty" in cell.attrs or cell.dtype.kind not in "fiub" for cell in cells):
-        raise odd_cells(path, name)
+        raise odd_cells_error(path, name)
     size = sum(cell.size * cell.dtype.itemsize for cell in cells)
-    memory.require(2 * size, f"{path}: {name}", "save fewer samples per file")
+    memory.require_memory(2 * size, f"{path}: {name}", "save fewer samples per file")
     return Cells(np.array([cell[()].T.ravel() for cell in cells]))
 
 
@@ -148,7 +154,7 @@ def _class_of(item: Any) -> str | None:
     return kind.decode("ascii", "replace") if isinstance(kind, bytes) else None
 
 
-def _joined(characters: Any) -> Array:
+def _join_characters(characters: Any) -> Array:
     """The rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
     if characters.dtype != np.uint16:
         raise TypeError(f"characters of type {characters.dtype}")
@@ -156,4 +162,4 @@ def _joined(characters: Any) -> Array:
     return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in units], dtype=str)
 
 
-READER = Reader(read_mat, either_axis=True, first_class=1)
+READER = FormatReader(read_mat, either_axis=True, first_class=1)

@@ -44,14 +44,14 @@ def refuse_odd_class(path: Path, name: str, kind: str) -> None:
         )
 
 
-def odd_cells(path: Path, name: str) -> DataError:
+def odd_cells_error(path: Path, name: str) -> DataError:
     return DataError(
         f"{path}: {name} is a cell array of something else than texts, or arrays of numbers of one size; "
         "save one text, number or picture per sample"
     )
 
 
-def read(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[str, Array], set[str]]:
+def read_variables(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[str, Array], set[str]]:
     """What all variables are, the wanted variables, and which of them are cells of numbers."""
     from scipy.io import loadmat, whosmat  # imported here, as SciPy is slow to import
 
@@ -67,16 +67,18 @@ def read(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[str, Array],
             raise DataError(f"{path}: {name} declares more data than the file can contain")
         numbers += count
     # A number of any class takes at least one byte, as MATLAB stores small ones in fewer bytes.
-    memory.require(2 * numbers, f"{path}: {', '.join(found)}", _REMEDY)
+    memory.require_memory(2 * numbers, f"{path}: {', '.join(found)}", _REMEDY)
     limit_cpu_time(_SECONDS + numbers / _NUMBERS_PER_SECOND)
     loaded = loadmat(str(path), variable_names=found) if found else {}
     variables = {name: ([int(side) for side in shape], kind) for name, (shape, kind) in listed.items()}
     cells = {name for name in found if _has_numbers(loaded[name])}
     arrays = {
-        name: _stacked(path, name, loaded[name]) if name in cells else _plain(path, name, loaded[name])
+        name: _stack_cells(path, name, loaded[name]) if name in cells else _plain(path, name, loaded[name])
         for name in found
     }
-    memory.require(sum(array.nbytes for array in arrays.values()), f"{path}: {', '.join(found)}", _REMEDY)
+    memory.require_memory(
+        sum(array.nbytes for array in arrays.values()), f"{path}: {', '.join(found)}", _REMEDY
+    )
     return variables, arrays, cells
 
 
@@ -89,12 +91,12 @@ def _has_numbers(array: Array) -> bool:
     )
 
 
-def _stacked(path: Path, name: str, cells: Array) -> Array:
+def _stack_cells(path: Path, name: str, cells: Array) -> Array:
     """One row per cell, in MATLAB's order; the numbers of a cell are in the order of reading."""
     arrays = [np.asarray(cell) for cell in cells.ravel(order="F")]
     if len({cell.shape for cell in arrays}) != 1 or any(cell.dtype.kind not in "fiub" for cell in arrays):
-        raise odd_cells(path, name)
-    memory.require(2 * sum(cell.nbytes for cell in arrays), f"{path}: {name}", _REMEDY)
+        raise odd_cells_error(path, name)
+    memory.require_memory(2 * sum(cell.nbytes for cell in arrays), f"{path}: {name}", _REMEDY)
     return np.array([cell.ravel() for cell in arrays])
 
 
@@ -106,23 +108,23 @@ def _plain(path: Path, name: str, array: Array) -> Array:
         return array
     texts = [cell for cell in array.ravel() if isinstance(cell, np.ndarray) and cell.dtype.kind == "U"]
     if len(texts) < array.size or any(text.size > 1 for text in texts):
-        raise odd_cells(path, name)
+        raise odd_cells_error(path, name)
     return np.array(["".join(text.ravel().tolist()) for text in texts])
 
 
-def most_memory() -> int | None:
+def memory_limit() -> int | None:
     """Half of what is free is left to the parent, which needs the same variables."""
     free = memory.free_bytes()
     return None if free is None else BASE_BYTES + free // 2
 
 
-def most_seconds(path: Path) -> float:
+def seconds_limit(path: Path) -> float:
     """Of work, for any file of this size; the process itself has a stricter limit, where there are any."""
     return 2 * _SECONDS + BEST_RATIO * path.stat().st_size / _NUMBERS_PER_SECOND
 
 
 def _limit_memory() -> None:
-    if (limit := most_memory()) is not None:
+    if (limit := memory_limit()) is not None:
         limit_address_space(limit)
 
 
@@ -135,11 +137,11 @@ def _fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def main() -> None:
+def print_variables() -> None:
     path = Path(sys.argv[1])
     try:
         _limit_memory()
-        variables, arrays, cells = read(path, sys.argv[2:])
+        variables, arrays, cells = read_variables(path, sys.argv[2:])
     except DataError as e:
         _fail(str(e), REFUSED)
     except MemoryError:
@@ -154,4 +156,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    print_variables()

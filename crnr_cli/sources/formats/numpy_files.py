@@ -15,7 +15,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
-from crnr_cli.sources.formats import BEST_RATIO, Arrays, Reader
+from crnr_cli.sources.formats import BEST_RATIO, Arrays, FormatReader
 from crnr_cli.system import memory
 from crnr_cli.system.outputs import refuse_inputs
 
@@ -114,7 +114,7 @@ def _declare_file(path: Path) -> NpyArray:
         raise DataError(f"{path}: not a readable npy file ({e})") from e
 
 
-NPY_READER = Reader(read_npy, word="file")
+NPY_READER = FormatReader(read_npy, word="file")
 
 
 def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
@@ -151,7 +151,7 @@ class NpzArray:
         is_large = math.prod(self.shape) * self.dtype.itemsize > _READ_WHOLE
         if is_large and not self.by_columns and isinstance(where, slice):
             start, stop, _ = where.indices(len(self))
-            return self._streamed(start, stop)
+            return self._stream_rows(start, stop)
         values: Array = self._values[where]
         return values
 
@@ -159,7 +159,7 @@ class NpzArray:
     def _values(self) -> Array:
         self._refuse_objects()
         size = math.prod(self.shape) * self.dtype.itemsize
-        memory.require(
+        memory.require_memory(
             # In the other order of axes, it is copied once more by whoever needs rows.
             2 * size if self.by_columns else size,
             f"{self.path}: {self._name}",
@@ -172,7 +172,7 @@ class NpzArray:
         except Exception as e:  # the modules for compressed data raise errors of many kinds
             raise self._failure(e) from e
 
-    def _streamed(self, start: int, stop: int) -> Array:
+    def _stream_rows(self, start: int, stop: int) -> Array:
         self._refuse_objects()
         bytes_per_row = math.prod(self.shape[1:]) * self.dtype.itemsize
         try:
@@ -241,4 +241,4 @@ def npy_header(file: BinaryIO, size: int, name: str) -> tuple[tuple[int, ...], n
     return tuple(map(int, shape)), dtype, bool(by_columns), header_bytes
 
 
-NPZ_READER = Reader(read_npz)
+NPZ_READER = FormatReader(read_npz)

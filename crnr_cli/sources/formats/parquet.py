@@ -11,7 +11,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
-from crnr_cli.sources.formats import Arrays, Reader, Refused
+from crnr_cli.sources.formats import Arrays, FormatReader, Refused
 from crnr_cli.sources.formats.columns import Columns
 from crnr_cli.system.parquet import Column, ParquetFile, ParquetNumbers
 
@@ -84,4 +84,4 @@ class ParquetColumn:
         return found
 
 
-READER = Reader(read_parquet, word="column")
+READER = FormatReader(read_parquet, word="column")

@@ -31,7 +31,7 @@ def opened(path: Path, keys: Keys | None = None) -> FeatureFile:
 
 
 def all_rows(file: FeatureFile) -> np.ndarray:
-    return file.rows(0, len(file))
+    return file.read_rows(0, len(file))
 
 
 @each_kind
@@ -190,7 +190,7 @@ def test_the_same_numbers_in_every_kind_of_file(
         path = folder / f"x.{suffix}"
         save_features(path, values, labels)
         file = FeatureFile.open(path, Keys(samples="rows"))
-        np.testing.assert_array_equal(file.rows(0, count), values)
+        np.testing.assert_array_equal(file.read_rows(0, count), values)
         assert file.labels == [str(label) for label in labels]
 
 

@@ -37,38 +37,38 @@ def frame(**columns: object) -> pd.DataFrame:
 def test_a_table_of_pandas(tmp_path: Path, label: str) -> None:
     text = frame(**{label: LABELS}).to_csv(index=False)
     file = opened(tmp_path / "x.csv", text)
-    np.testing.assert_array_equal(file.rows(0, 4), VALUES)
+    np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert (file.labels, file.notes) == (LABELS, ())
     assert file.names == [f"{tmp_path}/x.csv#{row}" for row in range(4)]
 
 
 def test_the_numbers_of_the_rows_are_left_out(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.csv", frame(label=LABELS).to_csv())
-    np.testing.assert_array_equal(file.rows(0, 4), VALUES)
+    np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.notes == (f"{tmp_path}/x.csv: its first column is left out, as it numbers the rows",)
 
 
 @pytest.mark.parametrize("label", [{}, {"label": LABELS}], ids=["without labels", "with labels"])
 def test_columns_that_pandas_has_numbered(tmp_path: Path, label: dict[str, list[str]]) -> None:
     file = opened(tmp_path / "x.csv", pd.DataFrame(VALUES).assign(**label).to_csv(index=False))
-    np.testing.assert_array_equal(file.rows(0, 4), VALUES)
+    np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.labels == label.get("label")
 
 
 def test_no_header(tmp_path: Path) -> None:
     text = pd.DataFrame(VALUES).to_csv(index=False, header=False)
     file = opened(tmp_path / "x.csv", text)
-    np.testing.assert_array_equal(file.rows(0, 4), VALUES)
+    np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.labels is None
     last = opened(tmp_path / "x.csv", text, Keys(labels="3"))
-    np.testing.assert_array_equal(last.rows(0, 4), VALUES[:, :2])
+    np.testing.assert_array_equal(last.read_rows(0, 4), VALUES[:, :2])
     assert last.labels == ["3e-05", "1e+300", "9.25", "3.0"]
 
 
 @pytest.mark.parametrize("header", [True, False])
 def test_the_only_column_of_text_has_the_labels(tmp_path: Path, header: bool) -> None:
     file = opened(tmp_path / "x.csv", frame(species=LABELS).to_csv(index=False, header=header))
-    np.testing.assert_array_equal(file.rows(0, 4), VALUES)
+    np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.labels == LABELS
     name = "species" if header else "4"
     assert file.notes == (f"{tmp_path}/x.csv: column {name} has the labels, as it has no numbers",)
@@ -89,12 +89,12 @@ def test_columns_of_labels_and_paths_are_found_by_their_names(tmp_path: Path) ->
     assert file.labels == ["1", "2", "1", "2"]
     assert file.names == ["a/1.png", "a,2.png", 'b"3.png', "b\n4.png"]
     assert file.notes == (f"{tmp_path}/x.csv: column label is left out, as it may be labels too",)
-    np.testing.assert_array_equal(file.rows(0, 4), VALUES)
+    np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
 
 
 def test_what_is_missing_is_not_a_number(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.csv", "u,v,label\n1,,a\nnan,inf,b\n 2 ,-3e2,c\n")
-    np.testing.assert_array_equal(file.rows(0, 3), [[1, np.nan], [np.nan, np.inf], [2, -300]])
+    np.testing.assert_array_equal(file.read_rows(0, 3), [[1, np.nan], [np.nan, np.inf], [2, -300]])
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_is_missing_is_not_a_number(tmp_path: Path) -> None:
 )
 def test_other_ways_to_write_a_table(tmp_path: Path, text: str) -> None:
     file = opened(tmp_path / "x.csv", text)
-    assert (file.rows(0, 2).tolist(), file.labels) == ([[1, 2], [3, 4]], ["a", "b"])
+    assert (file.read_rows(0, 2).tolist(), file.labels) == ([[1, 2], [3, 4]], ["a", "b"])
 
 
 BAD = {
@@ -184,7 +184,7 @@ def test_what_pandas_writes_is_read_exactly(
     buffer = io.StringIO()
     pd.DataFrame(values, columns=names).to_csv(buffer, index=False, header=header, na_rep="nan")
     found = opened(path, buffer.getvalue())
-    np.testing.assert_array_equal(found.rows(0, len(found)), values)
+    np.testing.assert_array_equal(found.read_rows(0, len(found)), values)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_the_process_that_reads_text(
     limits: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "setrlimit", lambda what, limit: limits.append((what, limit[0])))
     monkeypatch.setattr(sys, "argv", ["text", str(tmp_path / "x.h5"), "labels"])
-    text_process.main()
+    text_process.print_texts()
     assert json.loads(capsys.readouterr().out) == ["a", "b"]
     assert limits[0] == (resource.RLIMIT_AS, 2**30 + 16 * (tmp_path / "x.h5").stat().st_size)
     assert [what for what, _ in limits[1:]] == [resource.RLIMIT_CPU, resource.RLIMIT_CPU]

@@ -76,7 +76,7 @@ VERSIONS = pytest.mark.parametrize("save", [save_v5, save_v73], ids=["v5", "v7.3
 
 def rows(file: FeatureFile) -> Array:
     """All rows, read in two parts."""
-    return np.concatenate([file.rows(0, 3), file.rows(3, len(file))])
+    return np.concatenate([file.read_rows(0, 3), file.read_rows(3, len(file))])
 
 
 @VERSIONS
@@ -118,7 +118,7 @@ def test_samples_says_which_where_nothing_else_does(
     save(path, {"features": VALUES[:3], "labels": np.array([1.0, 2, 3])})
     with pytest.raises(DataError, match=r"3 rows and 3 columns with 3 labels; .* --samples rows\|columns$"):
         FeatureFile.open(path, Keys())
-    np.testing.assert_array_equal(FeatureFile.open(path, Keys(samples=axis)).rows(0, 3), expected)
+    np.testing.assert_array_equal(FeatureFile.open(path, Keys(samples=axis)).read_rows(0, 3), expected)
 
 
 @VERSIONS
@@ -412,7 +412,7 @@ def test_a_file_that_declares_more_than_fits_into_memory(
     monkeypatch.setattr(matlab_process, "limit_cpu_time", lambda seconds: None)
     set_free_bytes(2**25, monkeypatch.setattr)
     with pytest.raises(DataError) as refused:
-        matlab_process.read(tmp_path / "x.mat", ["features"])
+        matlab_process.read_variables(tmp_path / "x.mat", ["features"])
     assert str(refused.value) == (
         f"{tmp_path}/x.mat: features needs 67.1 MB of memory, but 33.6 MB are free; "
         "save fewer samples per file"
@@ -427,7 +427,7 @@ def test_the_process_that_reads_has_limits_of_memory_and_time(tmp_path: Path) ->
         "from crnr_cli.system import memory\n"
         "m.BASE_BYTES = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "sys.argv = ['', 'x.mat', 'features']\n"
-        "memory.require = lambda *arguments: None\n"
+        "memory.require_memory = lambda *arguments: None\n"
         "memory.free_bytes = lambda: 2**24\n"
         "try: m.main()\n"
         "finally: print(resource.getrlimit(resource.RLIMIT_CPU)[0] < 100, file=sys.stderr)\n"
@@ -478,7 +478,7 @@ def test_an_ambiguous_stack_needs_to_be_told(tmp_path: Path, save: Save, chosen:
         "choose the samples with --samples rows|columns (the first axis or the last)"
     )
     file = FeatureFile.open(path, Keys(samples=chosen))
-    np.testing.assert_array_equal(file.rows(0, 3), np.moveaxis(stack, axis, 0).reshape(3, 9))
+    np.testing.assert_array_equal(file.read_rows(0, 3), np.moveaxis(stack, axis, 0).reshape(3, 9))
 
 
 @VERSIONS

@@ -29,8 +29,8 @@ def test_rows_are_those_of_numpy(tmp_path: Path, order: str, dtype: str) -> None
     np.save(tmp_path / "x.npy", values)
     file = opened(tmp_path / "x.npy")
     for start, stop in ((0, 6), (2, 5), (5, 6), (3, 3)):
-        np.testing.assert_array_equal(file.rows(start, stop), values[start:stop])
-    assert file.rows(0, 6).dtype.isnative
+        np.testing.assert_array_equal(file.read_rows(start, stop), values[start:stop])
+    assert file.read_rows(0, 6).dtype.isnative
     assert (file.labels, file.names[:2]) == (None, [f"{tmp_path}/x.npy#0", f"{tmp_path}/x.npy#1"])
 
 
@@ -119,11 +119,11 @@ def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.ones((4000, 40)))
     file = opened(path)
-    assert file.rows(0, 10).all()
+    assert file.read_rows(0, 10).all()
     with path.open("r+b") as cut:
         cut.truncate(5000)
     with pytest.raises(DataError, match=r"x.npy: was changed while it was being read; run the command again"):
-        file.rows(3000, 4000)
+        file.read_rows(3000, 4000)
 
 
 def test_no_rows(tmp_path: Path) -> None:

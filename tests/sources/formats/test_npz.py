@@ -45,7 +45,7 @@ def test_rows_in_any_order(tmp_path: Path, compression: str, order: str) -> None
     save(tmp_path / "x.npz", np.asarray(VALUES, order=order), compression)  # type: ignore[call-overload]
     file = FeatureFile.open(tmp_path / "x.npz", Keys())
     for start, stop in ((0, 20), (20, 50), (30, 31), (5, 5), (7, 50), (0, 50)):
-        np.testing.assert_array_equal(file.rows(start, stop), VALUES[start:stop])
+        np.testing.assert_array_equal(file.read_rows(start, stop), VALUES[start:stop])
 
 
 @pytest.mark.usefixtures("way")
@@ -60,7 +60,7 @@ def test_a_damaged_array_is_refused(tmp_path: Path, compression: str) -> None:
     def read() -> None:
         file = FeatureFile.open(tmp_path / "x.npz", Keys())
         for start in range(0, 4000, 1000):
-            file.rows(start, start + 1000)
+            file.read_rows(start, start + 1000)
 
     with pytest.raises(DataError, match=r"x\.npz: (cannot read features\.npy|not a readable npz file) \("):
         read()
@@ -76,7 +76,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_read(
     with pytest.raises(
         DataError, match=r"x\.npz: features\.npy needs 1\.6 MB of memory, but 1\.0 MB are free; save "
     ):
-        file.rows(0, 10)
+        file.read_rows(0, 10)
 
 
 @pytest.mark.parametrize("what", ["features", "labels"])
@@ -114,7 +114,7 @@ def test_a_large_array_takes_little_memory(tmp_path: Path) -> None:
         "from crnr_cli.sources.tables import FeatureFile\n"
         "file = FeatureFile.open(Path(sys.argv[1]), Keys())\n"
         "for start in range(0, 2**16, 1024):\n"
-        "    assert not file.rows(start, start + 1024).any()\n"
+        "    assert not file.read_rows(start, start + 1024).any()\n"
         "print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
     )
     done = subprocess.run(

@@ -52,10 +52,10 @@ def test_rows_in_any_order(
     lists = kind != "columns" and {"embedding": pa.array(VALUES.tolist(), type=LISTS[kind])}
     file = opened(tmp_path / "x.parquet", {**(lists or columns()), "label": LABELS}, row_group_size=group)
     for start, stop in ((0, 5), (5, 23), (22, 23), (7, 7), (3, 9), (4, 20), (0, 23)):
-        np.testing.assert_array_equal(file.rows(start, stop), VALUES[start:stop])
-    assert file.rows(0, 1).dtype == np.float32
+        np.testing.assert_array_equal(file.read_rows(start, stop), VALUES[start:stop])
+    assert file.read_rows(0, 1).dtype == np.float32
     assert file.labels == LABELS
-    np.testing.assert_array_equal(file.take([5, 2, 21]).rows(0, 3), VALUES[[5, 2, 21]])
+    np.testing.assert_array_equal(file.take([5, 2, 21]).read_rows(0, 3), VALUES[[5, 2, 21]])
 
 
 def test_what_pandas_writes(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_what_pandas_writes(tmp_path: Path) -> None:
     frame["path"] = [f"{i}.png" for i in range(6)]
     frame.to_parquet(tmp_path / "x.parquet")
     file = FeatureFile.open(tmp_path / "x.parquet", Keys())
-    np.testing.assert_array_equal(file.rows(0, 6), VALUES[:6])
+    np.testing.assert_array_equal(file.read_rows(0, 6), VALUES[:6])
     assert (file.labels, file.names[:2]) == (LABELS[:6], ["0.png", "1.png"])
     assert file.notes == (f"{tmp_path}/x.parquet: its last column is left out, as it numbers the rows",)
 
@@ -78,8 +78,8 @@ def test_numbers_of_several_types_and_missing_ones(tmp_path: Path) -> None:
     }
     file = opened(tmp_path / "x.parquet", table)
     expected = [[1, 1, 0.5, 1], [np.nan, 0, np.inf, 2], [3, np.nan, np.nan, 255]]
-    np.testing.assert_array_equal(file.rows(0, 3), expected)
-    assert file.rows(0, 1).dtype == np.float64
+    np.testing.assert_array_equal(file.read_rows(0, 3), expected)
+    assert file.read_rows(0, 1).dtype == np.float64
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_lists_leave_other_columns_alone(tmp_path: Path) -> None:
     lists = [[1.0, 2.0], [3.0, 4.0]]
     table = {"id": [1, 2], "when": pa.array([0, 1], pa.timestamp("s")), "emb": lists, "label": ["a", "b"]}
     file = opened(tmp_path / "x.parquet", table)
-    assert (file.rows(0, 2).tolist(), file.labels) == (lists, ["a", "b"])
+    assert (file.read_rows(0, 2).tolist(), file.labels) == (lists, ["a", "b"])
     assert file.notes[0].endswith(
         "the features are emb (2 x 2), the labels are label; --features-key and --labels-key name others"
     )
     table["more"] = [[1.0], [2.0]]
     chosen = opened(tmp_path / "x.parquet", table, Keys("emb", "id"))
-    assert (chosen.rows(0, 2).tolist(), chosen.labels) == (lists, ["1", "2"])
+    assert (chosen.read_rows(0, 2).tolist(), chosen.labels) == (lists, ["1", "2"])
 
 
 def test_one_hot_lists_are_labels(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("table", "words"), BAD.values(), ids=BAD)
 def test_bad_tables_are_refused(tmp_path: Path, table: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words):
-        opened(tmp_path / "x.parquet", table).rows(0, 2)
+        opened(tmp_path / "x.parquet", table).read_rows(0, 2)
 
 
 def test_columns_that_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_pyarrow_writes_is_read_exactly(
     array = np.array(values, np.float32)
     for table in (columns(array), {"features": pa.array(values, pa.list_(pa.float32()))}):
         file = opened(path, table, row_group_size=group, compression=compression)
-        np.testing.assert_array_equal(file.rows(0, len(array)), array)
+        np.testing.assert_array_equal(file.read_rows(0, len(array)), array)
 
 
 def test_the_whole_way(crnr: Runner) -> None:
