@@ -3,14 +3,14 @@
     python benchmarks/audit.py labels [--data-set mnist] [--draws 5]
     python benchmarks/audit.py duplicates [--choosing]
 
-Wrong labels: 100 pictures per class, a share of which gets another class at random. Average precision of the
+Wrong labels: 100 images per class, a share of which gets another class at random. Average precision of the
 ranking of all samples, on the same vectors: crnr with its default parameters, and cleanlab's self-confidence
 and normalized margin with the probabilities of a logistic regression by scikit-learn. Both use 10 folds. The
 rule for the ranking of crnr was chosen on USPS.
 
-Duplicates: up to 200 altered copies among the pictures of a data set, in the default vectors. The thresholds
-were chosen on MNIST's test pictures and on the first 6 classes of the flowers (--choosing), and are tested on
-MNIST's training pictures and on the other 6 classes.
+Duplicates: up to 200 altered copies among the images of a data set, in the default vectors. The thresholds
+were chosen on MNIST's test images and on the first 6 classes of the flowers (--choosing), and are tested on
+MNIST's training images and on the other 6 classes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from crnr_cli.choices import ExtractorOptions
 from crnr_cli.gallery.duplicates import find_near_pairs, group_pairs, read_looks
 from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.gallery.suspects import Folds, find_suspects, residuals_without_doubtful_labels, score_doubts
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Samples
 from crnr_cli.methods.nonnegative import Crnr
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.sources.opening import open_source
 
 PER_CLASS = 100
@@ -96,8 +96,8 @@ def wrong_labels(folder: Path, data_set: str, draws: int) -> None:
             for seed in range(draws):
                 drawn = datasets.draw(split, PER_CLASS, seed)
                 labels = spoilt(drawn.train_labels, share, seed)
-                pictures = Arrays(SIZES[data_set], drawn.train, labels, {}, {})
-                samples = made(pictures.values(ExtractorOptions(extractor)), {}, {}).samples
+                images = Arrays(SIZES[data_set], drawn.train, labels, {}, {})
+                samples = made(images.values(ExtractorOptions(extractor)), {}, {}).samples
                 is_wrong = (labels != drawn.train_labels)[np.argsort(labels, kind="stable")]
                 started = time.perf_counter()
                 found = {"crnr": by_crnr(samples)}
@@ -121,37 +121,35 @@ def wrong_labels(folder: Path, data_set: str, draws: int) -> None:
                 )
 
 
-def altered(picture: Image.Image, kind: str, rng: np.random.Generator) -> Image.Image:
+def altered(image: Image.Image, kind: str, rng: np.random.Generator) -> Image.Image:
     if kind == "recompressed":
         file = io.BytesIO()
-        picture.save(file, "JPEG", quality=int(rng.integers(50, 91)))
+        image.save(file, "JPEG", quality=int(rng.integers(50, 91)))
         return Image.open(io.BytesIO(file.getvalue()))
     if kind == "resized":
         factor = rng.choice([rng.uniform(0.75, 0.9), rng.uniform(1.1, 1.5)])
-        return picture.resize((round(factor * picture.width), round(factor * picture.height)))
+        return image.resize((round(factor * image.width), round(factor * image.height)))
     if kind == "cropped":  # at a corner; at least one pixel
-        width, height = (max(1, round(0.02 * side)) for side in picture.size)
+        width, height = (max(1, round(0.02 * side)) for side in image.size)
         left, top = width * int(rng.integers(2)), height * int(rng.integers(2))
-        return picture.crop((left, top, left + picture.width - width, top + picture.height - height))
+        return image.crop((left, top, left + image.width - width, top + image.height - height))
     factor = rng.choice([rng.uniform(0.7, 0.9), rng.uniform(1.1, 1.3)])
-    return ImageEnhance.Brightness(picture).enhance(float(factor))
+    return ImageEnhance.Brightness(image).enhance(float(factor))
 
 
-def planted(
-    pictures: Sequence[tuple[str, Image.Image]], folder: Path, seed: int
-) -> dict[str, tuple[str, str]]:
-    """Write all pictures, and altered copies of some; returns original and kind by the name of the copy."""
+def planted(images: Sequence[tuple[str, Image.Image]], folder: Path, seed: int) -> dict[str, tuple[str, str]]:
+    """Write all images, and altered copies of some; returns original and kind by the name of the copy."""
     rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(pictures), min(PLANTED, len(pictures)), replace=False).tolist()
+    chosen = rng.choice(len(images), min(PLANTED, len(images)), replace=False).tolist()
     copies: dict[str, tuple[str, str]] = {}
-    for i, (label, picture) in enumerate(pictures):
+    for i, (label, image) in enumerate(images):
         (folder / label).mkdir(exist_ok=True, parents=True)
-        picture.save(folder / label / f"{i}.png")
+        image.save(folder / label / f"{i}.png")
     for place, i in enumerate(chosen):
-        label, picture = pictures[i]
+        label, image = images[i]
         kind = KINDS[place % len(KINDS)]
         name = folder / label / f"{i}-copy.png"
-        altered(picture, kind, rng).save(name)
+        altered(image, kind, rng).save(name)
         copies[str(name)] = (str(folder / label / f"{i}.png"), kind)
     return copies
 
@@ -169,11 +167,11 @@ def duplicates(folder: Path, *, choosing: bool) -> None:
     wanted = names[:6] if choosing else names[6:]
     files = sorted(path for path in flowers.glob("*/*/*.jpg") if path.parent.name in wanted)
     sets["flowers12, 6 classes"] = [(path.parent.name, Image.open(path)) for path in files]
-    print("| pictures | planted | found | " + " | ".join(KINDS) + " | other groups | seconds |")
+    print("| images | planted | found | " + " | ".join(KINDS) + " | other groups | seconds |")
     print("|---|---|---|" + "---|" * len(KINDS) + "---|---|")
-    for name, pictures in sets.items():
+    for name, images in sets.items():
         with tempfile.TemporaryDirectory() as place:
-            copies = planted(pictures, Path(place), 0)
+            copies = planted(images, Path(place), 0)
             reading = Reading()
             read = read_samples(open_source([place], reading), reading)
             started = time.perf_counter()

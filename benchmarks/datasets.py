@@ -43,7 +43,7 @@ def ar(folder: Path) -> Split:
 
 
 def ar_occluded(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """AR faces of 30 x 42 pixels: (people, 26 pictures, pixels row by row), and the person of each.
+    """AR faces of 30 x 42 pixels: (people, 26 images, pixels row by row), and the person of each.
 
     13 of the first day, then 13 of the second; of each day 7 clean ones, 3 with sunglasses, 3 with a scarf.
     """
@@ -52,9 +52,9 @@ def ar_occluded(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return by_rows(mat["DATA"].T, 30, 42).reshape(*people.shape, -1), people
 
 
-def by_rows(pictures: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Pictures that are stored column by column, row by row."""
-    return pictures.reshape(-1, width, height).transpose(0, 2, 1).reshape(len(pictures), -1)
+def by_rows(images: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Images that are stored column by column, row by row."""
+    return images.reshape(-1, width, height).transpose(0, 2, 1).reshape(len(images), -1)
 
 
 def mnist(folder: Path) -> Split:

@@ -3,7 +3,7 @@
     python benchmarks/neighbors.py [--data FOLDER]
 
 The commands tune, build, classify and evaluate run on PNG files, with gradients; the setting is chosen by
-`crnr tune` from the 60,000 training pictures alone. `scale.py million` measures the speed of the search.
+`crnr tune` from the 60,000 training images alone. `scale.py million` measures the speed of the search.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ def crnr(*arguments: str | Path) -> Ran:
     return Ran(seconds, used, done.stdout, done.stderr)
 
 
-def write_pictures(folder: Path, pictures: np.ndarray, labels: np.ndarray) -> None:
+def write_images(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
     for name in np.unique(labels):
         (folder / str(name)).mkdir(parents=True)
-    for number, (pixels, label) in enumerate(zip(pictures, labels, strict=True)):
-        picture = Image.fromarray(pixels.astype(np.uint8).reshape(28, 28))
-        picture.save(folder / str(label) / f"{number:05d}.png", compress_level=1)
+    for number, (pixels, label) in enumerate(zip(images, labels, strict=True)):
+        image = Image.fromarray(pixels.astype(np.uint8).reshape(28, 28))
+        image.save(folder / str(label) / f"{number:05d}.png", compress_level=1)
 
 
 def mnist(data: Path) -> None:
     split = datasets.mnist(data)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_pictures(folder / "train", split.train, split.train_labels)
-        write_pictures(folder / "test", split.test, split.test_labels)
+        write_images(folder / "train", split.train, split.train_labels)
+        write_images(folder / "test", split.test, split.test_labels)
         tuned = crnr("tune", folder / "train", "--extractor", "gradients")
         print(tuned.stdout)
         chosen = tuned.stderr.partition("to build a gallery with it: crnr ")[2].splitlines()[0]
         print(f"tune: {tuned}; {chosen.replace(str(folder), '')}", flush=True)
         built = crnr(*shlex.split(chosen), "-o", folder / "g.h5", "-q")
-        print(f"build: {built} for {len(split.train)} pictures", flush=True)
+        print(f"build: {built} for {len(split.train)} images", flush=True)
         asked = crnr("classify", folder / "test", "-g", folder / "g.h5", "-o", folder / "o.csv", "-q")
         each = 1000 * asked.core_seconds / len(split.test)
         print(f"classify: {asked} ({each:.2f} ms of one core per query, start included)")

@@ -307,7 +307,7 @@ def mnist(
     dtype: str = "float32",
     json: Json = False,
 ) -> None:
-    """MNIST, raw pixels, random galleries, all 10,000 test pictures: means over the draws."""
+    """MNIST, raw pixels, random galleries, all 10,000 test images: means over the draws."""
     split = datasets.mnist(data)
     jobs = [
         Job(name, MNIST_SETTINGS[name], str(size), paper, f1, MNIST_NOTES.get(name, ""))

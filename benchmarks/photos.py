@@ -29,16 +29,16 @@ import numpy as np
 import onnxruntime
 
 from crnr_cli.choices import NetworkOptions
+from crnr_cli.images.pixels import Pixels
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs.model import get_model
 from crnr_cli.models.catalog import MODELS
-from crnr_cli.pictures.pixels import Pixels
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.network_session import OpenNetwork, make_network
 from crnr_cli.system.cores import available_cores
 
 LITES = [name for name in MODELS if name.startswith("efficientnet-lite")]
 N_PHOTOGRAPHS = 2880
-PER_RUN = (4, 32)  # pictures that onnxruntime alone gets at once: the faster counts
+PER_RUN = (4, 32)  # images that onnxruntime alone gets at once: the faster counts
 ROUNDS = 3
 
 
@@ -98,7 +98,7 @@ def n_features(folder: Path) -> int:
 
 
 def rate(work: Callable[[], int]) -> float:
-    """Pictures per second."""
+    """Images per second."""
     started = time.perf_counter()
     count = work()
     return count / (time.perf_counter() - started)

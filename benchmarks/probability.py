@@ -2,9 +2,9 @@
 
     python benchmarks/probability.py [DATA...] [--data FOLDER] [--draws 3] [--methods crnr,...]
 
-Probabilities are calibrated on the gallery alone, as `crnr build --calibrate` does; test pictures are used
+Probabilities are calibrated on the gallery alone, as `crnr build --calibrate` does; test images are used
 for the figures alone. All methods have their default settings. What the softmax is taken of, logarithms of
-the residuals, was chosen with training pictures of MNIST, USPS and AR, and with flowers of train and valid.
+the residuals, was chosen with training images of MNIST, USPS and AR, and with flowers of train and valid.
 
 Where a name ends in "elsewhere", the queries are known to differ from the gallery: other writers (USPS), or
 another day (AR). "mixed" is the same data, divided at random: half of every class or, if there is a number in

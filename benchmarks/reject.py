@@ -3,10 +3,10 @@
     python benchmarks/reject.py [mnist | usps] [--data FOLDER] [--rate 0.05] [--per-class 100]
 
 For each digit a gallery of the nine others is made; the threshold is learnt from it alone. All test
-pictures are queries: those of the left-out digit should be rejected, the others should not.
+images are queries: those of the left-out digit should be rejected, the others should not.
 
 What the threshold is put on, and in how many parts it is calibrated, was chosen by such figures on MNIST's
-test pictures, which are therefore somewhat favoured. USPS had no part in that choice.
+test images, which are therefore somewhat favoured. USPS had no part in that choice.
 """
 
 from __future__ import annotations

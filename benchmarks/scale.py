@@ -3,14 +3,14 @@
 python benchmarks/scale.py                 the gallery and workers
 python benchmarks/scale.py gallery [--sizes 10000,30000,100000] [--json]
 python benchmarks/scale.py million [--sizes 10000,100000,1000000] [--no-index]
-python benchmarks/scale.py workers [--pictures 8000] [--json]
+python benchmarks/scale.py workers [--images 8000] [--json]
 python benchmarks/scale.py classes [--sizes 20000x5,1000000x1] [--dimension 128] [--json]
 
 gallery: how build and classify grow, in seconds and bytes, and the exponents fitted to them. Made-up unit
 vectors, d = 512, n/100 classes. Every size is built and classified in processes of their own, so that a peak
 of memory is that of one of them.
 
-workers: `classify` of a folder of small pictures by one process, and on clusters of 1 and 2 processes of this
+workers: `classify` of a folder of small images by one process, and on clusters of 1 and 2 processes of this
 machine; what is sent, and how long its steps take; and from these figures, on paper, 100 workers and 100
 million queries.
 
@@ -151,26 +151,26 @@ def million(
 
 @app.command()
 def workers(
-    pictures: Annotated[int, typer.Option(help="To classify, at most 8,100.")] = 8000,
+    images: Annotated[int, typer.Option(help="To classify, at most 8,100.")] = 8000,
     json: Json = False,
 ) -> None:
     """One process, clusters of 1 and 2 workers, and an estimate for 100 workers and 100 million queries."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        workers_part.make_files(pictures)
+        workers_part.make_files(images)
         # Dask's threads, once started, would count as memory of the listing.
         measured, runs = workers_part.measure(), workers_part.runs()
     estimate = workers_part.estimate(measured, WORKERS, MANY_QUERIES)
     if json:
         records = {
-            "pictures": pictures,
+            "images": images,
             "runs": [asdict(run) for run in runs],
             "measured": asdict(measured),
             "estimate": asdict(estimate) | {"limit": estimate.limit},
         }
         print(json_module.dumps(records, indent=2))
         return
-    table = Table(title=f"{pictures:,} pictures", title_justify="left")
-    for column in ("classify", "command", "cluster there", "pictures a second"):
+    table = Table(title=f"{images:,} images", title_justify="left")
+    for column in ("classify", "command", "cluster there", "images a second"):
         table.add_column(column, justify="left" if column == "classify" else "right", no_wrap=True)
     for run in runs:
         working = run.working or run.seconds
@@ -178,7 +178,7 @@ def workers(
             run.how,
             f"{run.seconds:.1f} s",
             "" if run.working is None else f"{run.working:.1f} s",
-            f"{pictures / working:,.0f}",
+            f"{images / working:,.0f}",
         )
     Console().print(table)
     print("Measured, in seconds and bytes:")
@@ -238,7 +238,7 @@ def _tell(e: workers_part.Estimate) -> None:
         ("and the client sends and writes", f"{e.writing / hours:.3f} h"),
         ("all of it takes", f"{e.seconds / hours:.2f} h"),
         ("through the scheduler", f"{e.scheduler_bytes / 1e9:.1f} GB, {_rate(e.scheduler_bytes, e)}"),
-        ("pictures read", f"{e.picture_bytes / 1e9:.1f} GB, {_rate(e.picture_bytes, e)}"),
+        ("images read", f"{e.image_bytes / 1e9:.1f} GB, {_rate(e.image_bytes, e)}"),
         ("files opened", f"{e.queries / e.spreading:,.0f} a second"),
         ("galleries read", f"{e.gallery_bytes / 1e9:.2f} GB, once at the start"),
         ("the CSV", f"{e.csv_bytes / 1e9:.1f} GB, {_rate(e.csv_bytes, e)}"),

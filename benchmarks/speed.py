@@ -1,6 +1,6 @@
 """Speed, relative to the machine's own limit and to programs that do the same: ratios within one run.
 
-python benchmarks/speed.py [coding ar build faces csv pictures gradients photographs start ...] [--json]
+python benchmarks/speed.py [coding ar build faces csv images gradients photographs start ...] [--json]
 
 Every ratio is of two times measured in this run on this machine. Coding is measured as classify does it,
 batches side by side, each product on one thread; what it is compared with has all threads for every product.
@@ -35,9 +35,9 @@ from rich.table import Table
 
 import crnr_cli
 from crnr_cli.arrays import Batch, to_dense
+from crnr_cli.images.decode import read_pixels
+from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.methods import Method, Samples, batch_size, make_method
-from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Pca
@@ -251,7 +251,7 @@ def our_ar_seconds(data: Path) -> float:
 
 
 def our_ar_demo(data: Path) -> list[float]:
-    """All pictures are projected once: fewer dimensions are the leading ones of the most."""
+    """All images are projected once: fewer dimensions are the leading ones of the most."""
     split = datasets.ar(data)
     order = np.argsort(split.train_labels, kind="stable")
     train, labels = split.train[order], split.train_labels[order]
@@ -358,7 +358,7 @@ MANY_FILES = 100_000
 COUNTS = (1, 2_000, 20_000, MANY_FILES)
 
 
-def pictures(data: Path) -> list[Figure]:
+def images(data: Path) -> list[Figure]:
     """100,000 small PNG files to a CSV, start included, and its memory."""
     split = datasets.mnist(data)
     drawn = datasets.draw(split, 50, 0)
@@ -436,20 +436,18 @@ def _save_digits(folder: Path, drawn: datasets.Split, queries: np.ndarray) -> No
 
 
 def gradients(data: Path) -> list[Figure]:
-    """The gradients of 32 x 32 pictures on one core, in batches."""
+    """The gradients of 32 x 32 images on one core, in batches."""
     taken = apart(gradient_seconds, side_by_side=True)
     return [
-        at_most(
-            "gradients of a 32 x 32 picture, one core", f"{1e6 * taken:.0f} us", "100 us", 1e4 * taken, 1.0
-        )
+        at_most("gradients of a 32 x 32 image, one core", f"{1e6 * taken:.0f} us", "100 us", 1e4 * taken, 1.0)
     ]
 
 
 def gradient_seconds() -> float:
     rng = np.random.default_rng(0)
-    pictures = rng.integers(0, 256, (1024, 32 * 32), dtype=np.uint8)
+    images = rng.integers(0, 256, (1024, 32 * 32), dtype=np.uint8)
     extract = Gradients((32, 32), color=False, cell=4).open(1).extract
-    return best(lambda: extract(pictures), 10) / len(pictures)
+    return best(lambda: extract(images), 10) / len(images)
 
 
 # A process starts with the peak memory of its parent, so a small process is put in between.
@@ -538,7 +536,7 @@ def start(data: Path) -> list[Figure]:
     return [
         at_most("crnr --help", f"{ours * 1e3:.0f} ms", f"bare Typer, {bare * 1e3:.0f} ms", ours / bare, 1.5),
         at_most(
-            "crnr classify of one picture",
+            "crnr classify of one image",
             f"{one * 1e3:.0f} ms",
             f"import of NumPy and h5py, {libraries * 1e3:.0f} ms "
             f"(a bare Typer command that does nothing: {parsing * 1e3:.0f} ms)",
@@ -549,7 +547,7 @@ def start(data: Path) -> list[Figure]:
 
 
 PARTS = {
-    part.__name__: part for part in (coding, build, ar, faces, csv, pictures, gradients, photographs, start)
+    part.__name__: part for part in (coding, build, ar, faces, csv, images, gradients, photographs, start)
 }
 
 

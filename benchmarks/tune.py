@@ -26,12 +26,12 @@ DRAWS = 3
 
 
 def mnist(folder: Path, per_class: int) -> list[datasets.Split]:
-    """Draws of this many pictures per class from the 60,000, each tested on all 10,000."""
+    """Draws of this many images per class from the 60,000, each tested on all 10,000."""
     everything = datasets.mnist(folder)
     return [datasets.draw(everything, per_class, seed) for seed in range(DRAWS)]
 
 
-# The test pictures of AR are of another day, which no cross-validation sees.
+# The test images of AR are of another day, which no cross-validation sees.
 TASKS: dict[str, tuple[Callable[[Path], list[datasets.Split]], TuneOptions]] = {
     "mnist-50": (lambda folder: mnist(folder, 50), TuneOptions()),
     "mnist-100": (lambda folder: mnist(folder, 100), TuneOptions()),

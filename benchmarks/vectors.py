@@ -1,10 +1,10 @@
-"""How pictures become vectors: pixels, gradients, parts and tuned settings, with several methods on each.
+"""How images become vectors: pixels, gradients, parts and tuned settings, with several methods on each.
 
     python benchmarks/vectors.py [DATA...] [--vectors KIND...] [--draws 10] [--compared 3] [--tuned 3]
 
 crnr has its default parameters, lam 0.01, mu 0.1 and 5 iterations, except on tuned vectors. All settings are
 fixed beforehand, or found by cross-validation on the gallery alone: those of tuned vectors by `crnr tune`, c
-of the linear SVM, and c and gamma of the RBF SVM. Test pictures are used for the figures of the tables alone.
+of the linear SVM, and c and gamma of the RBF SVM. Test images are used for the figures of the tables alone.
 
 Every figure is appended to a file (--results), and is not measured again as long as it is there.
 """
@@ -29,15 +29,15 @@ from crnr_cli.arrays import to_dense
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.gallery import SampleTable
-from crnr_cli.gallery.reading import PictureSurvey, alternatives
+from crnr_cli.gallery.reading import ImageSurvey, alternatives
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_raw
 from crnr_cli.gallery.workers import Here
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs.tune import TuneOptions, tune_samples
 from crnr_cli.methods import Method, Samples, fit_method, make_method
 from crnr_cli.methods.base import Split, residuals_in_batches
 from crnr_cli.methods.folds import stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import silent
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import EXTRACTORS, STEPS, Recipe
@@ -54,7 +54,7 @@ SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
 Right = dict[str, np.ndarray]  # which queries of each set are labelled correctly
 
 
-# --- Data: pictures of a gallery, and of one or more sets of queries
+# --- Data: images of a gallery, and of one or more sets of queries
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class Values:
     truths: dict[str, np.ndarray]
 
 
-class Pictures(Protocol):
+class Images(Protocol):
     def values(self, options: ExtractorOptions) -> Values: ...
 
-    def seen(self) -> PictureSurvey:
-        """What an extractor may ask about the pictures of the gallery."""
+    def seen(self) -> ImageSurvey:
+        """What an extractor may ask about the images of the gallery."""
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Pictures in memory, all of one size. An extractor may ask it what it asks about a folder."""
+    """Images in memory, all of one size. An extractor may ask it what it asks about a folder."""
 
     size: tuple[int, int]
     gallery: np.ndarray
@@ -97,15 +97,15 @@ class Arrays:
     def are_colored(self) -> bool:
         return False
 
-    def seen(self) -> PictureSurvey:
-        return cast(PictureSurvey, self)
+    def seen(self) -> ImageSurvey:
+        return cast(ImageSurvey, self)
 
     def values(self, options: ExtractorOptions) -> Values:
         extractor, _ = EXTRACTORS[options.name or ""].create(options.settings, self)
         extract = extractor.open(1).extract
         order = np.argsort(self.labels, kind="stable")
         return Values(
-            Recipe.for_pictures(extractor),
+            Recipe.for_images(extractor),
             np.asarray(extract(self.gallery[order])),
             self.labels[order],
             {name: np.asarray(extract(pixels)) for name, pixels in self.queries.items()},
@@ -120,9 +120,9 @@ class Folders:
     gallery: Path
     queries: Path
 
-    def seen(self) -> PictureSurvey:
+    def seen(self) -> ImageSurvey:
         here = Here(DecoderPool())
-        return PictureSurvey(open_source([str(self.gallery)], Reading()), Reading(), silent, here)
+        return ImageSurvey(open_source([str(self.gallery)], Reading()), Reading(), silent, here)
 
     def values(self, options: ExtractorOptions) -> Values:
         gallery = self._read(self.gallery, options)
@@ -140,8 +140,8 @@ class Folders:
 
 
 def same(extractor: Extractor, options: ExtractorOptions) -> ExtractorOptions:
-    """Options for exactly this extractor, whatever the pictures are."""
-    if extractor.name == "network":  # whose options do not depend on the pictures
+    """Options for exactly this extractor, whatever the images are."""
+    if extractor.name == "network":  # whose options do not depend on the images
         return options
     return ExtractorOptions(extractor.name, {name: getattr(extractor, name) for name in extractor.settings})
 
@@ -157,8 +157,8 @@ def usps(folder: Path) -> datasets.Split:
 
 
 def ar_occluded(folder: Path) -> Arrays:
-    """The clean pictures of the first day are the gallery."""
-    pictures, people = datasets.ar_occluded(folder)
+    """The clean images of the first day are the gallery."""
+    images, people = datasets.ar_occluded(folder)
     sets = {
         "clean, day 2": slice(13, 20),
         "sunglasses, day 1": slice(7, 10),
@@ -168,9 +168,9 @@ def ar_occluded(folder: Path) -> Arrays:
     }
     return Arrays(
         (30, 42),
-        pictures[:, :7].reshape(-1, pictures.shape[2]),
+        images[:, :7].reshape(-1, images.shape[2]),
         people[:, :7].ravel(),
-        {name: pictures[:, place].reshape(-1, pictures.shape[2]) for name, place in sets.items()},
+        {name: images[:, place].reshape(-1, images.shape[2]) for name, place in sets.items()},
         {name: people[:, place].ravel() for name, place in sets.items()},
     )
 
@@ -186,7 +186,7 @@ def ar(folder: Path) -> Arrays:
 
 @dataclass(frozen=True)
 class Kind:
-    """How pictures become vectors."""
+    """How images become vectors."""
 
     extractor: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -231,20 +231,20 @@ def made(values: Values, steps: Mapping[str, Any], methods: Mapping[str, Method]
     )
 
 
-def fixed(pictures: Pictures, kind: Kind) -> Vectors:
-    values = pictures.values(ExtractorOptions(kind.extractor, kind.settings))
+def fixed(images: Images, kind: Kind) -> Vectors:
+    values = images.values(ExtractorOptions(kind.extractor, kind.settings))
     return made(
         values, {"parts": kind.parts}, DEFAULTS, vectors=values.recipe.describe()[0], parts=kind.parts
     )
 
 
 def tuned(
-    pictures: Pictures, parts: Sequence[str | None], budget: float | None, known: Mapping[str, Any] | None
+    images: Images, parts: Sequence[str | None], budget: float | None, known: Mapping[str, Any] | None
 ) -> Vectors:
     """The vectors and the parameters that `crnr tune` finds on the gallery alone, or has found already."""
-    first = pictures.values(ExtractorOptions("gradients"))
-    others = alternatives(first.recipe, ExtractorOptions(), pictures.seen())
-    read = [first, *(pictures.values(same(other, ExtractorOptions())) for other in others)]
+    first = images.values(ExtractorOptions("gradients"))
+    others = alternatives(first.recipe, ExtractorOptions(), images.seen())
+    read = [first, *(images.values(same(other, ExtractorOptions())) for other in others)]
     found = known or search(read, parts, budget)
     chosen = found["chosen"]
     values = next(
@@ -291,12 +291,12 @@ def raw_samples(values: Values) -> ReadSamples:
     return ReadSamples(recipe=values.recipe, table=table, values=values.gallery)
 
 
-def hogs(pictures: Pictures) -> Vectors:
+def hogs(images: Images) -> Vectors:
     """scikit-image's hog with cells of the same size as those of the gradients."""
-    extractor = pictures.values(ExtractorOptions("gradients")).recipe.extractor
+    extractor = images.values(ExtractorOptions("gradients")).recipe.extractor
     assert extractor is not None
     settings = {"size": extractor.size, "color": extractor.color}  # type: ignore[attr-defined]
-    values = pictures.values(ExtractorOptions("pixels", settings))
+    values = images.values(ExtractorOptions("pixels", settings))
     cell = extractor.cell  # type: ignore[attr-defined]
 
     def by_hog(pixels: np.ndarray) -> np.ndarray:
@@ -308,7 +308,7 @@ def hogs(pictures: Pictures) -> Vectors:
     return made(of_hog, {}, {})
 
 
-_HOGS: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # of test pictures, which many draws share
+_HOGS: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # of test images, which many draws share
 
 
 def hog_values(pixels: np.ndarray, size: tuple[int, int], color: bool, cell: int) -> np.ndarray:
@@ -409,7 +409,7 @@ def rbf(vectors: Vectors) -> tuple[Right, dict[str, Any]]:
 @dataclass(frozen=True)
 class Data:
     title: str
-    drawn: Callable[[Path, int], Pictures]  # from the folder of the data, by the number of the draw
+    drawn: Callable[[Path, int], Images]  # from the folder of the data, by the number of the draw
     is_random: bool = False
     kinds: Mapping[str, Kind] = field(default_factory=dict)  # besides pixels and gradients
     tried_parts: Mapping[str, Sequence[str | None]] = field(
@@ -426,13 +426,13 @@ TRIED_ON_FACES = {"tuned": (None,), "tuned, parts too": (None, "3x2", "5x3", "7x
 
 
 def digits(title: str, load: Callable[[Path], datasets.Split], side: int, per_class: int) -> Data:
-    def drawn(folder: Path, draw: int) -> Pictures:
+    def drawn(folder: Path, draw: int) -> Images:
         return Arrays.of(datasets.draw(load(folder), per_class, draw), (side, side))
 
     return Data(f"{title} {per_class}", drawn, is_random=True, kinds=QUARTERS)
 
 
-def flowers12(folder: Path, draw: int) -> Pictures:
+def flowers12(folder: Path, draw: int) -> Images:
     datasets.find(folder, NETWORK)
     return Folders(*(datasets.find(folder, f"flowers12/{part}") for part in ("train", "test")))
 
@@ -503,14 +503,14 @@ def measure(name: str, data: Data, wanted: Sequence[str] | None, options: argpar
             ]
             if not methods:
                 continue
-            pictures = data.drawn(options.data, draw)
+            images = data.drawn(options.data, draw)
             if kind == "hog":
-                vectors = hogs(pictures)
+                vectors = hogs(images)
             elif kind in data.tried_parts:
                 known = (results.find(name, kind, draw) or {}).get("settings")
-                vectors = tuned(pictures, data.tried_parts[kind], options.budget, known)
+                vectors = tuned(images, data.tried_parts[kind], options.budget, known)
             else:
-                vectors = fixed(pictures, data.kinds.get(kind) or Kind(kind))
+                vectors = fixed(images, data.kinds.get(kind) or Kind(kind))
             for method in methods:
                 right, parameters = by_method(method, vectors)
                 record = {"data": name, "vectors": kind, "method": method, "draw": draw}

@@ -1,6 +1,6 @@
 """How `classify` scales with workers: measured on small clusters, estimated for large ones, by scale.py.
 
-The pictures are those of sample_data, shifted by some pixels: any number of different pictures of a realistic
+The images are those of sample_data, shifted by some pixels: any number of different images of a realistic
 size on disk.
 """
 
@@ -30,21 +30,21 @@ from crnr_cli.gallery.queries import QueryOptions, RowBatch
 from crnr_cli.jobs.classify import classify
 from crnr_cli.results.journal import resumable
 from crnr_cli.sources.base import InputOptions, SourcePart
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import fingerprint, open_source
-from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.walk import Folder, FolderListing, list_some_folders
 
 SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
 SHIFTS = 9  # in each direction, -4 to 4 pixels
 NO_OPS = 2000
 TASKS_WRITTEN = 100  # so that what a file takes once counts for little
-PER_FOLDER = 100  # pictures
+PER_FOLDER = 100  # images
 GALLERY, QUERIES, OUTPUT = Path("gallery.h5"), Path("queries"), Path("out.csv")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One way to classify the same pictures."""
+    """One way to classify the same images."""
 
     how: str
     seconds: float  # of the whole command
@@ -62,7 +62,7 @@ class Measured:
     scheduler_seconds: float  # per task that does nothing
     gallery_seconds: float  # to load it, from the disk cache
     gallery_bytes: int
-    picture_bytes: float  # per query
+    image_bytes: float  # per query
     folders_seconds: float  # per query, on a worker, to list its folder
     listing_seconds: float  # per query, in the client, to unpack, join and hash what workers list
     listing_bytes: float  # of memory, per query, in the client
@@ -72,11 +72,11 @@ class Measured:
 
 
 def make_files(count: int) -> None:
-    """Make a gallery, and this many pictures to classify, in the current folder."""
+    """Make a gallery, and this many images to classify, in the current folder."""
     subprocess.run([*CRNR, "build", "-q", str(SAMPLE_DATA / "gallery"), "-o", str(GALLERY)], check=True)
     originals = [np.asarray(Image.open(path)) for path in sorted((SAMPLE_DATA / "queries").rglob("*.png"))]
     if count > len(originals) * SHIFTS**2:
-        sys.exit(f"at most {len(originals) * SHIFTS**2} pictures")
+        sys.exit(f"at most {len(originals) * SHIFTS**2} images")
     QUERIES.mkdir()
     for number in range(count):
         shift, original = divmod(number, len(originals))
@@ -106,7 +106,7 @@ def measure() -> Measured:
     gallery = load_gallery(GALLERY)
     received_listing = Received()
     source = open_source([str(QUERIES)], InputOptions(), lister=received_listing.listed)
-    assert isinstance(source, Pictures)
+    assert isinstance(source, Images)
     folders_seconds = received_listing.seconds
     received_listing.again = True
     listing = partial(open_source, [str(QUERIES)], InputOptions(), lister=received_listing.listed)
@@ -114,7 +114,7 @@ def measure() -> Measured:
     source = listing()
     listing_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert isinstance(source, Pictures)
+    assert isinstance(source, Images)
     listing_seconds = best(lambda: fingerprint(listing()))
     run = queries.Run.prepare(gallery, source, QueryOptions())
     part = source.part((0, MAX_BATCHES * run.batch_size))
@@ -139,7 +139,7 @@ def measure() -> Measured:
         scheduler_seconds=scheduled / NO_OPS,
         gallery_seconds=seconds(lambda: load_gallery(GALLERY)),
         gallery_bytes=GALLERY.stat().st_size,
-        picture_bytes=sum(Path(file.path).stat().st_size for file in part.files) / size,
+        image_bytes=sum(Path(file.path).stat().st_size for file in part.files) / size,
         folders_seconds=folders_seconds / len(source),
         listing_seconds=listing_seconds / len(source),
         listing_bytes=listing_bytes / len(source),
@@ -162,7 +162,7 @@ class Estimate:
     scheduling: float  # by the scheduler, at the same time
     writing: float  # by the client, which also sends the tasks, at the same time
     scheduler_bytes: float  # through the scheduler, in both directions
-    picture_bytes: float  # read by all workers
+    image_bytes: float  # read by all workers
     gallery_bytes: float  # likewise
     csv_bytes: float
     client_memory: float
@@ -197,7 +197,7 @@ def estimate(m: Measured, workers: int, queries: int) -> Estimate:
         scheduling=scheduling,
         writing=writing,
         scheduler_bytes=tasks * (m.task_bytes + m.answer_bytes),
-        picture_bytes=queries * m.picture_bytes,
+        image_bytes=queries * m.image_bytes,
         gallery_bytes=workers * m.gallery_bytes,
         csv_bytes=queries * m.row_bytes,
         client_memory=queries * m.listing_bytes,

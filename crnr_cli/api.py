@@ -27,9 +27,9 @@ from crnr_cli.errors import UsageError
 from crnr_cli.gallery.gallery import FittedGallery, describe
 from crnr_cli.gallery.queries import QueryOptions, Run, check_queries, load_for_queries, with_calibration
 from crnr_cli.gallery.reading import open_recipe
+from crnr_cli.images.pixels import MAX_PIXELS
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs.explain import ExplainReport, Query, WeightedSample, explain_query, open_query
-from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import OK, Answers, make_predictions
 from crnr_cli.results.formats import values_by_class
@@ -38,7 +38,7 @@ from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.tables import rows_as_source
-from crnr_cli.sources.walk import list_pictures
+from crnr_cli.sources.walk import list_images
 from crnr_cli.system.cores import available_cores, product_threads
 from crnr_cli.wording import format_count, not_one_of
 
@@ -77,7 +77,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """What one part of a picture says by itself, in a gallery that was built with --parts."""
+    """What one part of an image says by itself, in a gallery that was built with --parts."""
 
     row: int | None  # of the tile, counted from 1; None if the part is not a tile
     column: int | None
@@ -204,7 +204,7 @@ class Gallery:
         """Read and check the file; GalleryError if it is missing, damaged or no gallery.
 
         The keywords are options of `crnr classify`. For a gallery with a network, `extractor` is the path of
-        the network, if it has moved, and `provider` what it runs on. Pictures of more than `max_pixels` are
+        the network, if it has moved, and `provider` what it runs on. Images of more than `max_pixels` are
         not decoded.
         """
         if provider not in (AUTO, *PROVIDERS):
@@ -314,7 +314,7 @@ class Gallery:
         features_key: str | None = None,
         labels_key: str | None = None,
     ) -> Explanation:
-        """Why a query gets its label: a picture, a row of a feature file such as `queries.h5#3`, or an array.
+        """Why a query gets its label: an image, a row of a feature file such as `queries.h5#3`, or an array.
 
         `against` is the name of another method to compare with, and `strongest` the number of gallery samples
         to return. A query that cannot be used raises DataError.
@@ -368,8 +368,8 @@ class Gallery:
         names = [_file_name(name) for name in inputs]
         if self._stored.recipe.kind != "pictures" or "" in names or any(map(is_table, names)):
             return open_source(names, options, allow_missing=True) if names else None
-        pictures = list_pictures(names, nul_separated=False)  # even if none of them exists
-        return pictures if len(pictures) else None
+        images = list_images(names, nul_separated=False)  # even if none of them exists
+        return images if len(images) else None
 
 
 def _require_counts(at_least: int = 1, /, **counts: int | None) -> None:

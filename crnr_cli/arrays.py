@@ -53,7 +53,7 @@ class Batch:
     candidates: list[tuple[str, ...]] = field(default_factory=list)  # possible classes, the best first
     hashes: list[str] = field(default_factory=list)  # SHA-256 of each file; empty strings unless requested
     stamps: list[Stamp] = field(default_factory=list)  # of each sample's file
-    # For each picture, the factor that brings its values to those of an 8-bit picture; empty if all are 1.
+    # For each image, the factor that brings its values to those of an 8-bit image; empty if all are 1.
     scales: list[float] = field(default_factory=list)
 
     @cached_property

@@ -53,7 +53,7 @@ def format_by_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class ExtractorOptions:
-    """The settings that are not given are derived from the pictures, or from the model of a network."""
+    """The settings that are not given are derived from the images, or from the model of a network."""
 
     name: str | None = None  # in the registry; None: the user did not choose
     settings: Mapping[str, Any] = field(default_factory=dict)  # those that were given

@@ -136,7 +136,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A fitted estimator from a gallery that `save` or `crnr build` wrote with this method.
 
         It expects rows of what the gallery was made from: features, outputs of its network, or pixels of
-        pictures of its working size, from 0 to 255, row by row. Classes have the type of the `y` that was
+        images of its working size, from 0 to 255, row by row. Classes have the type of the `y` that was
         saved. In a gallery that `crnr build` wrote, they are text, unless `dtype` is given, such as int.
         """
         with _as_value_error():
@@ -209,7 +209,7 @@ def _n_columns(recipe: Recipe) -> int:
 
 def _unit_vectors(recipe: Recipe, X: Array, dtype: str) -> Array:
     batch = Batch([""] * len(X), [None] * len(X), X, len(X))
-    if _takes_pixels(recipe):  # one colour is refused as in pictures
+    if _takes_pixels(recipe):  # one colour is refused as in images
         batch = recipe.open().raw(batch)
     batch = recipe.apply(batch, dtype)
     if failed := batch.failures():

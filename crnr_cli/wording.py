@@ -40,3 +40,8 @@ def not_one_of(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name.lower(), list(lower), n=1)
     hint = f"; did you mean {lower[near[0]]}?" if near else ""
     return f"{name!r} is not one of {', '.join(names)}{hint}"
+
+
+def kind_in_words(kind: str) -> str:
+    """Return the word for a kind of samples in messages. Files and JSON say "pictures" for images."""
+    return "images" if kind == "pictures" else kind

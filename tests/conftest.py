@@ -63,15 +63,15 @@ def build_cats_dogs_owls(crnr: Runner) -> None:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path, templates: Templates) -> Path:
+def images(tmp_path: Path, templates: Templates) -> Path:
     """gallery/{cat,dog,owl}/{0,1,2}.png, and near copies of them as queries/."""
     templates.copy(make_cats_dogs_owls, tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def built_pictures(crnr: Runner, templates: Templates) -> Path:
-    """The folder of `pictures`, with gallery.h5 in it, as the current folder."""
+def built_images(crnr: Runner, templates: Templates) -> Path:
+    """The folder of `images`, with gallery.h5 in it, as the current folder."""
     templates.copy(build_cats_dogs_owls, crnr.here)
     return crnr.here
 

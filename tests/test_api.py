@@ -23,7 +23,7 @@ from crnr_cli.gallery.gallery import FittedGallery as StoredGallery
 from helpers.onnx_models import projection_model
 from helpers.paths import ROOT, SAMPLE_DATA
 from helpers.runner import KERNEL, Runner, rows
-from helpers.samples import make_features, make_pictures, noise
+from helpers.samples import make_features, make_images, noise
 
 BUILDS: dict[str, tuple[str, ...]] = {
     "gradients": ("gallery", "--calibrate"),
@@ -57,10 +57,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Galleries of every kind, and queries of which some cannot be used."""
     here = tmp_path_factory.mktemp("galleries")
     crnr = Runner(here)
-    make_pictures(here / "gallery", per_class=6)
-    make_pictures(here / "queries", per_class=3, first=20)
-    (here / "queries" / "bee" / "text.png").write_text("no picture")
-    (here / "queries" / "notes.txt").write_text("no picture either")
+    make_images(here / "gallery", per_class=6)
+    make_images(here / "queries", per_class=3, first=20)
+    (here / "queries" / "bee" / "text.png").write_text("no image")
+    (here / "queries" / "notes.txt").write_text("no image either")
     Image.new("L", (8, 8), 90).save(here / "queries" / "blank.png")
     noise(1).save(here / "queries" / "noise.png")
     projection_model(here / "model.onnx")
@@ -282,7 +282,7 @@ def test_features_and_labels_of_other_names(crnr: Runner) -> None:
     assert gallery.explain("named.npz#4", **keys).truth == expected[4].truth == "cow"
 
 
-def test_pictures_of_too_many_pixels_are_not_decoded(crnr: Runner) -> None:
+def test_images_of_too_many_pixels_are_not_decoded(crnr: Runner) -> None:
     (answer,) = Gallery.load("pixels.h5", max_pixels=63).classify(["queries/ant/20.png"])
     (row,) = rows(crnr("classify", "queries/ant/20.png", "-g", "pixels.h5", "--max-pixels", 63).out)
     assert answer.status == row["status"] != "ok"
@@ -319,7 +319,7 @@ def explained(query: Any, **keywords: Any) -> Any:
     [
         (DataError, "nothing.png: no such file or folder", classified("nothing.png")),
         (DataError, "nothing.npz: no such file or folder", classified(["nothing.npz"])),
-        (DataError, "the gallery was built from pictures, but these are features", classified(np.eye(3))),
+        (DataError, "the gallery was built from images, but these are features", classified(np.eye(3))),
         (DataError, "the array: features must be a table of numbers", classified(np.ones((1, 1, 1)))),
         (UsageError, "the name of a source is empty", classified([""])),
         (UsageError, "reject must be a number from 0 to 1, not 1.5", classified("queries", reject=1.5)),

@@ -29,7 +29,7 @@ from crnr_cli.errors import NothingToCompare
 from crnr_cli.estimators import GalleryClassifier
 from crnr_cli.methods import METHODS, Samples
 from helpers.runner import Runner, rows
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 ESTIMATORS: list[type[GalleryClassifier]] = [
     getattr(crnr_cli, name) for name in crnr_cli.__all__ if name.endswith("Classifier")
@@ -200,8 +200,8 @@ def test_classes_that_would_have_one_name_in_a_file_are_not_saved(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_a_row_of_one_colour_says_nothing_to_a_gallery_of_pictures(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+def test_a_row_of_one_colour_says_nothing_to_a_gallery_of_images(crnr: Runner) -> None:
+    make_images(crnr.here / "gallery")
     for extractor in ("pixels", "gradients"):
         crnr("build", "gallery", "--size", "8", "--extractor", extractor, "-q")
         estimator = crnr_cli.CRNRClassifier.from_gallery("gallery.h5")
@@ -213,8 +213,8 @@ def test_a_row_of_one_colour_says_nothing_to_a_gallery_of_pictures(crnr: Runner)
 
 @pytest.mark.parametrize("color", ["--color", "--grey"])
 def test_a_gallery_of_gradients_takes_rows_of_pixels(crnr: Runner, color: str) -> None:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "queries", first=7)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "queries", first=7)
     assert crnr("build", "gallery", "--size", "8", color, "-q").exit == 0
     expected = [row["label"] for row in rows(crnr("classify", "queries", "-q").out)]
     estimator = crnr_cli.CRNRClassifier.from_gallery("gallery.h5")

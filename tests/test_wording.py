@@ -38,7 +38,7 @@ def test_names() -> None:
 
 NOUNS = (
     "samples|classes|inputs|queries|rows|columns|files|folders|features|settings|iterations|workers|labels|"
-    "numbers|folds|answers|predictions|fields|components|outputs|methods|pictures|values|mistakes|cores|bytes"
+    "numbers|folds|answers|predictions|fields|components|outputs|methods|images|values|mistakes|cores|bytes"
 )
 COUNTED = re.compile(rf" (?:\w+ )?(?:{NOUNS})\b")
 

@@ -41,8 +41,8 @@ PANELS = {
         "verify": "crnr verify gallery.h5 --against gallery/",
     },
     "Manage galleries": {
-        "split": "crnr split pictures/ --gallery gallery/ --queries queries/ --share 0.7",
-        "add": "crnr add gallery.h5 new_pictures/",
+        "split": "crnr split images/ --gallery gallery/ --queries queries/ --share 0.7",
+        "add": "crnr add gallery.h5 new_images/",
         "remove": "crnr remove gallery.h5 --class spam --sample 'gallery/ham/*.png'",
         "rename": "crnr rename gallery.h5 spam junk",
     },
@@ -50,7 +50,7 @@ PANELS = {
         "extract": "crnr extract photos/ --extractor efficientnet-lite0 -o features.h5",
         "model list": "crnr model list",
         "model get": "crnr model get efficientnet-lite0",
-        "model check": "crnr model check model.onnx --picture photo.jpg",
+        "model check": "crnr model check model.onnx --image photo.jpg",
     },
 }
 _SIGNALLED = 128  # exit codes above this are those of a signal

@@ -26,7 +26,7 @@ def add(
         typer.Argument(
             metavar="GALLERY SOURCE...",
             help="The gallery, and what to add to it: folders of classes, folders named after a class, "
-            "pictures, feature files, or - for a list of files on stdin.",
+            "images, feature files, or - for a list of files on stdin.",
             show_default=False,
         ),
     ] = None,

@@ -56,7 +56,7 @@ def audit(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="A gallery, or what one can be built from: folders, pictures, feature files "
+            help="A gallery, or what one can be built from: folders, images, feature files "
             f"({', '.join(READERS)}), or - for a list of files on stdin.",
         ),
     ],
@@ -76,7 +76,7 @@ def audit(
         typer.Option(metavar="FILE", help="Write a report as one self-contained page."),
         Written(),
     ] = None,
-    pictures_from: options.PicturesFrom = None,
+    images_from: options.ImagesFrom = None,
     max_suspects: Annotated[
         int | None,
         typer.Option(
@@ -117,7 +117,7 @@ def audit(
     if html:
         from crnr_cli.report.audit import write_audit
 
-        notes = write_audit(report, html, sources, input.max_pixels, pictures_from or [])
+        notes = write_audit(report, html, sources, input.max_pixels, images_from or [])
     if output.json:
         print_json(audit_record(report))
     else:

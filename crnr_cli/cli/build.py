@@ -190,8 +190,8 @@ def build(
         typer.Option(
             "--cache",
             metavar="FILE",
-            help="Keep the values of the pictures, before the steps of the recipe, in this file (.h5), and "
-            "read only pictures that it does not have yet.",
+            help="Keep the values of the images, before the steps of the recipe, in this file (.h5), and "
+            "read only images that it does not have yet.",
             show_default="none",
         ),
         Written(is_gallery=True),
@@ -207,7 +207,7 @@ def build(
     output: PrintOptions,
     parameters: ParameterOptions,
 ) -> None:
-    """Make a gallery file from labelled examples: one folder of pictures per class, or a file of features."""
+    """Make a gallery file from labelled examples: one folder of images per class, or a file of features."""
     if cache and update:
         raise UsageError("--update already reads only what is new; leave out --cache or --update")
     early = EarlyNotes(output.quiet)

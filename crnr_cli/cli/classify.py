@@ -20,7 +20,7 @@ from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet,
 from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.errors import UsageError
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import is_stdout
 from crnr_cli.wording import format_count

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crnr_cli.cli.console import say
 from crnr_cli.errors import UsageError
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.sources.formats import is_table
 from crnr_cli.wording import format_count
 
@@ -47,6 +47,4 @@ def workers(
 def refuse_features(where: str | None, sources: Sequence[str]) -> None:
     """Refuse --dask for files of features, whose values are read faster than they are sent."""
     if where is not None and all(map(is_table, sources)):
-        raise UsageError(
-            "--dask is for pictures, which the workers read, but these are features; leave it out"
-        )
+        raise UsageError("--dask is for images, which the workers read, but these are features; leave it out")

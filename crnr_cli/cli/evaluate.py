@@ -131,7 +131,7 @@ def evaluate(
         typer.Option(metavar="FILE", help="Write a report as one self-contained page."),
         Written(),
     ] = None,
-    pictures_from: options.PicturesFrom = None,
+    images_from: options.ImagesFrom = None,
     outsiders: Annotated[
         list[Path] | None,
         typer.Option(
@@ -171,7 +171,7 @@ def evaluate(
     if html:
         from crnr_cli.report.evaluation import write_report
 
-        notes = write_report(report, html, sources, gallery, input.max_pixels, pictures_from or [])
+        notes = write_report(report, html, sources, gallery, input.max_pixels, images_from or [])
     if output.json:
         print_json(_record(report))
     else:
@@ -346,7 +346,7 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
         facts.append(("failed", str(sum(report.failed.values())), reasons))
     if report.unrelated:
-        facts.append(("ignored", str(report.unrelated), "neither pictures nor named like pictures"))
+        facts.append(("ignored", str(report.unrelated), "neither images nor named like images"))
     if report.without_truth:
         facts.append(("without a true class", str(report.without_truth), "not scored"))
     return facts

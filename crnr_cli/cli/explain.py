@@ -34,7 +34,7 @@ _MOST_ROWS = 40  # of tiles in the grid
 @make_command
 def explain(
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="A picture, or a row of features such as queries.h5#3.")
+        str, typer.Argument(metavar="QUERY", help="An image, or a row of features such as queries.h5#3.")
     ],
     gallery: options.GalleryPath = options.GALLERY,
     against: Annotated[
@@ -47,7 +47,7 @@ def explain(
         ),
         Written(),
     ] = None,
-    pictures_from: options.PicturesFrom = None,
+    images_from: options.ImagesFrom = None,
     *,
     input: SourceOptions,
     model: ModelOptions,
@@ -67,7 +67,7 @@ def explain(
     report = run(query, gallery, QueryOptions(**input.to_fields(), **model.to_fields()), against)
     notes: list[str] = []
     if path:
-        notes = write_explanation(report, path, gallery, input.max_pixels, pictures_from or [])
+        notes = write_explanation(report, path, gallery, input.max_pixels, images_from or [])
     if output.json:
         print_json(_record(report))
     else:

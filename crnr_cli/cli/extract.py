@@ -44,7 +44,7 @@ def extract(
     strictness: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Turn pictures into features once, and store them in a file that the other commands read."""
+    """Turn images into features once, and store them in a file that the other commands read."""
     early = EarlyNotes(output.quiet)
     from crnr_cli.gallery.features_file import has_content
     from crnr_cli.gallery.samples import Reading

@@ -17,7 +17,7 @@ from crnr_cli.cli import options
 from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import plain_text, print_csv, print_json, print_table, results_console, say
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, kind_in_words
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.gallery import FittedGallery
@@ -69,6 +69,7 @@ def info(
     if output.json:
         print_json(about)
         return
+    about["made_from"] = kind_in_words(about["made_from"])
     from rich.table import Table
 
     from crnr_cli.results.scores import natural_key

@@ -126,7 +126,7 @@ def model_get(
         what = (
             "was here already"
             if got.was_here
-            else f"{format_count(got.model.n_features, 'feature')} per picture"
+            else f"{format_count(got.model.n_features, 'feature')} per image"
         )
         say(f"{name}: {what}; use it with --extractor {name}")
     if output.json:
@@ -140,30 +140,30 @@ def model_check(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="Path of an ONNX model, or a name of `crnr model list`.")
     ],
-    picture: Annotated[
+    image: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Picture to try the model on.", show_default="random colours"),
+        typer.Option(metavar="FILE", help="Image to try the model on.", show_default="random colours"),
     ] = None,
     size: Size = None,
     *,
     network: PreprocessingOptions,
     output: Json,
 ) -> None:
-    """Show what a network takes and returns, how pictures are prepared for it and why, and how fast it is."""
+    """Show what a network takes and returns, how images are prepared for it and why, and how fast it is."""
     from crnr_cli.choices import NetworkOptions
     from crnr_cli.jobs.model import check_model
     from crnr_cli.sources.base import InputOptions
 
     settings = {**network.to_settings(model), **({} if size is None else {"size": parse_size(size)})}
-    report = check_model(NetworkOptions(**settings), InputOptions(provider=network.provider), picture)
+    report = check_model(NetworkOptions(**settings), InputOptions(provider=network.provider), image)
     if output.json:
-        print_json(_facts(report, picture))
+        print_json(_facts(report, image))
     else:
-        _show(report, picture)
+        _show(report, image)
     report.explanation.require_network()  # the reason why it cannot be used, if there is one
 
 
-def _facts(report: CheckReport, picture: Path | None) -> dict[str, Any]:
+def _facts(report: CheckReport, image: Path | None) -> dict[str, Any]:
     explanation, trial = report.explanation, report.trial
     facts = {
         "model": str(report.path),
@@ -177,7 +177,7 @@ def _facts(report: CheckReport, picture: Path | None) -> dict[str, Any]:
         return facts
     return facts | {
         "features": len(trial.vector),
-        "picture": None if picture is None else str(picture),
+        "picture": None if image is None else str(image),
         "is_blank": trial.is_blank,
         "smallest": float(trial.vector.min()),
         "largest": float(trial.vector.max()),
@@ -186,7 +186,7 @@ def _facts(report: CheckReport, picture: Path | None) -> dict[str, Any]:
     }
 
 
-def _show(report: CheckReport, picture: Path | None) -> None:
+def _show(report: CheckReport, image: Path | None) -> None:
     """Every setting with its reason, as far as they could be decided, and what the trial gave."""
     explanation, trial = report.explanation, report.trial
     if not explanation.inputs:
@@ -200,9 +200,9 @@ def _show(report: CheckReport, picture: Path | None) -> None:
         zeros = float((trial.vector == 0).mean())
         values = f"{trial.vector.min():.4g} to {trial.vector.max():.4g}"
         what = "all of one colour" if trial.is_blank else f"{zeros:.0%} of them are 0"
-        facts.append(("features", str(len(trial.vector)), "numbers per picture"))
-        facts.append(("their values", values, f"{what}, for {picture or 'random colours'}"))
-        facts.append(("speed", f"{trial.milliseconds:.1f} ms", "per picture, without decoding it"))
+        facts.append(("features", str(len(trial.vector)), "numbers per image"))
+        facts.append(("their values", values, f"{what}, for {image or 'random colours'}"))
+        facts.append(("speed", f"{trial.milliseconds:.1f} ms", "per image, without decoding it"))
     print_facts(results_console(), facts)
 
 

@@ -17,7 +17,7 @@ from crnr_cli.cli.boundary import SKIPPED
 from crnr_cli.cli.command import Written, given_values
 from crnr_cli.cli.parsing import Choice, Number, Whole
 from crnr_cli.errors import UsageError
-from crnr_cli.pictures.pixels import MAX_PIXELS
+from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.sources.formats import READERS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE...",
-        help=f"Folders, pictures, feature files ({', '.join(READERS)}), or - for a list of files on stdin.",
+        help=f"Folders, images, feature files ({', '.join(READERS)}), or - for a list of files on stdin.",
     ),
 ]
 GalleryPath = Annotated[
@@ -55,12 +55,12 @@ ChangedGallery = Annotated[
     typer.Option("--gallery", "-g", metavar="FILE", help="Another way to name the gallery."),
     Written(is_gallery=True),
 ]
-PicturesFrom = Annotated[
+ImagesFrom = Annotated[
     list[Path] | None,
     typer.Option(
-        "--pictures-from",
+        "--images-from",
         metavar="DIR",
-        help="Folder with the pictures to show, if they have moved; can be repeated.",
+        help="Folder with the images to show, if they have moved; can be repeated.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print as CSV what would happen, and do nothing.")]
@@ -140,7 +140,7 @@ class SourceOptions:
         Path | None,
         _reading_option(
             metavar="FILE.csv",
-            help="Table with the labels of pictures, instead of one folder per class.",
+            help="Table with the labels of images, instead of one folder per class.",
         ),
     ] = None
     path_column: Annotated[
@@ -166,7 +166,7 @@ class SourceOptions:
     max_pixels: Annotated[
         int,
         _reading_option(
-            parser=Whole(), metavar="N", help="Pictures with more pixels than this are not decoded."
+            parser=Whole(), metavar="N", help="Images with more pixels than this are not decoded."
         ),
     ] = MAX_PIXELS
     jobs: Annotated[

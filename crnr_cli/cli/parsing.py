@@ -232,8 +232,21 @@ def _process(parameter: _Option | _Argument, context: _Context, value: Any) -> A
     return parameter.callback(context, parameter, value) if parameter.callback else value
 
 
+# What options were called before, without dashes: these names work, but no help or completion shows them.
+OLD_SPELLINGS = {"images-from": "pictures-from", "image": "picture"}
+
+
 class _Option(TyperOption):
     kind: Callable[[Any], Any] | None = None  # None leaves the text or the flag as it is
+
+    def add_to_parser(self, parser: Any, ctx: Any) -> None:
+        """Accept old spellings too. Click lets the parser know the names in `opts`, which the help shows."""
+        shown = self.opts
+        self.opts = [*shown, *(f"--{OLD_SPELLINGS[name[2:]]}" for name in shown if name[2:] in OLD_SPELLINGS)]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
 
     def process_value(self, ctx: _Context, value: Any) -> Any:
         return _process(self, ctx, value)

@@ -40,29 +40,29 @@ Provider = Annotated[
         help="What the network runs on: {choices}. auto takes the best that onnxruntime has.",
     ),
 ]
-_LONGEST_SIDE = 65535  # of a picture, in pixels
+_LONGEST_SIDE = 65535  # of an image, in pixels
 TRIED_PARTS = "0,2x2,4x4"
 _vectors_option = partial(typer.Option, rich_help_panel="Vectors")
 Size = Annotated[
     str | None,
     _vectors_option(
         metavar="WxH",
-        help="Resize pictures to this size.",
+        help="Resize images to this size.",
         show_default="their own if it is the same for all and at most 64x64; else 32x32, or for the "
-        "gradients of larger pictures 64x64; for a network the model's",
+        "gradients of larger images 64x64; for a network the model's",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreprocessingOptions:
-    """A network that turns pictures into features, and how pictures are prepared for it."""
+    """A network that turns images into features, and how images are prepared for it."""
 
     extractor_preset: Annotated[
         str | None,
         _network_option(
             parser=Choice(PRESETS),
-            help="How the network expects its pictures: {choices}.",
+            help="How the network expects its images: {choices}.",
             show_default="as the file beside the model says, or by the model's name or layers",
         ),
     ] = None
@@ -71,7 +71,7 @@ class PreprocessingOptions:
         _network_option(
             parser=Number(at_most=1),
             metavar="SHARE",
-            help="Central part of a picture that the network sees; 0 squeezes the full picture.",
+            help="Central part of an image that the network sees; 0 squeezes the full image.",
             show_default="the preset's",
         ),
     ] = None
@@ -176,14 +176,14 @@ class ModelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractionOptions:
-    """How pictures become numbers."""
+    """How images become numbers."""
 
     extractor: Annotated[
         Any,  # a name, or the path of a network
         _vectors_option(
             parser=ExtractorName(),
             metavar="NAME|FILE",
-            help="What turns a picture into numbers: gradients, pixels, or a network: the name of one that "
+            help="What turns an image into numbers: gradients, pixels, or a network: the name of one that "
             "`crnr model list` shows, or the path of an ONNX model.",
             show_default="gradients",
         ),
@@ -193,11 +193,11 @@ class ExtractionOptions:
         bool,
         _vectors_option(
             "--color",
-            help="Compare pictures in colour; by default, gradients do if most of the gallery's pictures are "
+            help="Compare images in colour; by default, gradients do if most of the gallery's images are "
             "in colour.",
         ),
     ] = False
-    grey: Annotated[bool, _vectors_option("--grey", help="Compare pictures in grey.")] = False
+    grey: Annotated[bool, _vectors_option("--grey", help="Compare images in grey.")] = False
     cell: Annotated[
         int | None,
         _vectors_option(
@@ -245,14 +245,14 @@ class ExtractionOptions:
         """The extractor and its settings, as far as they were given."""
         if self.color and self.grey:
             raise UsageError("--color and --grey contradict each other; give one of them")
-        of_pictures = {
+        of_images = {
             "size": parse_size(self.size),
             "color": True if self.color else False if self.grey else None,
             "cell": self.cell,
             "bins": self.bins,
             "block_norm": self.block_norm,
         }
-        settings = {name: value for name, value in of_pictures.items() if value is not None}
+        settings = {name: value for name, value in of_images.items() if value is not None}
         if isinstance(self.extractor, Path):
             if "color" in settings:
                 raise UsageError("--color and --grey cannot be used with a network; use --channels")
@@ -294,9 +294,9 @@ class Steps:
         str | None,
         _vectors_option(
             metavar="RxC",
-            help="Divide pictures into R rows and C columns of tiles, each compared by itself: robust if a "
-            "part of a picture may be covered.",
-            show_default="whole pictures",
+            help="Divide images into R rows and C columns of tiles, each compared by itself: robust if a "
+            "part of an image may be covered.",
+            show_default="whole images",
         ),
     ] = None
 
@@ -325,7 +325,7 @@ class TriedSteps:
         str,
         _vectors_option(
             metavar="RxC,...",
-            help="Divisions into tiles to try, 0 for whole pictures; the first is preferred.",
+            help="Divisions into tiles to try, 0 for whole images; the first is preferred.",
         ),
     ] = "0"
 

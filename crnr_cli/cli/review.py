@@ -33,7 +33,7 @@ def review(
             parser=Whole(), metavar="N", help="Put so many answers on the page, the most doubtful ones."
         ),
     ] = _LIMIT,
-    pictures_from: options.PicturesFrom = None,
+    images_from: options.ImagesFrom = None,
     *,
     model: ModelOptions,
     output: PrintOptions,
@@ -50,7 +50,7 @@ def review(
     with shown_progress(output.quiet) as progress:
         is_named = bool(given_values(context, ["gallery", "extractor"]))
         report = run(table, gallery, limit, query_options, is_named=is_named)
-        notes = write_review(report, path, table, gallery, query_options, pictures_from or [], progress)
+        notes = write_review(report, path, table, gallery, query_options, images_from or [], progress)
     if output.json:
         print_json({"page": str(path), "answers": len(report.answers), "total": report.total, "notes": notes})
     if not output.quiet:

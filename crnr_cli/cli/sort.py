@@ -135,7 +135,7 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
 
     say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
     if report.unrelated:
-        say(f"note: left alone, as not named like pictures: {format_count(report.unrelated, 'file')}")
+        say(f"note: left alone, as not named like images: {format_count(report.unrelated, 'file')}")
     done, there = report.count(report.how), report.count(ALREADY_THERE)
     already = f", {there} {is_or_are(there)} already there" if there else ""
     if dry_run:

@@ -25,19 +25,19 @@ _DONE = {"copy": "copied", "hardlink": "hard-linked", "link": "linked"}
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """How the pictures are divided, and what becomes of them."""
+    """How the images are divided, and what becomes of them."""
 
     share: Annotated[
         float,
         typer.Option(
             parser=Number(above=0, at_most=1),
             metavar="SHARE",
-            help="Share of the pictures of every class for the gallery.",
+            help="Share of the images of every class for the gallery.",
         ),
     ] = 0.8
     per_class: Annotated[
         int | None,
-        typer.Option(parser=Whole(), metavar="N", help="Pictures of every class for the gallery, instead."),
+        typer.Option(parser=Whole(), metavar="N", help="Images of every class for the gallery, instead."),
     ] = None
     seed: Annotated[
         int | None,
@@ -65,7 +65,7 @@ def split(
         ),
     ],
     queries: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder for the other pictures; made if it is missing.")
+        str, typer.Option(metavar="DIR", help="Folder for the other images; made if it is missing.")
     ],
     *,
     division: Division,
@@ -73,7 +73,7 @@ def split(
     strictness: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Divide labelled pictures into a gallery and queries; copies of a picture stay on one side."""
+    """Divide labelled images into a gallery and queries; copies of an image stay on one side."""
     from crnr_cli.jobs.split import Portion, SplitOptions
     from crnr_cli.jobs.split import split as run
 
@@ -135,7 +135,7 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
     say_some("left out", list(map(str, report.left_out)), style="yellow")
     say_some("note", [note.text for note in report.notes])
     if report.unrelated:
-        say(f"note: left alone, as they are not pictures: {format_count(report.unrelated, 'file')}")
+        say(f"note: left alone, as they are not images: {format_count(report.unrelated, 'file')}")
     if report.copies:
         say(
             f"note: {format_count(report.copies, 'file')} {is_or_are(report.copies)} an exact copy of "
@@ -148,7 +148,7 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
         if counts and min(counts) == max(counts):
             per_class = f", {counts[0]} per class"
         say(
-            f"{folder}: {format_count(sum(counts), 'picture')} of "
+            f"{folder}: {format_count(sum(counts), 'image')} of "
             f"{format_count(len(counts), 'class')}{per_class}"
         )
     done, there = report.count(report.how), report.count(ALREADY_THERE)

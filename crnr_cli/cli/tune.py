@@ -100,7 +100,7 @@ def tune(
     try_parts: Annotated[
         bool,
         typer.Option(
-            "--try-parts", help=f"Try to divide pictures into tiles, too; the same as --parts {TRIED_PARTS}."
+            "--try-parts", help=f"Try to divide images into tiles, too; the same as --parts {TRIED_PARTS}."
         ),
     ] = False,
     plot: _Plot = None,

@@ -1,4 +1,4 @@
-"""The work that a cluster does: listing, reading and classifying pictures."""
+"""The work that a cluster does: listing, reading and classifying images."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from crnr_cli.errors import DataError, NotConverged
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, RowBatch, Run, load_for_queries
 from crnr_cli.gallery.workers import Here
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe, Recipe
 from crnr_cli.results.decision import Answers
 from crnr_cli.results.probability import Thresholds
 from crnr_cli.sources.base import Source, SourcePart, Span
 from crnr_cli.sources.formats import Keys
-from crnr_cli.sources.pictures import Pictures
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.walk import Folder, FolderListing, Lister, list_some_folders
 from crnr_cli.system.cores import Item, Result, Shared
 from crnr_cli.system.names import stat_or_none
@@ -34,7 +34,7 @@ from crnr_cli.system.names import stat_or_none
 T = TypeVar("T")
 Warned = tuple[list[T], list[NotConverged]]  # warnings are returned, and the client issues them again
 _loading = Lock()  # only one thread of a worker loads the gallery and the model; the others wait
-_MEASURED_AT_ONCE = 1024  # pictures, of which only the headers are read
+_MEASURED_AT_ONCE = 1024  # images, of which only the headers are read
 _opening = Lock()  # only one thread of a worker loads a model; the others wait
 MAX_BATCHES = 8  # per task. With more, decoders are started less often; with fewer, a dead worker costs less.
 
@@ -53,7 +53,7 @@ class OnCluster:
     def lister(self) -> Lister:
         return partial(list_on, self.cluster)
 
-    def picture_sizes(self, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
+    def image_sizes(self, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
         if source.n_features is not None:
             return set()
         return measure_on(self.cluster, source, max_pixels, progress)
@@ -198,7 +198,7 @@ class Piece:
 
 
 def measure_on(cluster: Cluster, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
-    """Return the sizes of all readable pictures."""
+    """Return the sizes of all readable images."""
     spans = source.spans(_MEASURED_AT_ONCE)
     sizes: set[tuple[int, int]] = set()
     measured = cluster.in_order(measure_part, max_pixels, map(source.part, spans))
@@ -252,7 +252,7 @@ def _open_recipes(task: ReadTask) -> list[OpenRecipe]:
 
 
 def measure_part(max_pixels: int, part: SourcePart) -> set[tuple[int, int]]:
-    """Return the sizes of a part of the pictures, on a worker. What cannot be read is reported later."""
+    """Return the sizes of a part of the images, on a worker. What cannot be read is reported later."""
     return part.open(Keys()).read_sizes(max_pixels, DecoderPool(1), silent)
 
 
@@ -294,13 +294,13 @@ def refuse_missing(paths: Sequence[Path]) -> None:
     for path in paths:
         if stat_or_none(path) is None:
             raise DataError(
-                f"cannot find {path}; the gallery and the pictures must have the same paths on all workers"
+                f"cannot find {path}; the gallery and the images must have the same paths on all workers"
             )
 
 
 def refuse_missing_folders(source: Source, batch: Batch) -> None:
     """A single file may vanish; but if its folder is missing too, the file system is not mounted here."""
-    base = source.base if isinstance(source, Pictures) else ""
+    base = source.base if isinstance(source, Images) else ""
     for sample, error in batch.failures():
         if error.status == "vanished":
             refuse_missing([Path(base, batch.names[sample]).parent])

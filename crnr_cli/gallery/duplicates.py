@@ -1,8 +1,8 @@
-"""Near duplicates among samples: the same picture recompressed, resized, cut by a few percent, or brightened.
+"""Near duplicates among samples: the same image recompressed, resized, cut by a few percent, or brightened.
 
 Candidates are the nearest samples by the cosine of their vectors, and by the perceptual hashes of the
-pictures. The pictures confirm or refute them: they must be much more alike than each of them is to others, as
-all pictures of a plain shape look alike. Without the pictures, only a cosine close to 1 counts.
+images. The images confirm or refute them: they must be much more alike than each of them is to others, as
+all images of a plain shape look alike. Without the images, only a cosine close to 1 counts.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import SampleError
-from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers.neighbors import product_blocks
 
 _CANDIDATES = 5  # per sample, by the vectors and by the hashes
 _BLOCK = 2**24  # numbers in the products of one block
-_PAIRS = 2048  # pictures compared at a time
+_PAIRS = 2048  # images compared at a time
 _MIN_COSINE = 0.95  # of a candidate
 _MIN_HASH_COSINE = 1 - 2 * 8 / 64  # of a candidate by its hash: at most 8 of 64 bits differ
 _MIN_ROUGH = 0.7  # correlation without any cut
 _SAME = 0.995  # likeness: the same whatever others look like
 _MIN_LIKENESS = 0.965
-_NEIGHBOURS = 10  # the number of the neighbour that shows how alike other pictures are
+_NEIGHBOURS = 10  # the number of the neighbour that shows how alike other images are
 _MAX_RATIO = 0.12  # of 1 - likeness to 1 - the correlation with that neighbour
-MIN_COSINE_ALONE = 0.995  # where there are no pictures
+MIN_COSINE_ALONE = 0.995  # where there are no images
 SIDE = 32
 _LOW = 8  # frequencies of the hash, in each direction
 _CUTS = (0.01, 0.02, 0.03, 0.04)  # shares of a side that may have been cut off
@@ -38,29 +38,29 @@ _SWEEPS = 2
 
 @dataclass(frozen=True)
 class Looks:
-    """The unit vectors of samples and, of those whose pictures are there, small versions of these."""
+    """The unit vectors of samples and, of those whose images are there, small versions of these."""
 
     vectors: Array  # (n, d), rows of unit length
-    pictures: Array  # (m, SIDE, SIDE)
-    picture_of: Array  # (n,): the place of a sample's picture, or -1
+    images: Array  # (m, SIDE, SIDE)
+    image_of: Array  # (n,): the place of a sample's image, or -1
 
     @classmethod
-    def of(cls, vectors: Array, pictures: Array | None = None, places: Array | None = None) -> Looks:
-        picture_of = np.full(len(vectors), -1, dtype=np.int64)
-        if pictures is None or places is None:
-            return cls(_unit(vectors), np.empty((0, SIDE, SIDE), np.uint8), picture_of)
-        picture_of[places] = np.arange(len(places))
-        return cls(_unit(vectors), pictures, picture_of)
+    def of(cls, vectors: Array, images: Array | None = None, places: Array | None = None) -> Looks:
+        image_of = np.full(len(vectors), -1, dtype=np.int64)
+        if images is None or places is None:
+            return cls(_unit(vectors), np.empty((0, SIDE, SIDE), np.uint8), image_of)
+        image_of[places] = np.arange(len(places))
+        return cls(_unit(vectors), images, image_of)
 
     @property
-    def pictured(self) -> Array:
-        """The samples that have a picture, in the order of the pictures."""
-        return np.flatnonzero(self.picture_of >= 0)
+    def choose_images(self) -> Array:
+        """The samples that have an image, in the order of the images."""
+        return np.flatnonzero(self.image_of >= 0)
 
     def pick(self, chosen: Array) -> Looks:
         """Only some samples, by their places in ascending order."""
-        here = self.picture_of[chosen]
-        return Looks.of(self.vectors[chosen], self.pictures[here[here >= 0]], np.flatnonzero(here >= 0))
+        here = self.image_of[chosen]
+        return Looks.of(self.vectors[chosen], self.images[here[here >= 0]], np.flatnonzero(here >= 0))
 
 
 def read_looks(
@@ -70,8 +70,8 @@ def read_looks(
     decoders: DecoderPool,
     max_pixels: int = MAX_PIXELS,
 ) -> Looks:
-    """With the pictures of these names that still have the same content."""
-    return Looks.of(vectors, *read_small_pictures(names, hashes, decoders, max_pixels))
+    """With the images of these names that still have the same content."""
+    return Looks.of(vectors, *read_small_images(names, hashes, decoders, max_pixels))
 
 
 def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progress = silent) -> Array:
@@ -82,23 +82,25 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
     within = others is None
     right = looks if others is None else others
     found = [_nearest(looks.vectors, right.vectors, _MIN_COSINE, within, progress)]
-    if len(looks.pictures) and len(right.pictures):
-        hashes = perceptual_hashes(looks.pictures) / 8, perceptual_hashes(right.pictures) / 8
+    if len(looks.images) and len(right.images):
+        hashes = perceptual_hashes(looks.images) / 8, perceptual_hashes(right.images) / 8
         by_hash = _nearest(*hashes, _MIN_HASH_COSINE, within, silent)
-        found.append(np.stack([looks.pictured[by_hash[:, 0]], right.pictured[by_hash[:, 1]]], axis=1))
+        found.append(
+            np.stack([looks.choose_images[by_hash[:, 0]], right.choose_images[by_hash[:, 1]]], axis=1)
+        )
     pairs = np.concatenate(found)
     if within:
         pairs = np.sort(pairs, axis=1)
     pairs = np.unique(pairs, axis=0)
-    one, other = looks.picture_of[pairs[:, 0]], right.picture_of[pairs[:, 1]]
+    one, other = looks.image_of[pairs[:, 0]], right.image_of[pairs[:, 1]]
     seen = (one >= 0) & (other >= 0)
     is_near = np.zeros(len(pairs), dtype=bool)
     if seen.any():
         far = np.minimum(
-            _to_neighbour(looks.pictures, right.pictures, within)[one[seen]],
-            _to_neighbour(right.pictures, right.pictures, True)[other[seen]],
+            _to_neighbour(looks.images, right.images, within)[one[seen]],
+            _to_neighbour(right.images, right.images, True)[other[seen]],
         )
-        is_near[seen] = _look_the_same(looks.pictures[one[seen]], right.pictures[other[seen]], far)
+        is_near[seen] = _look_the_same(looks.images[one[seen]], right.images[other[seen]], far)
     left, opposite = looks.vectors[pairs[~seen, 0]], right.vectors[pairs[~seen, 1]]
     is_near[~seen] = np.einsum("pd,pd->p", left, opposite) >= MIN_COSINE_ALONE
     return pairs[is_near]
@@ -150,9 +152,9 @@ def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: 
     return np.concatenate(found)
 
 
-def _to_neighbour(pictures: Array, others: Array, within: bool) -> Array:
-    """(m,): 1 - the correlation of each picture with its tenth nearest; 1 if there are fewer."""
-    one, other = (standardize(some).reshape(len(some), SIDE * SIDE) for some in (pictures, others))
+def _to_neighbour(images: Array, others: Array, within: bool) -> Array:
+    """(m,): 1 - the correlation of each image with its tenth nearest; 1 if there are fewer."""
+    one, other = (standardize(some).reshape(len(some), SIDE * SIDE) for some in (images, others))
     found = np.ones(len(one), dtype=np.float32)
     rank = _NEIGHBOURS + within  # each is its own nearest
     if len(other) < rank:
@@ -164,7 +166,7 @@ def _to_neighbour(pictures: Array, others: Array, within: bool) -> Array:
 
 
 def _look_the_same(left: Array, right: Array, far: Array) -> Array:
-    """(p,): whether pairs of pictures do; `far` is how far each pair is from the neighbours of either."""
+    """(p,): whether pairs of images do; `far` is how far each pair is from the neighbours of either."""
     same = np.zeros(len(left), dtype=bool)
     for start in range(0, len(left), _PAIRS):
         these = slice(start, start + _PAIRS)
@@ -189,10 +191,10 @@ def _unit(vectors: Array) -> Array:
     return unit
 
 
-def read_small_pictures(
+def read_small_images(
     paths: Sequence[str], hashes: Sequence[str], decoders: DecoderPool, max_pixels: int = MAX_PIXELS
 ) -> tuple[Array, Array]:
-    """(m, SIDE, SIDE) bytes of the pictures that still have these SHA-256, and (m,) their places."""
+    """(m, SIDE, SIDE) bytes of the images that still have these SHA-256, and (m,) their places."""
     request = PixelRequest((SIDE, SIDE), max_pixels=max_pixels, with_hash=True, eight_bit=True)
     places: list[int] = []
     found = [np.empty((0, SIDE, SIDE), np.uint8)]
@@ -203,23 +205,23 @@ def read_small_pictures(
     return np.concatenate(found), np.array(places, dtype=np.int64)
 
 
-def perceptual_hashes(pictures: Array) -> Array:
+def perceptual_hashes(images: Array) -> Array:
     """(m, 64) of -1 and 1: whether each of the lowest frequencies is above their median."""
     # The first rows of a discrete cosine transform (DCT-II).
     cosines = np.cos(np.pi / SIDE * np.outer(np.arange(_LOW), np.arange(SIDE) + 0.5))
-    low = (cosines @ pictures.astype(np.float64) @ cosines.T).reshape(-1, _LOW * _LOW)
+    low = (cosines @ images.astype(np.float64) @ cosines.T).reshape(-1, _LOW * _LOW)
     above = low > np.median(low, axis=1, keepdims=True)
     return np.where(above, 1, -1).astype(np.float32)
 
 
 def correlation(one: Array, other: Array) -> Array:
-    """(m,): that of pairs of small pictures as they are."""
+    """(m,): that of pairs of small images as they are."""
     found: Array = np.einsum("nij,nij->n", standardize(one), standardize(other))
     return found
 
 
 def likeness(one: Array, other: Array) -> Array:
-    """(m,): the correlation of pairs of small pictures, at most 1, at the best cut of either of them."""
+    """(m,): the correlation of pairs of small images, at most 1, at the best cut of either of them."""
     return np.maximum(_cut_to_fit(one, other), _cut_to_fit(other, one))
 
 
@@ -259,10 +261,10 @@ def _cutting(begin: float, end: float) -> Array:
     return matrix
 
 
-def standardize(pictures: Array) -> Array:
+def standardize(images: Array) -> Array:
     """With mean 0 and length 1, so that the product of two is their correlation."""
-    pictures = pictures.astype(np.float32)
-    centred = pictures - pictures.mean(axis=(1, 2), keepdims=True)
+    images = images.astype(np.float32)
+    centred = images - images.mean(axis=(1, 2), keepdims=True)
     lengths = np.sqrt(np.einsum("nij,nij->n", centred, centred))
     scaled: Array = centred / np.maximum(lengths, 1e-6)[:, None, None]
     return scaled

@@ -113,7 +113,7 @@ class Unwanted:
 
 
 def sample_names(known: Iterable[str], kind: str) -> Spellings:
-    """Return the names of samples, found by any spelling: those of pictures are paths."""
+    """Return the names of samples, found by any spelling: those of images are paths."""
     return Spellings(known, path_key if kind == "pictures" else class_key)
 
 

@@ -32,7 +32,7 @@ from crnr_cli.gallery.features_file import (
     write_features,
 )
 from crnr_cli.gallery.reading import (
-    PictureSurvey,
+    ImageSurvey,
     describe_difference,
     is_same,
     new_recipe,
@@ -49,8 +49,8 @@ from crnr_cli.gallery.samples import (
     require_samples,
 )
 from crnr_cli.gallery.workers import Workers
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import Recipe
@@ -58,8 +58,8 @@ from crnr_cli.results.journal import Identity, Journal, describe_differences
 from crnr_cli.sources.base import Source, Span
 from crnr_cli.sources.formats.extracted import Origins
 from crnr_cli.sources.formats.hdf5 import close_files
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import fingerprint
-from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.tables import FeatureFile, Features
 from crnr_cli.system.files import Claim, claimed, disk_errors
 from crnr_cli.system.names import Spellings, path_key
@@ -209,8 +209,8 @@ def _spell_classes(
 
 
 def _renew_classes(rows: FeatureRows, source: Source, spellings: Spellings) -> FeatureRows:
-    """Return rows with new classes: pictures that were not read again may be in other folders than before."""
-    if not isinstance(source, Pictures):
+    """Return rows with new classes: images that were not read again may be in other folders than before."""
+    if not isinstance(source, Images):
         return rows
     folders = {spellings.spell(file.path): file.folders for file in source.files}
     named = {spellings.spell(name): folder for name, folder in source.possible_classes().items()}
@@ -343,11 +343,11 @@ def _blocks(work: Extraction, kept: FeatureFile | None, file: BinaryIO, found: _
 
 
 @dataclass(kw_only=True)
-class CachedPictures(Pictures):
-    cache: FeatureFile  # has the values of all these pictures, and may have those of others
+class CachedImages(Images):
+    cache: FeatureFile  # has the values of all these images, and may have those of others
     origins: Origins  # those of the cache
     recipe: Mapping[str, Any]  # the description of the extractor
-    errors: Mapping[str, SampleError]  # by name: why a picture has no values
+    errors: Mapping[str, SampleError]  # by name: why an image has no values
 
     @property
     def n_features(self) -> int:
@@ -398,11 +398,11 @@ class CachedPictures(Pictures):
 def read_through_cache(
     source: Source, reading: Reading, path: Path, progress: Progress, workers: Workers
 ) -> tuple[Source, Reading, list[Note]]:
-    """The same pictures with values from the cache, how to read them, and what the user should know."""
+    """The same images with values from the cache, how to read them, and what the user should know."""
     require_ending(path)
-    if not isinstance(source, Pictures):
-        raise UsageError("--cache is for pictures, but these are features; leave it out")
-    seen = PictureSurvey(source, reading, progress, workers)
+    if not isinstance(source, Images):
+        raise UsageError("--cache is for images, but these are features; leave it out")
+    seen = ImageSurvey(source, reading, progress, workers)
     recipe, notes = new_recipe(source, reading.extractor, (), seen)
     if reading.on_notes and notes:
         reading.on_notes(notes)
@@ -415,7 +415,7 @@ def read_through_cache(
         file = open_extracted_file(path)
     errors = {left.name: left.error for left in report.left_out}
     assert file.origins is not None
-    found = CachedPictures(
+    found = CachedImages(
         **vars(source),
         cache=file,
         origins=file.origins,

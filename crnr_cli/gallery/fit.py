@@ -26,7 +26,7 @@ from crnr_cli.system.names import class_key
 from crnr_cli.wording import Note, format_count, is_or_are
 
 _WANTED_AGREEMENT = 0.99  # less than an index aims for, which it measures on few samples
-_TOLERANCE = 1e-5  # between unit vectors of the same picture, which are rounded differently in other batches
+_TOLERANCE = 1e-5  # between unit vectors of the same image, which are rounded differently in other batches
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def index_notes(state: State) -> list[Note]:
 class KnownSamples:
     """The samples of a gallery, to look up others in.
 
-    Rows of features are the same if their hashes are. Pictures are the same if their vectors are, as a copy
+    Rows of features are the same if their hashes are. Images are the same if their vectors are, as a copy
     in another file format has another hash. Vectors can be equal only if their projections on a line are.
     """
 

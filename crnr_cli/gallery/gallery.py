@@ -211,7 +211,7 @@ class SampleTable(Table):
 
 @dataclass(frozen=True)
 class FittedGallery:
-    """Everything that classify needs; the pictures that it was made from are not needed any more."""
+    """Everything that classify needs; the images that it was made from are not needed any more."""
 
     samples: Samples
     table: SampleTable  # of the samples

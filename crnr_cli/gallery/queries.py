@@ -17,7 +17,7 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import KnownSamples
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.reading import open_recipe, refuse_mismatch
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import Answers, Prediction
@@ -26,8 +26,8 @@ from crnr_cli.results.journal import Identity
 from crnr_cli.results.probability import Thresholds
 from crnr_cli.results.table import CsvFormatter
 from crnr_cli.sources.base import InputOptions, Source, Span
+from crnr_cli.sources.images import ignored_note, is_unrelated
 from crnr_cli.sources.opening import fingerprint, open_source
-from crnr_cli.sources.pictures import ignored_note, is_unrelated
 from crnr_cli.sources.tables import Features
 from crnr_cli.sources.walk import Lister
 from crnr_cli.system.cores import pieces_at_once, run_side_by_side
@@ -287,7 +287,7 @@ def make_class_chooser(
 ) -> Callable[[tuple[str, ...]], str | None]:
     """A function from the possible classes of a sample to its true one.
 
-    The class of a picture is the first of its folders that is named after a class; a label in a file is taken
+    The class of an image is the first of its folders that is named after a class; a label in a file is taken
     as it is. Both are returned in the gallery's spelling, as a name can have two Unicode forms.
     """
     known = Spellings(classes)

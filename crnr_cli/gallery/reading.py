@@ -12,30 +12,30 @@ import numpy as np
 from crnr_cli.choices import DEFAULT, ExtractorOptions
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.workers import Workers
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor, Step, Stored
 from crnr_cli.recipe.gradients import are_colored
 from crnr_cli.recipe.recipe import EXTRACTORS, OpenRecipe, Recipe
 from crnr_cli.sources.base import InputOptions, Source
-from crnr_cli.wording import Note, format_count
+from crnr_cli.wording import Note, format_count, kind_in_words
 
-_LOOKED_AT = 100  # pictures, evenly spread over the source, to find out whether they are in colour
+_LOOKED_AT = 100  # images, evenly spread over the source, to find out whether they are in colour
 _SMALL = (32, 32)
 
 
-class PictureSurvey:
-    """The pictures of a source, of which headers and a few examples are read on request."""
+class ImageSurvey:
+    """The images of a source, of which headers and a few examples are read on request."""
 
     def __init__(self, source: Source, options: InputOptions, progress: Progress, workers: Workers) -> None:
         self.jobs, self.provider = options.n_jobs, options.provider
-        self.sizes = cache(lambda: workers.picture_sizes(source, options.max_pixels, progress))
+        self.sizes = cache(lambda: workers.image_sizes(source, options.max_pixels, progress))
         self.are_colored = cache(lambda: _are_colored(source, options))
 
 
 def _are_colored(source: Source, options: InputOptions) -> bool:
-    """Whether most of the pictures that can be read are in colour."""
+    """Whether most of the images that can be read are in colour."""
     places = np.unique(np.linspace(0, len(source) - 1, _LOOKED_AT).astype(int)).tolist()
     request = PixelRequest(_SMALL, True, options.max_pixels, eight_bit=True)
     decoders = DecoderPool(options.jobs)
@@ -45,13 +45,13 @@ def _are_colored(source: Source, options: InputOptions) -> bool:
 
 
 def new_recipe(
-    source: Source, chosen: ExtractorOptions, steps: tuple[Step, ...], seen: PictureSurvey
+    source: Source, chosen: ExtractorOptions, steps: tuple[Step, ...], seen: ImageSurvey
 ) -> tuple[Recipe, list[Note]]:
     """The recipe, with steps that are not fitted yet, and what the user should know about it."""
     if source.n_features is not None:
         if chosen.was_given:
             option = "--extractor" if chosen.name else _option(*min(chosen.settings.items()))
-            raise UsageError(f"{option} is for pictures, but these are features{_of(source)}")
+            raise UsageError(f"{option} is for images, but these are features{_of(source)}")
         known = recipe_of(source)
         return Recipe.of(source.n_features, known.extractor if known else None, steps), []
     kind = EXTRACTORS[chosen.name or DEFAULT]
@@ -60,14 +60,14 @@ def new_recipe(
             option = _option(setting, value)
             raise UsageError(f"{option} cannot be used with the extractor {kind.name}; leave it out")
     extractor, notes = kind.create(chosen.settings, seen)
-    return Recipe.for_pictures(extractor, steps), notes
+    return Recipe.for_images(extractor, steps), notes
 
 
 def _of(source: Source) -> str:
-    return " that were extracted from pictures before; leave it out" if source.kind == "pictures" else ""
+    return " that were extracted from images before; leave it out" if source.kind == "pictures" else ""
 
 
-def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: PictureSurvey) -> Sequence[Extractor]:
+def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: ImageSurvey) -> Sequence[Extractor]:
     """Other extractors for `tune` to try: those that are left to choose by what the user gave."""
     if recipe.extractor is None:
         return []
@@ -109,9 +109,7 @@ def recipe_of(source: Source) -> Recipe | None:
         return None
     first, recipe = found[0]
     if plain and recipe.extractor:
-        raise DataError(
-            f"{first}: was extracted from pictures, but {plain[0]} was not; give one kind of files"
-        )
+        raise DataError(f"{first}: was extracted from images, but {plain[0]} was not; give one kind of files")
     for path, other in found[1:]:
         if not is_same(recipe.extractor, other.extractor):
             raise DataError(
@@ -150,7 +148,10 @@ def describe_difference(one: Extractor | None, other: Extractor | None, link: st
 def refuse_mismatch(source: Source, recipe: Recipe) -> None:
     """Refuse queries, or samples to add, of another kind or dimension than the gallery was built from."""
     if source.kind != recipe.kind:
-        raise DataError(f"the gallery was built from {recipe.kind}, but these are {source.kind}")
+        raise DataError(
+            f"the gallery was built from {kind_in_words(recipe.kind)}, but these are "
+            f"{kind_in_words(source.kind)}"
+        )
     known = recipe_of(source)
     if known and not is_same(known.extractor, recipe.extractor):
         raise DataError(

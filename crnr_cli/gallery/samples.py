@@ -11,15 +11,15 @@ from crnr_cli.arrays import Array, Batch, take_rows
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.gallery import SampleTable
-from crnr_cli.gallery.reading import PictureSurvey, alternatives, new_recipe, open_recipe
+from crnr_cli.gallery.reading import ImageSurvey, alternatives, new_recipe, open_recipe
 from crnr_cli.gallery.workers import Here, Workers
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Step
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import InputOptions, Source
-from crnr_cli.sources.pictures import is_unrelated
+from crnr_cli.sources.images import is_unrelated
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system import memory
 from crnr_cli.system.names import class_key
@@ -52,7 +52,7 @@ class LeftOut:
 
     @property
     def is_skipped(self) -> bool:
-        """Whether this counts as skipped; an unrelated file, such as a README among pictures, does not."""
+        """Whether this counts as skipped; an unrelated file, such as a README among images, does not."""
         return not is_unrelated(self.name, self.error.status)
 
 
@@ -112,7 +112,7 @@ def read_samples(
 ) -> ReadSamples:
     """Read all usable samples of a source, fit the recipe to them, and apply it."""
     workers = workers or Here(DecoderPool(reading.jobs))
-    recipe, notes = start_reading(source, reading, PictureSurvey(source, reading, progress, workers))
+    recipe, notes = start_reading(source, reading, ImageSurvey(source, reading, progress, workers))
     _require_memory([recipe], len(source), reading)
     collector = _Collector(recipe, source, reading, raw=not recipe.is_fitted)
     read = check_new(_read(collector, workers, progress, notes), source)
@@ -122,7 +122,7 @@ def read_samples(
 def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> ReadSamples:
     """Read all usable samples of a source as raw values, for recipes that are fitted to parts of them."""
     here = Here(DecoderPool(reading.jobs))
-    recipe, notes = start_reading(source, reading, PictureSurvey(source, reading, progress, here))
+    recipe, notes = start_reading(source, reading, ImageSurvey(source, reading, progress, here))
     _require_memory([recipe], len(source), reading)
     read = _read(_Collector(recipe, source, reading, raw=True), here, progress, notes)
     return check_new(read, source)
@@ -131,14 +131,14 @@ def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> R
 def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silent) -> list[ReadSamples]:
     """Read the same samples as raw values of each extractor that `tune` tries.
 
-    The chosen or default extractor is the first. Pictures are decoded once for all extractors that need the
+    The chosen or default extractor is the first. Images are decoded once for all extractors that need the
     same pixels.
     """
     here = Here(DecoderPool(reading.jobs))
-    seen = PictureSurvey(source, reading, progress, here)
+    seen = ImageSurvey(source, reading, progress, here)
     first, notes = start_reading(source, reading, seen)
     others = alternatives(first, reading.extractor, seen) if source.n_features is None else ()
-    recipes = [first, *map(Recipe.for_pictures, others)]
+    recipes = [first, *map(Recipe.for_images, others)]
     by_request: dict[PixelRequest | None, list[int]] = {}
     for number, recipe in enumerate(recipes):
         by_request.setdefault(recipe.request(reading.max_pixels), []).append(number)
@@ -218,7 +218,7 @@ def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
     return [Note("source", text) for text in source.notes()]
 
 
-def start_reading(source: Source, reading: Reading, seen: PictureSurvey) -> tuple[Recipe, list[Note]]:
+def start_reading(source: Source, reading: Reading, seen: ImageSurvey) -> tuple[Recipe, list[Note]]:
     """Choose the recipe, whose steps are not yet fitted, and collect notes; no sample is read yet."""
     notes = _source_notes(source)
     recipe, of_recipe = new_recipe(source, reading.extractor, reading.steps, seen)

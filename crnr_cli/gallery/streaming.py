@@ -20,7 +20,7 @@ from crnr_cli.gallery.file import NewGallery
 from crnr_cli.gallery.fit import sort_by_class
 from crnr_cli.gallery.gallery import LazyTexts, SampleTable
 from crnr_cli.gallery.hdf5_output import PlacedRows
-from crnr_cli.gallery.reading import PictureSurvey
+from crnr_cli.gallery.reading import ImageSurvey
 from crnr_cli.gallery.samples import (
     LeftOut,
     Reading,
@@ -32,8 +32,8 @@ from crnr_cli.gallery.samples import (
     start_reading,
 )
 from crnr_cli.gallery.workers import Here
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Method
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.tables import Features
@@ -55,7 +55,7 @@ def stream_samples(
     source: Features, reading: Reading, new: NewGallery, progress: Progress = silent
 ) -> ReadSamples:
     """As `read_samples`, but the vectors are written to a new file, sorted by class, and mapped from it."""
-    seen = PictureSurvey(source, reading, progress, Here(DecoderPool(reading.jobs)))
+    seen = ImageSurvey(source, reading, progress, Here(DecoderPool(reading.jobs)))
     unfitted, notes = start_reading(source, reading, seen)
     stream = _Stream(source, reading, progress, _labels(source, reading))
     recipe = unfitted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from crnr_cli.arrays import Batch
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import Answers
@@ -25,8 +25,8 @@ class Workers(Protocol):
     def lister(self) -> Lister | None:
         """Who lists the folders below those that the user named; None: this process, in one walk."""
 
-    def picture_sizes(self, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
-        """Return the sizes of all readable pictures."""
+    def image_sizes(self, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
+        """Return the sizes of all readable images."""
 
     def read_raw(
         self, source: Source, spans: Sequence[Span], recipes: Sequence[OpenRecipe]
@@ -59,7 +59,7 @@ class Here:
 
     decoders: DecoderPool
 
-    def picture_sizes(self, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
+    def image_sizes(self, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
         return source.read_sizes(max_pixels, self.decoders, progress)
 
     def read_raw(

@@ -38,8 +38,8 @@ from crnr_cli.gallery.suspects import (
     find_suspects,
     residuals_without_doubtful_labels,
 )
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Samples, make_method
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.opening import open_source
 from crnr_cli.system.outputs import refuse_mentioned
@@ -161,17 +161,17 @@ def _open(
 
 
 def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[Note]]:
-    """The samples with their pictures, as far as these are there, and a note on those that are not."""
+    """The samples with their images, as far as these are there, and a note on those that are not."""
     vectors, names = gallery.samples.vectors, gallery.names
     if gallery.recipe.kind == "features":
-        text = "near duplicates: found by the cosine of the features alone, as there are no pictures"
+        text = "near duplicates: found by the cosine of the features alone, as there are no images"
         return Looks.of(vectors), [Note("looks", text)]
     looks = read_looks(vectors, names, gallery.hashes, DecoderPool(reading.jobs), reading.max_pixels)
-    missing = np.flatnonzero(looks.picture_of < 0).tolist()
+    missing = np.flatnonzero(looks.image_of < 0).tolist()
     if not missing:
         return looks, []
     text = (
-        f"{len(missing)} of {format_count(len(names), 'picture')} {is_or_are(len(missing))} gone or "
+        f"{len(missing)} of {format_count(len(names), 'image')} {is_or_are(len(missing))} gone or "
         "changed, such as "
         f"{names[missing[0]]}: near duplicates of them are found by the cosine of the vectors alone; "
         "run the command in the folder where the gallery was built to find more"

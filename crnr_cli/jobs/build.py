@@ -16,8 +16,8 @@ from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_samples
 from crnr_cli.gallery.streaming import can_stream, stream_samples
 from crnr_cli.gallery.workers import Here, Workers
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Method, make_method
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.tables import Features
@@ -31,7 +31,7 @@ class BuildOptions:
     method: str = "crnr"
     parameters: Mapping[str, object] = field(default_factory=dict)
     calibrate: bool = False  # store the calibration that --reject needs
-    cache: Path | None = None  # a file of the pictures' raw values, which is brought up to date
+    cache: Path | None = None  # a file of the images' raw values, which is brought up to date
 
 
 def build(

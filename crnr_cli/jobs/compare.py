@@ -23,10 +23,10 @@ from crnr_cli.gallery.samples import (
     read_samples,
 )
 from crnr_cli.gallery.workers import Here, Workers
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import METHODS, Method, Samples, Split, State, fit_method, make_method
 from crnr_cli.methods.base import residuals_in_batches
 from crnr_cli.methods.folds import first_of_copies_mask, group_copies, hold_out_share
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar_p_value, score, wilson_interval

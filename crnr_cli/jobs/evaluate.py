@@ -17,7 +17,7 @@ from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, Run, load_for_queries, open_queries
 from crnr_cli.gallery.samples import LeftOut, Report
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, make_predictions
 from crnr_cli.results.edited import Corrections, read_corrections
@@ -27,8 +27,8 @@ from crnr_cli.results.scores import OpenSet, Scores, is_outsider, score, score_o
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.formats.csv_table import has_features
+from crnr_cli.sources.images import is_unrelated
 from crnr_cli.sources.label_table import Labels
-from crnr_cli.sources.pictures import is_unrelated
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import Spellings, normalize_path, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
@@ -91,7 +91,7 @@ class EvaluateReport(Report):
 
     @property
     def unknown_folders(self) -> Counter[str]:
-        """The folders of pictures without a true class, which are named after none."""
+        """The folders of images without a true class, which are named after none."""
         rows = [row for row in self.rows if not row.truth and not is_table(row.path.rpartition("#")[0])]
         folders = Counter(PurePath(row.path).parent.name for row in rows)
         del folders[""]
@@ -272,7 +272,7 @@ def evaluate_rows(
     if corrections is not None and rows:
         rows, reviewed = _with_corrections(rows, corrections)
     rows = _spelled_alike(rows, classes)
-    # An unrelated file among the pictures is not a query.
+    # An unrelated file among the images is not a query.
     n_inputs = len(rows)
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]
     if not any(row.truth for row in rows):

@@ -13,6 +13,7 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, load_for_queries, make_truth_lookup, open_queries
 from crnr_cli.gallery.reading import open_recipe
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs.review import largest, span_of
 from crnr_cli.methods import (
     CodingMethod,
@@ -26,7 +27,6 @@ from crnr_cli.methods import (
 from crnr_cli.methods.base import are_blank, states_of_parts
 from crnr_cli.methods.nearest import Nn
 from crnr_cli.methods.nonnegative import Crnr, Nrc
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.recipe.steps import Parts
 from crnr_cli.results.decision import margins
@@ -53,7 +53,7 @@ class WeightedSample:
 
 @dataclass(frozen=True)
 class PartAnswer:
-    """What one part of the query says by itself: a tile, or a part that belongs to the whole picture."""
+    """What one part of the query says by itself: a tile, or a part that belongs to the whole image."""
 
     row: int | None  # of the tile, counted from 1; None if the part is not a tile
     column: int | None
@@ -107,7 +107,7 @@ class ExplainReport:
 
     @property
     def grid(self) -> Parts | None:
-        """How pictures are divided into parts; None if they are not."""
+        """How images are divided into parts; None if they are not."""
         return next((step for step in self.gallery.recipe.steps if isinstance(step, Parts)), None)
 
     def parts(self, explanation: MethodExplanation) -> list[PartAnswer]:
@@ -207,14 +207,14 @@ def _other_method(name: str, method: Method) -> Method:
 
 
 def open_query(name: str, gallery: FittedGallery, options: QueryOptions) -> Query:
-    """A picture, or a row of a feature file such as queries.h5#3."""
+    """An image, or a row of a feature file such as queries.h5#3."""
     named = _ROW.fullmatch(name)
     path, row = name, None
     if named and stat_or_none(name) is None and is_table(named["path"]):
         path, row = named["path"], int(named["row"])
     source = open_queries([path], gallery, options)
     if row is None and len(source) > 1:
-        example = f"{path}#0" if source.n_features is not None else "a picture"
+        example = f"{path}#0" if source.n_features is not None else "an image"
         raise UsageError(
             f"{path}: has {format_count(len(source), 'query')}, but explain takes one, such as {example}"
         )

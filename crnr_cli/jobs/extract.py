@@ -11,7 +11,7 @@ from crnr_cli.gallery.extraction import Extraction, ExtractReport, claimed_featu
 from crnr_cli.gallery.features_file import has_content, open_extracted_file, require_ending
 from crnr_cli.gallery.file import GallerySummary
 from crnr_cli.gallery.reading import (
-    PictureSurvey,
+    ImageSurvey,
     describe_difference,
     is_same,
     new_recipe,
@@ -20,13 +20,13 @@ from crnr_cli.gallery.reading import (
 )
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.gallery.workers import Here, Workers
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.tables import FeatureFile
-from crnr_cli.wording import Note, format_count
+from crnr_cli.wording import Note, format_count, kind_in_words
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def extract(
 def _new_recipe(
     source: Source, reading: Reading, progress: Progress, workers: Workers
 ) -> tuple[Recipe, list[Note]]:
-    return new_recipe(source, reading.extractor, (), PictureSurvey(source, reading, progress, workers))
+    return new_recipe(source, reading.extractor, (), ImageSurvey(source, reading, progress, workers))
 
 
 def _recipe_of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
@@ -80,7 +80,10 @@ def _recipe_of_file(old: FeatureFile, source: Source, model: Path | None) -> Rec
     assert old.origins is not None
     recipe = restore_recipe(old.path, old.origins.recipe, old.n_features)
     if source.kind != recipe.kind:
-        raise DataError(f"{old.path}: was extracted from {recipe.kind}, but these are {source.kind}")
+        raise DataError(
+            f"{old.path}: was extracted from {kind_in_words(recipe.kind)}, but these are "
+            f"{kind_in_words(source.kind)}"
+        )
     if source.n_features is not None:
         known = recipe_of(source)
         extractor = known.extractor if known else None

@@ -16,6 +16,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.choices import NetworkOptions
 from crnr_cli.errors import DataError, OutputError, SampleError, UsageError, require_packages
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.models.catalog import (
     MODELS,
     KnownModel,
@@ -28,7 +29,6 @@ from crnr_cli.models.catalog import (
 )
 from crnr_cli.models.efficientnet_lite import make_model
 from crnr_cli.models.torch_weights import read_weights
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_session import NetworkExplanation, explain_network
 from crnr_cli.sources.base import InputOptions
@@ -37,7 +37,7 @@ from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import DeclaredOutput, planned
 from crnr_cli.wording import not_one_of
 
-_SECONDS = 1.0  # of runs, to find out how long a picture takes
+_SECONDS = 1.0  # of runs, to find out how long an image takes
 
 
 class GotModel(NamedTuple):
@@ -128,11 +128,11 @@ def _sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class NetworkTrial:
-    """What a network made of one picture."""
+    """What a network made of one image."""
 
     vector: Array
-    is_blank: bool  # whether the picture was all of one colour
-    milliseconds: float  # per picture, in batches of the usual size, without decoding
+    is_blank: bool  # whether the image was all of one colour
+    milliseconds: float  # per image, in batches of the usual size, without decoding
 
 
 @dataclass(frozen=True)
@@ -143,36 +143,36 @@ class CheckReport:
 
 
 def check_model(
-    network_options: NetworkOptions, options: InputOptions, picture: Path | None = None
+    network_options: NetworkOptions, options: InputOptions, image: Path | None = None
 ) -> CheckReport:
-    """Try a model on a picture or, without one, on random colours."""
+    """Try a model on an image or, without one, on random colours."""
     path = find_model(network_options.model)
     explanation = explain_network(network_options, options.n_jobs, options.provider)
     if (network := explanation.network) is None:
         return CheckReport(path, explanation, None)
-    pixels = _random_colors(network) if picture is None else _decode_picture(network, picture, options)
+    pixels = _random_colors(network) if image is None else _decode_image(network, image, options)
     extract = network.open(options.n_jobs, options.provider).extract
     vector = extract(pixels)[0]
     if not np.isfinite(vector).all():
-        raise DataError(f"{path}: returns NaN or infinity for {picture or 'a picture of random colours'}")
+        raise DataError(f"{path}: returns NaN or infinity for {image or 'an image of random colours'}")
     milliseconds = _milliseconds(extract, pixels, network.max_batch(options.provider))
     return CheckReport(
         path, explanation, NetworkTrial(vector, bool(network.is_blank(pixels)[0]), milliseconds)
     )
 
 
-def _decode_picture(network: Network, picture: Path, options: InputOptions) -> Array:
-    if stat_or_none(picture) is None:
-        raise DataError(f"{picture}: no such file")
+def _decode_image(network: Network, image: Path, options: InputOptions) -> Array:
+    if stat_or_none(image) is None:
+        raise DataError(f"{image}: no such file")
     request = network.request(options.max_pixels)
-    (found,) = DecoderPool(1).decode([str(picture)], request)
+    (found,) = DecoderPool(1).decode([str(image)], request)
     if isinstance(found, SampleError):
-        raise DataError(f"{picture}: {found}")
+        raise DataError(f"{image}: {found}")
     return np.frombuffer(found.data, np.uint8)[None]
 
 
 def _random_colors(network: Network) -> Array:
-    """Always the same picture."""
+    """Always the same image."""
     request = network.request(0)
     width, height = request.size or (1, 1)
     n_values = width * height * request.bands
@@ -181,8 +181,8 @@ def _random_colors(network: Network) -> Array:
 
 def _milliseconds(extract: Callable[[Array], Array], pixels: Array, at_once: int) -> float:
     batch = np.repeat(pixels, at_once, axis=0)
-    started, n_pictures = time.perf_counter(), 0
-    while n_pictures == 0 or time.perf_counter() - started < _SECONDS:
+    started, n_images = time.perf_counter(), 0
+    while n_images == 0 or time.perf_counter() - started < _SECONDS:
         extract(batch)
-        n_pictures += len(batch)
-    return (time.perf_counter() - started) / n_pictures * 1000
+        n_images += len(batch)
+    return (time.perf_counter() - started) / n_images * 1000

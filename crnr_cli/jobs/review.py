@@ -18,15 +18,15 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, queries_per_batch, with_model_at
 from crnr_cli.gallery.reading import open_recipe
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import CodingMethod, Samples
 from crnr_cli.methods.base import states_of_parts
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.edited import read_candidates
 from crnr_cli.results.table import read_predictions
-from crnr_cli.sources.pictures import is_unrelated
-from crnr_cli.sources.walk import list_named_pictures
+from crnr_cli.sources.images import is_unrelated
+from crnr_cli.sources.walk import list_named_images
 from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
 from crnr_cli.system.names import Spellings, stat_or_none
 from crnr_cli.system.outputs import refuse_mentioned
@@ -70,7 +70,7 @@ def review(
 
 
 def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
-    """The answers with their numbers, each file once. An unrelated file among the pictures is no input."""
+    """The answers with their numbers, each file once. An unrelated file among the images is no input."""
     require_file(table, "give a CSV written by `crnr classify`", *NO_REGULAR_FILE)
     rows: dict[str, tuple[int, Prediction]] = {}
     for number, row in enumerate(read_predictions(table)):
@@ -131,11 +131,11 @@ def find_supporters(
     options: QueryOptions,
     progress: Progress = silent,
 ) -> Supporters:
-    """The samples that speak most for these classes of each picture; classes of another gallery have none."""
+    """The samples that speak most for these classes of each image; classes of another gallery have none."""
     nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
     if gallery.recipe.kind != "pictures":
         return Supporters(nothing, "the gallery was built from features")
-    source = list_named_pictures(files)
+    source = list_named_images(files)
     try:
         recipe = open_recipe(gallery.recipe, source, options)
     except CrnrError as e:  # the model is missing or has changed

@@ -45,7 +45,7 @@ from crnr_cli.sorting.plan import (
     read_lists,
 )
 from crnr_cli.sources.formats import is_table
-from crnr_cli.sources.pictures import is_unrelated
+from crnr_cli.sources.images import is_unrelated
 from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
 from crnr_cli.system.files import locked
 from crnr_cli.system.names import ON_WINDOWS, folds_names, path_key, stat_or_none, with_slashes
@@ -118,7 +118,7 @@ def _read_rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction
         if hash and is_table(name):
             raise DataError(
                 f"{table}: {row.path} is a row of a feature file; only files can be sorted, so classify "
-                "pictures instead"
+                "images instead"
             )
     special: list[str | None] = [None] * len(rows)
     if options.min_probability is not None:
@@ -131,7 +131,7 @@ def _read_rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction
             is_sure = row.probability is not None and row.probability >= options.min_probability
             if folder_of(row) not in _SPECIAL and not is_sure:
                 special[i] = DOUBTFUL
-    # An unrelated file among the pictures is not an input.
+    # An unrelated file among the images is not an input.
     kept = [
         (row, folder)
         for row, folder in zip(rows, special, strict=True)
@@ -269,7 +269,7 @@ def _fit_gallery(folder: Path, is_missing: bool) -> Iterator[None]:
 
 def _nothing_found_error(table: Path, files: Sequence[_File]) -> DataError:
     if not files:
-        return DataError(f"{table}: names no pictures")
+        return DataError(f"{table}: names no images")
     first = files[0]
     return DataError(
         f"{table}: none of its files can be sorted; {first.row.path}: {first.found.reason}; paths are "

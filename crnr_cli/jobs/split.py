@@ -1,4 +1,4 @@
-"""Split: labelled pictures are divided into a gallery and queries, as copies or links."""
+"""Split: labelled images are divided into a gallery and queries, as copies or links."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, OutputError, UsageError, refuse_too_many
-from crnr_cli.pictures.pixels import PixelRequest, Pixels
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pixels import PixelRequest, Pixels
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.sorting.names import escape_class_name, shorten_name
 from crnr_cli.sorting.placing import (
@@ -34,9 +34,9 @@ from crnr_cli.sorting.placing import (
 )
 from crnr_cli.sorting.plan import SortEntry, is_in_place
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.compact_listing import PictureFile
+from crnr_cli.sources.compact_listing import ImageFile
+from crnr_cli.sources.images import Images, is_unrelated
 from crnr_cli.sources.opening import open_source
-from crnr_cli.sources.pictures import Pictures, is_unrelated
 from crnr_cli.sources.walk import is_system_file
 from crnr_cli.system.files import locked, sha256_of
 from crnr_cli.system.names import (
@@ -162,11 +162,11 @@ class _Step(NamedTuple):
 
 
 def split(names: Sequence[str], options: SplitOptions, progress: Progress = silent) -> SplitReport:
-    """Divide the pictures of every class. The same command continues a run that was stopped."""
+    """Divide the images of every class. The same command continues a run that was stopped."""
     source = open_source(names, options)
-    if not isinstance(source, Pictures):
+    if not isinstance(source, Images):
         raise UsageError(
-            "only pictures can be split; for feature files, `crnr compare --holdout 0.3` holds a part back"
+            "only images can be split; for feature files, `crnr compare --holdout 0.3` holds a part back"
         )
     _refuse_overlap(source, options)
     report = SplitReport(options.how, notes=[Note("source", text) for text in source.notes()])
@@ -186,7 +186,7 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
     return report
 
 
-def _refuse_overlap(source: Pictures, options: SplitOptions) -> None:
+def _refuse_overlap(source: Images, options: SplitOptions) -> None:
     """What is put into a source would be split again, and what is in both folders would be on both sides."""
     sides = {side: os.path.realpath(side) for side in (options.gallery, options.queries)}
     if len(sides) < 2 or is_within(*sides.values()) or is_within(*reversed(sides.values())):
@@ -198,8 +198,8 @@ def _refuse_overlap(source: Pictures, options: SplitOptions) -> None:
                 raise UsageError(f"{side}: is inside {folder}, which is an input; choose another folder")
 
 
-def _list_files(source: Pictures, options: SplitOptions, report: SplitReport) -> list[_File]:
-    """The pictures that have a class, each with a name of its own in it, in an order of their own."""
+def _list_files(source: Images, options: SplitOptions, report: SplitReport) -> list[_File]:
+    """The images that have a class, each with a name of its own in it, in an order of their own."""
     unnamed = [file.path for file in source.files if not file.error and is_unrelated(file.path, "not_image")]
     request = PixelRequest(None, max_pixels=options.max_pixels, header_only=True)
     headers = DecoderPool(options.jobs).decode(unnamed, request)
@@ -255,7 +255,7 @@ def _refuse_merged(files: Sequence[_File], key: Callable[[str], str]) -> None:
             )
 
 
-def _is_usable(file: PictureFile, source: Pictures, report: SplitReport) -> bool:
+def _is_usable(file: ImageFile, source: Images, report: SplitReport) -> bool:
     reason = str(file.error) if file.error else "" if file.folders else source.why_unlabelled
     if reason:
         report.rows.append(FileOutcome(file.path, "", LEFT_OUT, reason))
@@ -263,7 +263,7 @@ def _is_usable(file: PictureFile, source: Pictures, report: SplitReport) -> bool
 
 
 def _class_and_name(
-    file: PictureFile, source: Pictures, longest: int, form: Callable[[str], str]
+    file: ImageFile, source: Images, longest: int, form: Callable[[str], str]
 ) -> tuple[str, str]:
     """The folder of its class, and its name there, which keeps the folders below that of the class."""
     label, name = file.folders[0], file.path.rpartition("/")[2]
@@ -287,7 +287,7 @@ def _count(
     if alone:
         classes = ", ".join(alone[:3]) + (", ..." if len(alone) > 3 else "")
         text = (
-            f"no queries of {format_count(len(alone), 'class')}, whose pictures are too few or all the same: "
+            f"no queries of {format_count(len(alone), 'class')}, whose images are too few or all the same: "
             f"{classes}"
         )
         report.notes.append(Note("no queries", text))
@@ -381,11 +381,11 @@ def _open_gallery(folder: Path) -> Iterator[Tree]:
                 folder.rmdir()
 
 
-def _nothing_to_split_error(source: Pictures, report: SplitReport) -> DataError:
+def _nothing_to_split_error(source: Images, report: SplitReport) -> DataError:
     if not report.left_out:
-        return DataError(f"nothing to do: none of the {format_count(len(source), 'file')} is a picture")
+        return DataError(f"nothing to do: none of the {format_count(len(source), 'file')} is an image")
     first = report.left_out[0]
     return DataError(
-        f"nothing to do: no picture has a class; {first.path}: {first.reason}; give a folder with one folder "
+        f"nothing to do: no image has a class; {first.path}: {first.reason}; give a folder with one folder "
         "per class, or a table with --labels"
     )

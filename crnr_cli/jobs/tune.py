@@ -18,11 +18,11 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.fit import BuildReport, make_gallery, notes_on_copies, sort_by_class, write_gallery
 from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
 from crnr_cli.gallery.workers import Here, Workers
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.methods.base import winners_after
 from crnr_cli.methods.folds import Fold, first_of_copies_mask, group_copies, hold_out_few, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import STEPS, Recipe, make_steps

@@ -1,6 +1,6 @@
 """Update: add to a gallery, remove from it, rename a class, bring it up to date with its sources.
 
-The gallery keeps its recipe and its method. The old pictures are not needed, as their vectors are stored.
+The gallery keeps its recipe and its method. The old images are not needed, as their vectors are stored.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.results.edited import Corrections
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import open_source
-from crnr_cli.sources.pictures import Pictures
-from crnr_cli.sources.walk import list_named_pictures
+from crnr_cli.sources.walk import list_named_images
 from crnr_cli.system.files import replacing
 from crnr_cli.system.names import Spellings, class_key, path_key
 from crnr_cli.system.outputs import refuse_mentioned
@@ -80,14 +80,14 @@ def add(
         if given.label is not None:
             reading = replace(given, label=Spellings(gallery.classes).spell(given.label))
         source, notes = (
-            list_reviewed_pictures(corrections) if corrections else (open_source(names, reading), [])
+            list_reviewed_images(corrections) if corrections else (open_source(names, reading), [])
         )
         if reading.label is None and corrections is None:
             source = source.with_classes(gallery.classes, strict=True)
             if folder := source.folder_of_no_class():
                 raise DataError(
                     f"{folder}: contains files but no class folders, and is not named after a class of "
-                    f"{path}; name the class of its pictures with --class NAME"
+                    f"{path}; name the class of its images with --class NAME"
                 )
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         read = _read_changed_samples(known, old, spellings, gallery, source, reading, progress)
@@ -364,24 +364,24 @@ def _may_have_changed(
     return is_suspect
 
 
-def list_reviewed_pictures(corrections: Corrections) -> tuple[Pictures, list[Note]]:
+def list_reviewed_images(corrections: Corrections) -> tuple[Images, list[Note]]:
     """The files that were accepted or corrected, and what to say about the others.
 
-    A file that is newer than its review may be another picture, and is not read.
+    A file that is newer than its review may be another image, and is not read.
     """
     wanted = [one for one in corrections if not one.is_outsider]
     for one in wanted:
         name, hash, _ = one.path.rpartition("#")
         if hash and is_table(name):
             raise DataError(
-                f"{corrections.file}, line {one.line}: {one.path} is a row of a feature file; only pictures "
-                "can be added, so classify pictures instead"
+                f"{corrections.file}, line {one.line}: {one.path} is a row of a feature file; only images "
+                "can be added, so classify images instead"
             )
     if not wanted:
         raise DataError(
             f"{corrections.file}: nothing to add, as all reviewed files belong to none of the classes"
         )
-    source = list_named_pictures([one.path for one in wanted])
+    source = list_named_images([one.path for one in wanted])
     refuse_mentioned(source.names())
     files = []
     for file, one in zip(source.files, wanted, strict=True):

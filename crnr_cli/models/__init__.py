@@ -1,1 +1,1 @@
-"""The files of networks: which there are, where they lie, what they contain, and how they want pictures."""
+"""The files of networks: which there are, where they lie, what they contain, and how they want images."""

@@ -30,8 +30,8 @@ class Weights:
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
     name: str
-    n_features: int  # numbers per picture
-    size: int  # of a picture, in pixels
+    n_features: int  # numbers per image
+    size: int  # of an image, in pixels
     megabytes: int
     licence: str
     origin: str
@@ -56,7 +56,7 @@ def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> KnownM
 
 
 def _hugging_face_model(name: str, repository: str, file: str, **about: int | str) -> KnownModel:
-    """A model on Hugging Face, with the description of how it wants its pictures."""
+    """A model on Hugging Face, with the description of how it wants its images."""
     return KnownModel(
         name=name,
         origin=f"Hugging Face, {repository}",

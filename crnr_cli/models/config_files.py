@@ -17,7 +17,7 @@ from crnr_cli.wording import format_count
 _LARGEST_FILE = 2**20  # bytes; that of a classifier has the names of its classes
 _ONNX_FOLDER = "onnx"  # of a repository of Hugging Face, whose top folder has the other files
 _REMEDY = "restore or remove it, or choose --extractor-preset, which counts more than this file"
-_LARGEST_SIDE = 4096  # of a picture that a network takes
+_LARGEST_SIDE = 4096  # of an image that a network takes
 _LARGEST = 1e6
 _LONGEST_SHOWN = 40  # characters
 # Pillow's numbers of filters, and the names that timm and open_clip use.

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite as an ONNX model, made of its weights: pictures in, 1280 features out.
+"""EfficientNet-Lite as an ONNX model, made of its weights: images in, 1280 features out.
 
 The layers are those of the published network (models/official/efficientnet/lite in
 https://github.com/tensorflow/tpu), without the classifier at its end. Batch normalization is folded into the
@@ -23,7 +23,7 @@ INPUT, OUTPUT = "image", "features"
 
 
 def make_model(weights: Mapping[str, Array], size: int, depth: float) -> bytes:
-    """The model for pictures of `size` x `size` pixels, as the content of a file, always the same bytes.
+    """The model for images of `size` x `size` pixels, as the content of a file, always the same bytes.
 
     `depth` is the factor by which a network has more blocks than lite0. ValueError if the weights are not
     those of such a network.
@@ -42,9 +42,9 @@ def make_model(weights: Mapping[str, Array], size: int, depth: float) -> bytes:
         raise ValueError(f"the weights {min(graph.unused)} belong to another network")
     graph.nodes.append(helper.make_node("ReduceMean", [values], [OUTPUT], axes=[2, 3], keepdims=0))
     n_features = graph.n_channels
-    picture = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", 3, size, size])
+    image = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", 3, size, size])
     features = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", n_features])
-    made = helper.make_graph(graph.nodes, "efficientnet-lite", [picture], [features], graph.constants)
+    made = helper.make_graph(graph.nodes, "efficientnet-lite", [image], [features], graph.constants)
     opset = helper.make_opsetid("", _OPSET)
     model = helper.make_model(made, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="crnr")
     content: bytes = model.SerializeToString(deterministic=True)

@@ -1,8 +1,8 @@
-"""How the preprocessor_config.json of Hugging Face says that pictures are prepared.
+"""How the preprocessor_config.json of Hugging Face says that images are prepared.
 
-transformers resizes a picture and then cuts out its centre. crnr cuts out the same part first and resizes it,
+transformers resizes an image and then cuts out its centre. crnr cuts out the same part first and resizes it,
 in one step: `size` {"shortest_edge": 256} with a `crop_size` of 224 is a crop of 224/256. The pixels differ a
-little, as the box is rounded to whole pixels of the picture, and the filter does not see what is around it.
+little, as the box is rounded to whole pixels of the image, and the filter does not see what is around it.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _ENDINGS = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")
 
 _FOLLOWED = {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_flip_channel_order"}
 _SWITCHES = {"default_to_square", "include_top", "offset", "rescale_offset"}
-_HARMLESS = {"do_convert_rgb", "do_reduce_labels"}  # every picture is converted, and there are no labels
-# With these, pictures have different sizes.
+_HARMLESS = {"do_convert_rgb", "do_reduce_labels"}  # every image is converted, and there are no labels
+# With these, images have different sizes.
 _SIZES_VARY = ("max_num_patches", "min_pixels", "max_pixels", "size_divisor", "pad_size", "max_image_tiles")
-_NEVER_CROPPED_FROM = 384  # pixels: ConvNext squeezes pictures for networks of this size and larger ones
+_NEVER_CROPPED_FROM = 384  # pixels: ConvNext squeezes images for networks of this size and larger ones
 
 
 def read_processor(content: Mapping[str, Any]) -> FoundSettings | None:
-    """processor_config.json: that of pictures is one of several."""
+    """processor_config.json: that of images is one of several."""
     inner = find_section(content, "image_processor")
     return None if inner is None else read_image_processor(inner)
 
@@ -114,7 +114,7 @@ def _kind(content: Mapping[str, Any]) -> str:
 def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
     """What makes the whole file unusable."""
     if kind in _OTHERS:
-        return f"crnr cannot prepare pictures as its image processor {kind} does"
+        return f"crnr cannot prepare images as its image processor {kind} does"
     known = {*_FOLLOWED, *_HARMLESS, *_SWITCHES}
     switches = [name for name in values if name.startswith("do_") or name in _SWITCHES]
     if odd := [name for name in switches if not isinstance(values[name], bool)]:
@@ -122,7 +122,7 @@ def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
     if asked := [name for name in switches if values[name] and name not in known]:
         return f"it asks for {short_repr(asked[0])}, which crnr cannot do"
     if varying := [name for name in _SIZES_VARY if values.get(name)]:
-        return f"it has {varying[0]}: pictures keep their own shapes, but crnr needs the same size for all"
+        return f"it has {varying[0]}: images keep their own shapes, but crnr needs the same size for all"
     return None
 
 
@@ -166,7 +166,7 @@ def _wide(values: tuple[float, ...], count: int) -> tuple[float, ...]:
 def _read_geometry(kind: str, values: Mapping[str, Any], found: FoundSettings) -> None:
     """Size and crop, or their faults."""
     if not _is_on(values, "do_resize"):
-        fault = "it does not resize pictures, but crnr needs the same size for all"
+        fault = "it does not resize images, but crnr needs the same size for all"
         found.faults |= {"size": fault, "crop": fault}
         return
     try:
@@ -181,7 +181,7 @@ def _read_geometry(kind: str, values: Mapping[str, Any], found: FoundSettings) -
 
 
 def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int] | None]:
-    """What the shorter side becomes, and width and height if pictures are squeezed."""
+    """What the shorter side becomes, and width and height if images are squeezed."""
     size = values.get("size")
     if size is None:
         raise ValueError("it has no size")
@@ -228,7 +228,7 @@ def _crop(edge: int, both: tuple[int, int] | None, target: tuple[int, int] | Non
         if both != target:
             squeezed = f"{both[0]}x{both[1]}"
             raise ValueError(
-                f"it squeezes pictures to {squeezed} and then cuts out {text}, which crnr cannot do"
+                f"it squeezes images to {squeezed} and then cuts out {text}, which crnr cannot do"
             )
         return 0.0
     if target[0] != target[1]:

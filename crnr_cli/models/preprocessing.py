@@ -1,4 +1,4 @@
-"""How a network wants its pictures, as the files beside its model describe it."""
+"""How a network wants its images, as the files beside its model describe it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Preparation:
 
 
 def find_preparation(model: Path) -> Preparation | None:
-    """What the first of the files beside a model says about pictures; None if there is none."""
+    """What the first of the files beside a model says about images; None if there is none."""
     for folder in config_folders(model):
         for name, read in _READERS.items():
             try:

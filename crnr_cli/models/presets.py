@@ -1,4 +1,4 @@
-"""Presets: how well-known families of networks want their pictures, and which one fits a model."""
+"""Presets: how well-known families of networks want their images, and which one fits a model."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MODEL_TYPES = {
 
 @dataclass(frozen=True)
 class Preset:
-    """How a family expects pictures, and which of its outputs describe them.
+    """How a family expects images, and which of its outputs describe them.
 
     Means and standard deviations are for pixels from 0 to 255, and crops as in `PixelRequest`.
     """
@@ -58,8 +58,8 @@ class Preset:
     std: tuple[float, ...]
     size: int | None = None  # of the sides in pixels, if the model accepts any size
     layout: str | None = None  # of the input, if the model does not tell it
-    outputs: tuple[str, ...] = OUTPUTS  # those with the features of the picture, the preferred one first
-    has_class_token: bool = False  # whether the first token of a sequence describes the whole picture
+    outputs: tuple[str, ...] = OUTPUTS  # those with the features of the image, the preferred one first
+    has_class_token: bool = False  # whether the first token of a sequence describes the whole image
     crops: tuple[tuple[int, float], ...] = ()  # of members of the family that were trained with another size
 
     def crop_for(self, fixed: tuple[int, int] | None) -> float:

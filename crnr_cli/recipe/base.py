@@ -12,7 +12,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO
-from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.wording import Note
 
 
@@ -57,7 +57,7 @@ class Step(RecipePart):
     off: ClassVar[Any]  # the setting for not using the step
     tried: ClassVar[tuple[Any, ...]]  # the settings that `tune` tries by default, the preferred one first
     learns: ClassVar[bool] = False  # whether fitting it depends on the gallery
-    keeps_places: ClassVar[bool] = True  # whether every value stays that of a place in the picture
+    keeps_places: ClassVar[bool] = True  # whether every value stays that of a place in the image
 
     @classmethod
     @abstractmethod
@@ -117,17 +117,17 @@ class Step(RecipePart):
 
 
 class Section(NamedTuple):
-    """Raw values of a picture, in rows and columns of places with `depth` values each, row by row."""
+    """Raw values of an image, in rows and columns of places with `depth` values each, row by row."""
 
     rows: int
     columns: int
     depth: int
     is_centred: bool = False  # whether only differences within a part matter, as those of pixels
-    name: str = ""  # of values that belong to the picture as a whole, and are not divided
+    name: str = ""  # of values that belong to the image as a whole, and are not divided
 
 
-class PicturesSeen(Protocol):
-    """What an extractor may ask about the pictures of a new gallery; an answer may take some time."""
+class ImagesSeen(Protocol):
+    """What an extractor may ask about the images of a new gallery; an answer may take some time."""
 
     @property
     def jobs(self) -> int: ...
@@ -136,10 +136,10 @@ class PicturesSeen(Protocol):
     def provider(self) -> str: ...
 
     def sizes(self) -> set[tuple[int, int]]:
-        """Width and height of all readable pictures."""
+        """Width and height of all readable images."""
 
     def are_colored(self) -> bool:
-        """Whether most of the pictures are in colour."""
+        """Whether most of the images are in colour."""
 
 
 class OpenExtractor(NamedTuple):
@@ -150,7 +150,7 @@ class OpenExtractor(NamedTuple):
 
 
 class Extractor(RecipePart):
-    """The first part of a recipe for pictures: it turns pixels into the raw values of a sample.
+    """The first part of a recipe for images: it turns pixels into the raw values of a sample.
 
     `registry` lists all extractors.
     """
@@ -161,8 +161,8 @@ class Extractor(RecipePart):
 
     @classmethod
     @abstractmethod
-    def create(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
-        """The extractor with these settings; the others are derived from the pictures."""
+    def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
+        """The extractor with these settings; the others are derived from the images."""
 
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
         """The same extractor with other values of those settings that are not given, for `tune` to try."""
@@ -170,13 +170,13 @@ class Extractor(RecipePart):
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """How the raw values are arranged in the picture; empty if they are not."""
+        """How the raw values are arranged in the image; empty if they are not."""
         return ()
 
     @property
     @abstractmethod
     def n_values(self) -> int:
-        """Raw values per picture."""
+        """Raw values per image."""
 
     @abstractmethod
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
@@ -184,7 +184,7 @@ class Extractor(RecipePart):
 
     @abstractmethod
     def is_blank(self, pixels: Array) -> Array:
-        """(m,): which pictures are all of one colour, and so have nothing to compare."""
+        """(m,): which images are all of one colour, and so have nothing to compare."""
 
     @abstractmethod
     def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
@@ -194,7 +194,7 @@ class Extractor(RecipePart):
         """
 
     def max_batch(self, provider: str) -> int | None:
-        """Maximum number of pictures per batch, if it is limited."""
+        """Maximum number of images per batch, if it is limited."""
         return None
 
     def moved_to(self, model: Path) -> Extractor | None:
@@ -202,7 +202,7 @@ class Extractor(RecipePart):
         return None
 
     def is_same(self, other: Extractor) -> bool:
-        """Whether both make the same values of a picture, wherever their models are."""
+        """Whether both make the same values of an image, wherever their models are."""
         return self == other
 
     @classmethod
@@ -223,12 +223,12 @@ Made = tuple[Extractor, list[Note]]
 
 
 def is_one_color(pixels: Array, bands: int) -> Array:
-    """(m,): whether all pixels of a picture are the same; False if values are not finite."""
+    """(m,): whether all pixels of an image are the same; False if values are not finite."""
     if not len(pixels) or pixels.shape[1] <= bands:
         return np.zeros(len(pixels), dtype=bool)
     per_pixel = pixels.reshape(len(pixels), -1, bands)
     first = per_pixel[:, :1]
-    # Nearly all pictures differ in a few places already, and need not be looked at as a whole.
+    # Nearly all images differ in a few places already, and need not be looked at as a whole.
     n_pixels = per_pixel.shape[1]
     few = per_pixel[:, :: max(1, n_pixels // 16)]
     same: Array = (few == first).all(axis=(1, 2))

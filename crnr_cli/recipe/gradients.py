@@ -1,4 +1,4 @@
-"""Gradients as the extractor: oriented gradients and, for pictures in colour, colour histograms."""
+"""Gradients as the extractor: oriented gradients and, for images in colour, colour histograms."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, BLOCK_NORMS
 from crnr_cli.errors import UsageError
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Section, Stored, is_one_color
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.recipe.base import Extractor, ImagesSeen, Made, OpenExtractor, Section, Stored, is_one_color
 from crnr_cli.recipe.oriented import OrientedGradients
 from crnr_cli.recipe.pixels import ON_PHOTOGRAPHS, working_size
 
 BINS = 8
 _CELLS = 8  # along the shorter side, by default
 _SMALLEST_CELL = 3  # cells of 2 pixels were worse on digits of 16 x 16: see benchmarks/README.md
-_PHOTOGRAPHS = (64, 64)  # the working size of large pictures
+_PHOTOGRAPHS = (64, 64)  # the working size of large images
 _LARGEST_BINS = 64
-_LONGEST_SIDE = 2048  # of the working size: a gallery of a stranger must not need gigabytes per picture
+_LONGEST_SIDE = 2048  # of the working size: a gallery of a stranger must not need gigabytes per image
 _WEAK = (
     f"on photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}); "
     "if these are photographs, use a network: see `crnr model list`"
 )
 _LEVELS = 4  # of red, of green and of blue
 N_COLORS = 4 * _LEVELS**3
-_PIXELS_AT_ONCE = 2**15  # so that the arrays of a few pictures stay in the cache of a core
+_PIXELS_AT_ONCE = 2**15  # so that the arrays of a few images stay in the cache of a core
 _CHROMA = 24  # difference of two bands, of 255, from which a pixel has a colour
-_COLORED_SHARE = 0.02  # of the pixels, from which a picture is in colour
-# How bright red, green and blue appear, in thousandths: whole numbers, so that equal colours of a picture
+_COLORED_SHARE = 0.02  # of the pixels, from which an image is in colour
+# How bright red, green and blue appear, in thousandths: whole numbers, so that equal colours of an image
 # have exactly equal brightness.
 _BRIGHTNESS = np.array([299, 587, 114], np.float32)
 
@@ -44,7 +44,7 @@ class Gradients(Extractor):
     settings: ClassVar[tuple[str, ...]] = ("size", "color", "cell", "bins", "block_norm")
     since_version: ClassVar[int] = 2
 
-    size: tuple[int, int]  # the working size: width and height that pictures are resized to
+    size: tuple[int, int]  # the working size: width and height that images are resized to
     color: bool
     cell: int  # side in pixels
     bins: int = BINS  # directions
@@ -54,7 +54,7 @@ class Gradients(Extractor):
         """Check all settings, which come from the user or from an untrusted gallery."""
         if not all(1 <= side <= _LONGEST_SIDE for side in self.size):
             raise UsageError(
-                f"gradients: invalid picture size {self.size[0]}x{self.size[1]}; choose at most "
+                f"gradients: invalid image size {self.size[0]}x{self.size[1]}; choose at most "
                 f"{_LONGEST_SIDE} pixels per side"
             )
         if self.cell < 1:
@@ -69,9 +69,9 @@ class Gradients(Extractor):
             )
 
     @classmethod
-    def create(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
-        size, notes = working_size(settings.get("size"), pictures, _PHOTOGRAPHS, _WEAK)
-        color = settings["color"] if "color" in settings else pictures.are_colored()
+    def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
+        size, notes = working_size(settings.get("size"), images, _PHOTOGRAPHS, _WEAK)
+        color = settings["color"] if "color" in settings else images.are_colored()
         cell = settings.get("cell") or max(_SMALLEST_CELL, round(min(size) / _CELLS))
         return cls(
             size, color, cell, settings.get("bins", BINS), settings.get("block_norm", BLOCK_NORMS[0])
@@ -153,13 +153,13 @@ def _unit(rows: Array) -> Array:
 
 
 def brightness(pixels: Array) -> Array:
-    """(m, pixels), from the bytes of pictures in colour, (m, pixels * 3)."""
+    """(m, pixels), from the bytes of images in colour, (m, pixels * 3)."""
     grey: Array = _by_pixel(pixels).astype(np.float32) @ _BRIGHTNESS
     return grey
 
 
 def are_colored(pixels: Array) -> Array:
-    """(m,): which pictures, (m, pixels * 3), have more than greys and the noise of a camera."""
+    """(m,): which images, (m, pixels * 3), have more than greys and the noise of a camera."""
     bands = _by_pixel(pixels).astype(np.float32)
     chroma = bands.max(axis=2) - bands.min(axis=2)
     colored: Array = (chroma > _CHROMA).mean(axis=1) >= _COLORED_SHARE
@@ -176,9 +176,9 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
     step = max(1, _PIXELS_AT_ONCE // (width * height))
     middle, centre = (height + 1) // 2, (width + 1) // 2
     for start in range(0, len(pixels), step):
-        pictures = pixels[start : start + step].reshape(-1, height, width, 3)
+        images = pixels[start : start + step].reshape(-1, height, width, 3)
         quarters = [
-            pictures[:, rows, columns]
+            images[:, rows, columns]
             for rows in (slice(middle), slice(middle, None))
             for columns in (slice(centre), slice(centre, None))
         ]

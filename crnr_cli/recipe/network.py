@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CHANNELS, CPU, FILTERS, LAYOUTS, OLD_POOLS, POOLS, NetworkOptions
 from crnr_cli.errors import UsageError
+from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.models.catalog import find_model
 from crnr_cli.models.presets import PRESETS
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Stored, is_one_color
+from crnr_cli.recipe.base import Extractor, ImagesSeen, Made, OpenExtractor, Stored, is_one_color
 from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
@@ -70,15 +70,15 @@ class Network(Extractor):
         if 0 in self.std:
             raise UsageError("extractor: std must not be 0")
         if min(self.size) < 1 or max(self.size) > 4096 or self.n_outputs < 1:
-            raise UsageError(f"extractor: invalid picture size {self.size[0]}x{self.size[1]}")
+            raise UsageError(f"extractor: invalid image size {self.size[0]}x{self.size[1]}")
 
     @classmethod
-    def create(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
+    def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
         from crnr_cli.recipe.network_session import explain_network
 
-        explained = explain_network(NetworkOptions(**settings), pictures.jobs, pictures.provider)
+        explained = explain_network(NetworkOptions(**settings), images.jobs, images.provider)
         notes = [] if explained.note is None else [Note("preset", explained.note)]
-        if pictures.provider == AUTO and explained.provider not in (None, CPU):
+        if images.provider == AUTO and explained.provider not in (None, CPU):
             text = f"the network runs on {explained.provider}; --provider cpu uses the processor instead"
             notes.append(Note("provider", text))
         return explained.require_network(), notes
@@ -112,9 +112,9 @@ class Network(Extractor):
         return OpenExtractor(network.vectors, network.provider)
 
     def max_batch(self, provider: str) -> int:
-        from crnr_cli.recipe.network_session import pictures_per_batch
+        from crnr_cli.recipe.network_session import images_per_batch
 
-        return pictures_per_batch(provider)
+        return images_per_batch(provider)
 
     def moved_to(self, model: Path) -> Network:
         return replace(self, model=absolute_path(find_model(model)), folder=None, session=None)
@@ -181,7 +181,7 @@ class Network(Extractor):
         )
 
     def _preset(self) -> str:
-        """The preset that pictures are prepared by, as far as the stored settings tell."""
+        """The preset that images are prepared by, as far as the stored settings tell."""
         for name, preset in PRESETS.items():
             if (
                 self.filter == preset.filter

@@ -26,12 +26,12 @@ _TYPES = {
     "tensor(double)": np.float64,
     "tensor(uint8)": np.uint8,
 }
-_PER_BATCH, _PER_RUN = 32, 4  # pictures on the processor: progress is shown often, and all cores are busy
+_PER_BATCH, _PER_RUN = 32, 4  # images on the processor: progress is shown often, and all cores are busy
 _ON_OTHERS = 128  # at once: an accelerator with memory of its own needs many to be busy
 
 
 class OpenNetwork:
-    """A model in memory, and how pictures are passed to it."""
+    """A model in memory, and how images are passed to it."""
 
     def __init__(self, network: Network, jobs: int, provider: str) -> None:
         """Find and load the model, and refuse one that is not the same to the byte."""
@@ -40,7 +40,7 @@ class OpenNetwork:
         if session is None or (session.jobs, session.wanted) != (jobs, provider):
             session = open_session(_find_model(network), jobs, provider)
         self._session, self.provider = session.run, session.provider
-        self._per_run = pictures_per_run(self.provider)
+        self._per_run = images_per_run(self.provider)
         self._at_once = jobs if self.provider == CPU else 1
         given = self._session.get_inputs()[0]
         self._dtype = _TYPES[given.type]
@@ -51,7 +51,7 @@ class OpenNetwork:
         self._n_at_once = given.shape[0] if isinstance(given.shape[0], int) else None
 
     def vectors(self, pixels: Array) -> Array:
-        """(m, n_outputs): the features of pictures given as bytes, (m, height * width * bands)."""
+        """(m, n_outputs): the features of images given as bytes, (m, height * width * bands)."""
         if not len(pixels):
             return np.empty((0, self._how.n_outputs), np.float32)
         step = self._n_at_once or self._per_run
@@ -66,7 +66,7 @@ class OpenNetwork:
         if how.channels == "bgr":
             given = given[..., ::-1]
         is_nchw = how.layout == "nchw"
-        # A model that takes a fixed number of pictures gets the last one again.
+        # A model that takes a fixed number of images gets the last one again.
         count = self._n_at_once or len(given)
         shape = (count, bands, height, width) if is_nchw else (count, height, width, bands)
         values: Array = np.empty(shape, np.uint8 if self._dtype is np.uint8 else np.float32)
@@ -87,8 +87,8 @@ class OpenNetwork:
             output: Array = self._session.run([how.output], inputs)[0]
         except Exception as e:  # onnxruntime's exceptions have no public base class
             remedy = "" if self.provider == CPU else "; --provider cpu is slower, but may have more memory"
-            pictures = format_count(len(pixels), "picture")
-            raise DataError(f"{how.model}: cannot be run on {pictures} ({first_line(e)}){remedy}") from e
+            images = format_count(len(pixels), "image")
+            raise DataError(f"{how.model}: cannot be run on {images} ({first_line(e)}){remedy}") from e
         pooled = _pool(output, how.layout, how.pool)[: len(pixels)]
         if pooled.shape != (len(pixels), how.n_outputs):
             expected = f"{len(pixels)} x {how.n_outputs}"
@@ -98,7 +98,7 @@ class OpenNetwork:
 
 
 def make_network(options: NetworkOptions, jobs: int, provider: str = AUTO) -> Network:
-    """Combine the model with the user's options; refuse a model that does not turn pictures into vectors."""
+    """Combine the model with the user's options; refuse a model that does not turn images into vectors."""
     return explain_network(options, jobs, provider).require_network()
 
 
@@ -202,16 +202,16 @@ def _decide_pool(path: Path, session: Any, decider: Decider) -> int:
     try:
         output = session.run([output_name], {given.name: np.ones(shape, _TYPES[given.type])})[0]
     except Exception as e:  # onnxruntime's exceptions have no public base class
-        raise DataError(f"{path}: cannot be run on a picture of {width}x{height} ({first_line(e)})") from e
+        raise DataError(f"{path}: cannot be run on an image of {width}x{height} ({first_line(e)})") from e
     if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not 2 <= output.ndim <= 4:
-        raise DataError(f"{path}: its output {output_name} is not one vector of numbers per picture")
+        raise DataError(f"{path}: its output {output_name} is not one vector of numbers per image")
     decider.decide_pool(output.shape)
     pooled = _pool(output, decider["layout"], decider["pool"])
     if not pooled.size:
         raise DataError(f"{path}: its output {output_name} has no numbers; choose another one")
     if len(pooled) != count:
         raise DataError(
-            f"{path}: returns {format_count(len(pooled), 'vector')} for {format_count(count, 'picture')}"
+            f"{path}: returns {format_count(len(pooled), 'vector')} for {format_count(count, 'image')}"
         )
     return int(pooled.shape[1])
 
@@ -247,13 +247,13 @@ def available_providers() -> list[str]:
     return [name for name in names if PROVIDERS[name] in found]
 
 
-def pictures_per_batch(provider: str) -> int:
+def images_per_batch(provider: str) -> int:
     if provider == AUTO:
         provider = next(name for name in PREFERRED if name in (*available_providers(), CPU))
     return _PER_BATCH if provider == CPU else _ON_OTHERS
 
 
-def pictures_per_run(provider: str) -> int:
+def images_per_run(provider: str) -> int:
     return _PER_RUN if provider == CPU else _ON_OTHERS
 
 

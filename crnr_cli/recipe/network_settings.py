@@ -87,7 +87,7 @@ class Decider:
         source = self._source([name for name in _SCALING if name not in self._fixed_scaling(given)])
         self.settled["preparation"] = Reasoned(source.name, source.why, source.kind in ("file", "guess"))
         self.settled["layout"] = self._layout(given)
-        n_channels, height, width = self._picture_shape(given)
+        n_channels, height, width = self._image_shape(given)
         self.settled["channels"] = self._channels(n_channels, source)
         self.settled["size"] = self._size(width, height)
         if source.preset and isinstance(width, int) and isinstance(height, int):
@@ -117,7 +117,7 @@ class Decider:
 
     @cached_property
     def _family(self) -> Preset | None:
-        """The preset that describes the outputs, even if a file says how pictures are prepared."""
+        """The preset that describes the outputs, even if a file says how images are prepared."""
         if name := self.options.preset or (self._guess and self._guess.preset):
             return PRESETS[name]
         with suppress(DataError):  # it matters only where the file is needed
@@ -131,19 +131,19 @@ class Decider:
             names = ", ".join(given.name for given in inputs)
             with_text = any(given.type in _TEXT_TYPES for given in inputs)
             remedy = (
-                "; use the part of it for pictures, which exports name vision_model.onnx"
+                "; use the part of it for images, which exports name vision_model.onnx"
                 if with_text and any(len(given.shape) == 4 for given in inputs)
                 else ""
             )
             raise DataError(
-                f"{path}: takes {format_count(len(inputs), 'input')} ({names}), not one picture{remedy}"
+                f"{path}: takes {format_count(len(inputs), 'input')} ({names}), not one image{remedy}"
             )
         given = inputs[0]
         if given.type not in _PIXEL_TYPES or len(given.shape) != 4:
             kind = "text" if given.type in _TEXT_TYPES else "something else"
             raise DataError(
-                f"{path}: expects {kind} and not pictures: its input {given.name} is {given.type} with "
-                f"{len(given.shape)} dimensions, but pictures need 4"
+                f"{path}: expects {kind} and not images: its input {given.name} is {given.type} with "
+                f"{len(given.shape)} dimensions, but images need 4"
             )
         return given
 
@@ -176,7 +176,7 @@ class Decider:
             "choose --layout nchw or nhwc"
         )
 
-    def _picture_shape(self, given: Declared) -> tuple[Any, Any, Any]:
+    def _image_shape(self, given: Declared) -> tuple[Any, Any, Any]:
         """Channels, height and width: numbers, or names if the model does not fix them."""
         _, first, second, third = given.shape
         return (first, second, third) if self["layout"] == "nchw" else (third, first, second)
@@ -192,20 +192,20 @@ class Decider:
 
         if chosen:
             if not fits(chosen):
-                raise UsageError(f"--size: {path} only takes pictures of {width}x{height}; leave it out")
+                raise UsageError(f"--size: {path} only takes images of {width}x{height}; leave it out")
             return Reasoned(chosen, _CHOSEN)
         if isinstance(width, int) and isinstance(height, int):
             return Reasoned((width, height), "the only size that the model takes")
         if self._config is not None:
             if fault := self._config.fault_of("size"):
-                raise DataError(f"{self._config.path}: {fault}; choose the size of pictures with --size")
+                raise DataError(f"{self._config.path}: {fault}; choose the size of images with --size")
             if fits(self._config.settings["size"]):
                 is_known = self["preparation"] == str(self._config.path)  # which is reported already
                 why = f"as {self._config.path} says"
                 return Reasoned(self._config.settings["size"], why, is_assumed=not is_known)
         if self._family and self._family.size and fits((self._family.size, self._family.size)):
             return Reasoned((self._family.size, self._family.size), "that of the preset", is_assumed=True)
-        raise UsageError(f"{path}: takes pictures of any size; choose one with --size, such as --size 224")
+        raise UsageError(f"{path}: takes images of any size; choose one with --size, such as --size 224")
 
     def _fixed_scaling(self, given: Declared) -> dict[str, Reasoned]:
         """What no preset and no file has to tell."""
@@ -231,7 +231,7 @@ class Decider:
             return _Source("file", str(config.path), f"as {config.path} says", dict(config.settings))
         if self._guess is None:
             raise UsageError(
-                f"{self.options.model}: how it expects its pictures is not known; choose --extractor-preset: "
+                f"{self.options.model}: how it expects its images is not known; choose --extractor-preset: "
                 f"{', '.join(PRESETS)}; or give {_join_words([f'--{name}' for name in needed])}"
             )
         guess = self._guess
@@ -258,7 +258,7 @@ class Decider:
             order = Reasoned(self.options.channels, _CHOSEN)
         if isinstance(count, int) and count != (1 if order.value == "grey" else 3):
             raise UsageError(
-                f"{self.options.model}: takes pictures with {count} channels, not {order.value}; "
+                f"{self.options.model}: takes images with {count} channels, not {order.value}; "
                 "change --channels"
             )
         return order
@@ -278,14 +278,14 @@ class Decider:
         raise UsageError(f"{path}: has {which}; choose with --extractor-output: {', '.join(names)}")
 
     def decide_pool(self, shape: tuple[int, ...]) -> None:
-        """By the shape of the output for some pictures."""
+        """By the shape of the output for some images."""
         self.settled["pool"] = self._pool(shape)
 
     def _pool(self, shape: tuple[int, ...]) -> Reasoned:
         path, output, pool = self.options.model, self["output"], self.options.pool
         shape_text = " x ".join(map(str, shape[1:]))
         is_vector = math.prod(shape[1:]) in (0, max(shape[1:]))  # nothing at all is refused later
-        is_map = f"{path}: its output {output} is a map of {shape_text} per picture, not a vector"
+        is_map = f"{path}: its output {output} is a map of {shape_text} per image, not a vector"
         if pool is None:
             if is_vector:
                 return Reasoned("none", "as the output is a vector")
@@ -318,9 +318,9 @@ class Decider:
         if not preparation.is_assumed:
             return f"assumed about the network: {assumed}; if this is wrong, set {_join_words(options, 'or')}"
         if preparation.value in PRESETS:
-            said = f"pictures are prepared with the preset {preparation.value}, a guess {preparation.why}"
+            said = f"images are prepared with the preset {preparation.value}, a guess {preparation.why}"
         else:
-            said = f"pictures are prepared {preparation.why}"
+            said = f"images are prepared {preparation.why}"
         if not others:
             return f"{said}; if the network expects another preparation, set --extractor-preset"
         options = ["--extractor-preset", *options]

@@ -1,6 +1,6 @@
-"""Oriented gradients: how strongly, and in which directions, brightness changes in every region of a picture.
+"""Oriented gradients: how strongly, and in which directions, brightness changes in every region of an image.
 
-A picture is divided into cells. Each cell has a histogram of the directions of the gradient over the full
+An image is divided into cells. Each cell has a histogram of the directions of the gradient over the full
 circle, to which a pixel contributes its magnitude: linearly interpolated between the two nearest directions
 and the nearest cells. Blocks of 2 x 2 cells, one at every cell, are divided by their strength.
 """
@@ -14,19 +14,19 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 
-_FLOOR = 0.5  # of soft: the share of a picture's mean strength that every block is given besides its own
+_FLOOR = 0.5  # of soft: the share of an image's mean strength that every block is given besides its own
 _CLIP = 0.2  # of clipped: no value of a block is larger, before it gets unit length again
 _ROUNDING = 2.5e-7  # of an angle, as a share of the full circle
-_PIXELS_AT_ONCE = 2**15  # so that the arrays of a few pictures stay in the cache of a core
+_PIXELS_AT_ONCE = 2**15  # so that the arrays of a few images stay in the cache of a core
 
 
 @dataclass(frozen=True)
 class OrientedGradients:
-    """Turns batches of pictures into the values of their blocks, in float32."""
+    """Turns batches of images into the values of their blocks, in float32."""
 
     width: int
     height: int
-    cell: int  # side in pixels; adjusted slightly if it does not divide the picture evenly
+    cell: int  # side in pixels; adjusted slightly if it does not divide the image evenly
     bins: int  # directions
     norm: str  # how blocks are normalized
 
@@ -57,13 +57,13 @@ class OrientedGradients:
         return rows * columns * self.n_per_block
 
     def values(self, grey: Array) -> Array:
-        """(m, n_values), for pictures (m, height * width) of any scale: block by block, row by row."""
+        """(m, n_values), for images (m, height * width) of any scale: block by block, row by row."""
         out = np.empty((len(grey), self.n_values), np.float32)
         step = max(1, _PIXELS_AT_ONCE // (self.width * self.height))
         with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity stay, and are reported later
             for start in range(0, len(grey), step):
-                pictures = grey[start : start + step].reshape(-1, self.height, self.width)
-                cells = self._pool_cells(*_gradient(pictures))
+                images = grey[start : start + step].reshape(-1, self.height, self.width)
+                cells = self._pool_cells(*_gradient(images))
                 self._normalize(cells, out[start : start + step])
         return out
 
@@ -84,7 +84,7 @@ class OrientedGradients:
         # A bin's share of a pixel, magnitude * max(0, 1 - |angle - bin|), without products for every bin.
         distance = np.multiply(angle, magnitude, out=angle)
         # A pixel in the direction of a bin has none for the next bins, despite rounding: the square root
-        # would make much of it, and copies of a picture in other depths would differ.
+        # would make much of it, and copies of an image in other depths would differ.
         height = magnitude * np.float32(1 - _ROUNDING * self.bins)
         share = np.empty((self.bins, *magnitude.shape), np.float32)
         for number in range(self.bins):
@@ -96,7 +96,7 @@ class OrientedGradients:
 
     def _normalize(self, cells: Array, out: Array) -> None:
         """Blocks from cells, each divided by its norm, and the square root of the values."""
-        if self.norm == "none":  # whole pictures have unit length, as cells have the scale of the pixels
+        if self.norm == "none":  # whole images have unit length, as cells have the scale of the pixels
             out[:] = np.sqrt(cells, out=cells).reshape(out.shape)
             out *= _inverse(np.sqrt(np.einsum("mv,mv->m", out, out)))[:, np.newaxis]
             return
@@ -125,33 +125,33 @@ class OrientedGradients:
         np.sqrt(out, out=out)
 
 
-def _gradient(pictures: Array) -> tuple[Array, Array]:
+def _gradient(images: Array) -> tuple[Array, Array]:
     """Central differences downwards and to the right, one-sided at the edges, as numpy.gradient has them."""
-    pictures = _scale(pictures)
-    down, right = np.zeros_like(pictures), np.zeros_like(pictures)
-    if pictures.shape[1] > 1:
-        np.subtract(pictures[:, 2:], pictures[:, :-2], out=down[:, 1:-1])
+    images = _scale(images)
+    down, right = np.zeros_like(images), np.zeros_like(images)
+    if images.shape[1] > 1:
+        np.subtract(images[:, 2:], images[:, :-2], out=down[:, 1:-1])
         down[:, 1:-1] *= np.float32(0.5)
-        np.subtract(pictures[:, 1], pictures[:, 0], out=down[:, 0])
-        np.subtract(pictures[:, -1], pictures[:, -2], out=down[:, -1])
-    if pictures.shape[2] > 1:
-        np.subtract(pictures[:, :, 2:], pictures[:, :, :-2], out=right[:, :, 1:-1])
+        np.subtract(images[:, 1], images[:, 0], out=down[:, 0])
+        np.subtract(images[:, -1], images[:, -2], out=down[:, -1])
+    if images.shape[2] > 1:
+        np.subtract(images[:, :, 2:], images[:, :, :-2], out=right[:, :, 1:-1])
         right[:, :, 1:-1] *= np.float32(0.5)
-        np.subtract(pictures[:, :, 1], pictures[:, :, 0], out=right[:, :, 0])
-        np.subtract(pictures[:, :, -1], pictures[:, :, -2], out=right[:, :, -1])
+        np.subtract(images[:, :, 1], images[:, :, 0], out=right[:, :, 0])
+        np.subtract(images[:, :, -1], images[:, :, -2], out=right[:, :, -1])
     return down, right
 
 
-def _scale(pictures: Array) -> Array:
+def _scale(images: Array) -> Array:
     """In float32, with values that can be squared.
 
     The factor is a power of 4, which changes no digit, so that the result is the same for all scales.
     """
-    if pictures.dtype == np.uint8:
-        return pictures.astype(np.float32)
-    largest = np.abs(pictures).max(axis=(1, 2), keepdims=True)
+    if images.dtype == np.uint8:
+        return images.astype(np.float32)
+    largest = np.abs(images).max(axis=(1, 2), keepdims=True)
     _, exponents = np.frexp(np.where(np.isfinite(largest), largest, 1))
-    scaled: Array = np.ldexp(pictures, -(exponents // 2 * 2)).astype(np.float32, copy=False)
+    scaled: Array = np.ldexp(images, -(exponents // 2 * 2)).astype(np.float32, copy=False)
     return scaled
 
 

@@ -1,4 +1,4 @@
-"""The pixels themselves as raw values, and the size that pictures are resized to."""
+"""The pixels themselves as raw values, and the size that images are resized to."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, Made, OpenExtractor, PicturesSeen, Section, Stored, is_one_color
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.recipe.base import Extractor, ImagesSeen, Made, OpenExtractor, Section, Stored, is_one_color
 from crnr_cli.wording import Note
 
-_LARGEST_NATIVE = 64  # if all pictures have the same size, at most this, they keep it
+_LARGEST_NATIVE = 64  # if all images have the same size, at most this, they keep it
 _DEFAULT_SIZE = (32, 32)
 # Measured by benchmarks/vectors.py, with the default settings.
 ON_PHOTOGRAPHS = (
@@ -20,7 +20,7 @@ ON_PHOTOGRAPHS = (
     "and a network 94 %"
 )
 Size = tuple[int, int]
-_LARGE = (32, 32)  # the size that large pictures are resized to
+_LARGE = (32, 32)  # the size that large images are resized to
 _WEAK = (
     f"raw pixels work poorly on photographs ({ON_PHOTOGRAPHS}); "
     "if these are photographs, use a network with --extractor MODEL.onnx, or at least gradients"
@@ -28,25 +28,23 @@ _WEAK = (
 
 
 def working_size(
-    chosen: Size | None, pictures: PicturesSeen, of_large: Size, weak: str
+    chosen: Size | None, images: ImagesSeen, of_large: Size, weak: str
 ) -> tuple[Size, list[Note]]:
-    """The chosen size, or the common one of all pictures if it is small, or a default, with notes on it.
+    """The chosen size, or the common one of all images if it is small, or a default, with notes on it.
 
-    `of_large` is the default if there are large pictures, and `weak` a note for them.
+    `of_large` is the default if there are large images, and `weak` a note for them.
     """
     if chosen is not None:
         return chosen, []
-    sizes = pictures.sizes()
+    sizes = images.sizes()
     if len(sizes) == 1 and max(next(iter(sizes))) <= _LARGEST_NATIVE:
         return next(iter(sizes)), []
-    if not sizes:  # no picture can be read, which is reported later
+    if not sizes:  # no image can be read, which is reported later
         return _DEFAULT_SIZE, []
     are_large = any(max(found) > _LARGEST_NATIVE for found in sizes)
     width, height = of_large if are_large else _DEFAULT_SIZE
     why = "differ in size" if len(sizes) > 1 else f"are larger than {_LARGEST_NATIVE}x{_LARGEST_NATIVE}"
-    notes = [
-        Note("size", f"pictures {why}: all are resized to {width}x{height}; --size chooses another size")
-    ]
+    notes = [Note("size", f"images {why}: all are resized to {width}x{height}; --size chooses another size")]
     if are_large:
         notes.append(Note("weak vectors", weak))
     return (width, height), notes
@@ -57,16 +55,16 @@ class RawPixels(Extractor):
     name: ClassVar[str] = "pixels"
     settings: ClassVar[tuple[str, ...]] = ("size", "color")
 
-    size: tuple[int, int]  # width and height that pictures are resized to
+    size: tuple[int, int]  # width and height that images are resized to
     color: bool = False
 
     def __post_init__(self) -> None:
         if min(self.size) < 1:  # in an untrusted gallery
-            raise ValueError(f"invalid picture size {self.size[0]}x{self.size[1]}")
+            raise ValueError(f"invalid image size {self.size[0]}x{self.size[1]}")
 
     @classmethod
-    def create(cls, settings: Mapping[str, Any], pictures: PicturesSeen) -> Made:
-        size, notes = working_size(settings.get("size"), pictures, _LARGE, _WEAK)
+    def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
+        size, notes = working_size(settings.get("size"), images, _LARGE, _WEAK)
         return cls(size, settings.get("color", False)), notes
 
     @property
@@ -81,7 +79,7 @@ class RawPixels(Extractor):
         return PixelRequest(self.size, self.color, max_pixels, with_hash)
 
     def is_blank(self, pixels: Array) -> Array:
-        return is_one_color(pixels, 1)  # 1, as all-red pictures are usable: their bands differ
+        return is_one_color(pixels, 1)  # 1, as all-red images are usable: their bands differ
 
     def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
         return OpenExtractor(lambda pixels: pixels)

@@ -12,7 +12,7 @@ import numpy as np
 from crnr_cli.arrays import Array, Batch
 from crnr_cli.choices import AUTO, CPU
 from crnr_cli.errors import SampleError, UsageError
-from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
+from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest
 from crnr_cli.recipe.base import Extractor, OpenExtractor, RecipePart, Step, Stored
 from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.network import Network
@@ -52,7 +52,7 @@ def restore_extractor(stored: Stored) -> Extractor:
     """The extractor of a gallery file.
 
     Its name is part of its description. The oldest extractors have none: raw pixels are described by the size
-    and colour of the pictures alone, and a network without its name.
+    and colour of the images alone, and a network without its name.
     """
     if "extractor" not in stored.attributes:
         return RawPixels.from_stored({}, stored)
@@ -71,7 +71,7 @@ def restore_extractor(stored: Stored) -> Extractor:
 @dataclass(frozen=True)
 class Recipe:
     n_inputs: int  # raw values per sample, before the first step
-    extractor: Extractor | None = None  # how a picture becomes its raw values; None: samples are features
+    extractor: Extractor | None = None  # how an image becomes its raw values; None: samples are features
     steps: tuple[Step, ...] = ()
 
     @classmethod
@@ -82,12 +82,12 @@ class Recipe:
             if mixing and step.for_extractor(extractor).part_edges is not None:
                 raise UsageError(
                     f"--{step.name} cannot be combined with --{mixing[0].name}, after which values have no "
-                    "place in the picture"
+                    "place in the image"
                 )
         return cls(n_inputs, extractor, tuple(step.for_extractor(extractor) for step in steps))
 
     @classmethod
-    def for_pictures(cls, extractor: Extractor, steps: tuple[Step, ...] = ()) -> Recipe:
+    def for_images(cls, extractor: Extractor, steps: tuple[Step, ...] = ()) -> Recipe:
         return cls.of(extractor.n_values, extractor, steps)
 
     def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
@@ -119,7 +119,7 @@ class Recipe:
         return all(step.is_fitted for step in self.steps)
 
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest | None:
-        """Which pixels the decoders should return; None if samples are not pictures."""
+        """Which pixels the decoders should return; None if samples are not images."""
         return self.extractor.request(max_pixels, with_hash=with_hash) if self.extractor else None
 
     @property
@@ -176,7 +176,7 @@ class Recipe:
     def drop_unusable(self, batch: Batch) -> Batch:
         """The raw values of the usable samples, for steps that are not fitted yet.
 
-        Pictures of any depth get the scale of 8-bit pictures, as a step may give large values more weight.
+        Images of any depth get the scale of 8-bit images, as a step may give large values more weight.
         """
         _, faults = _magnitudes(batch.values)
         if batch.scales:
@@ -210,8 +210,8 @@ class Recipe:
 
     def to_stored(self) -> Stored:
         """The recipe as stored in a gallery file."""
-        no_pictures = {"width": 0, "height": 0, "color": False}  # replaced by those of the extractor
-        stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs, **no_pictures})
+        no_images = {"width": 0, "height": 0, "color": False}  # replaced by those of the extractor
+        stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs, **no_images})
         for part in self._parts:
             stored |= part.to_stored()
         if self.steps:
@@ -284,12 +284,12 @@ class OpenRecipe:
         if self.extractor is None:
             return batch
         assert self.recipe.extractor is not None
-        # A network gives features for a blank picture too, but they mean nothing.
+        # A network gives features for a blank image too, but they mean nothing.
         is_blank = self.recipe.extractor.is_blank(batch.values)
         faults = [_blank_error("all of one colour") if blank else None for blank in is_blank.tolist()]
         batch = batch.with_values(batch.values, faults)
         raw = self.extractor.extract(batch.values)
-        # Only pixels have the scale of the picture.
+        # Only pixels have the scale of the image.
         return batch.with_values(raw) if raw is batch.values else replace(batch, values=raw, scales=[])
 
     def vectors(self, raw: Batch, dtype: str) -> Batch:

@@ -196,13 +196,13 @@ def _leading_eigenvectors(symmetric: Array, count: int) -> tuple[Array, Array]:
 
 
 class Tile(NamedTuple):
-    """One part of a picture: the box that it takes, in shares of the height and the width."""
+    """One part of an image: the box that it takes, in shares of the height and the width."""
 
     top: float
     bottom: float
     left: float
     right: float
-    name: str = ""  # of a part that is no tile, but belongs to the picture as a whole
+    name: str = ""  # of a part that is no tile, but belongs to the image as a whole
 
 
 @dataclass(frozen=True)
@@ -242,11 +242,9 @@ class Parts(Step):
 
     def for_extractor(self, extractor: Extractor | None) -> Parts:
         if extractor is None:
-            raise UsageError("--parts is for pictures, but these are features")
+            raise UsageError("--parts is for images, but these are features")
         if not extractor.sections:
-            raise UsageError(
-                "--parts cannot be used with a network: its features have no place in the picture"
-            )
+            raise UsageError("--parts cannot be used with a network: its features have no place in the image")
         rows, columns = extractor.sections[0][:2]
         if self.rows > rows or self.columns > columns:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""The report of an audit: one page with the pictures of what looks wrong side by side."""
+"""The report of an audit: one page with the images of what looks wrong side by side."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from crnr_cli.gallery.suspects import Suspect
+from crnr_cli.images.pixels import MAX_PIXELS
+from crnr_cli.images.thumbnails import data_uri
 from crnr_cli.jobs.audit import AuditReport
-from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.thumbnails import data_uri
-from crnr_cli.report.found_pictures import PictureSearch, find_pictures
+from crnr_cli.report.found_images import ImageSearch, find_images
 from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.wording import format_count
 
-_SUSPECTS = 60  # shown with their pictures
+_SUSPECTS = 60  # shown with their images
 _GROUPS = 40
 _MEMBERS = 6  # of a group
 _OTHERS = 24  # outliers, and queries
@@ -29,17 +29,17 @@ def write_audit(
     path: Path,
     sources: Sequence[str],
     max_pixels: int = MAX_PIXELS,
-    pictures_from: Sequence[Path] = (),
+    images_from: Sequence[Path] = (),
 ) -> list[str]:
-    """Write the page; returns what to say about missing pictures."""
+    """Write the page; returns what to say about missing images."""
     groups = sorted(report.near + report.copies, key=lambda group: not report.is_across(group))[:_GROUPS]
     shown = [i for suspect in report.suspects[:_SUSPECTS] for i in (suspect.sample, *suspect.supporters)]
     shown += [i for group in groups for i in group[:_MEMBERS]]
     shown += [outlier.sample for outlier in report.outliers[:_OTHERS]]
     shown += [known.sample for known in report.known[:_OTHERS]]
-    found = find_pictures(*_pictures_to_show(report, shown, pictures_from), max_pixels)
-    shown_by = _Shown(report, {name: data_uri(picture) for name, picture in found.pictures.items()})
-    sample, named = shown_by.sample, shown_by.picture_record
+    found = find_images(*_images_to_show(report, shown, images_from), max_pixels)
+    shown_by = _Shown(report, {name: data_uri(image) for name, image in found.images.items()})
+    sample, named = shown_by.sample, shown_by.image_record
     count = f"{len(report.suspects)} of {format_count(len(report.names), 'label')}"
     write_page(
         path,
@@ -70,19 +70,19 @@ def write_audit(
             "n_queries": report.n_queries,
         },
     )
-    return found.notes("pictures", elsewhere="the folder where the gallery was built")
+    return found.notes("images", elsewhere="the folder where the gallery was built")
 
 
-def _pictures_to_show(
-    report: AuditReport, shown: Sequence[int], pictures_from: Sequence[Path]
-) -> tuple[list[str], PictureSearch]:
-    """The names of the pictures to show, and where they are.
+def _images_to_show(
+    report: AuditReport, shown: Sequence[int], images_from: Sequence[Path]
+) -> tuple[list[str], ImageSearch]:
+    """The names of the images to show, and where they are.
 
     Only files that are still what the samples were made of; the queries were named on the command line.
     """
     hashes = {report.names[i]: report.hashes[i] for i in shown}
     names = [*hashes, *(known.query for known in report.known[:_OTHERS])]
-    return names, PictureSearch(moved_to=pictures_from, hashes=hashes)
+    return names, ImageSearch(moved_to=images_from, hashes=hashes)
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,17 @@ class _Shown:
     """How the page shows samples."""
 
     report: AuditReport
-    uris: dict[str, str]  # of the pictures, by name
+    uris: dict[str, str]  # of the images, by name
 
     @cached_property
     def folder(self) -> str:
         return common_folder(self.report.names)
 
-    def picture_record(self, name: str) -> dict[str, str]:
-        return {"path": printable(name.removeprefix(self.folder)), "picture": self.uris.get(name, "")}
+    def image_record(self, name: str) -> dict[str, str]:
+        return {"path": printable(name.removeprefix(self.folder)), "image": self.uris.get(name, "")}
 
     def sample(self, i: int) -> dict[str, str]:
-        return {**self.picture_record(self.report.names[i]), "label": printable(self.report.labels[i])}
+        return {**self.image_record(self.report.names[i]), "label": printable(self.report.labels[i])}
 
     def suspect(self, suspect: Suspect) -> dict[str, Any]:
         return {

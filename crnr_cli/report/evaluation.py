@@ -17,19 +17,19 @@ from crnr_cli.errors import GalleryError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import copies_note
 from crnr_cli.gallery.gallery import FittedGallery
+from crnr_cli.images.pixels import MAX_PIXELS
+from crnr_cli.images.thumbnails import data_uri
 from crnr_cli.jobs.evaluate import EvaluateReport
-from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.thumbnails import data_uri
-from crnr_cli.report.found_pictures import PictureSearch, find_pictures, search_beside
+from crnr_cli.report.found_images import ImageSearch, find_images, search_beside
 from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.intervals import macro_intervals
 from crnr_cli.results.scores import Scores, most_confused_pairs, wilson_interval
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, kind_in_words
 
 _MAX_MISTAKES = 2000  # listed in the page
-MAX_PICTURES = 60  # embedded in the page
+MAX_IMAGES = 60  # embedded in the page
 _WORST = 24  # mistakes shown as cards
 MANY_CLASSES = 1000  # with more, the matrix has only those that are confused most often
 _IN_MATRIX = 50  # if there are many
@@ -50,17 +50,17 @@ def write_report(
     names: Sequence[str],
     gallery_path: Path,
     max_pixels: int = MAX_PIXELS,
-    pictures_from: Sequence[Path] = (),
+    images_from: Sequence[Path] = (),
 ) -> list[str]:
-    """Write the page; mistakes are shown with their pictures. Returns what to say about missing pictures."""
+    """Write the page; mistakes are shown with their images. Returns what to say about missing images."""
     scores, mistakes = report.scores, report.mistakes
     classes = [score.name for score in scores.classes]
     in_matrix = matrix_classes(scores)
     named = _class_names([classes[i] for i in in_matrix.tolist()], mistakes)
     # The queries were named on the command line, but the files that a CSV names may be anybody's.
-    search = PictureSearch() if report.gallery else search_beside(names, pictures_from)
-    found = find_pictures(choose_pictures(mistakes), search, max_pixels)
-    uris = {name: data_uri(picture) for name, picture in found.pictures.items()}
+    search = ImageSearch() if report.gallery else search_beside(names, images_from)
+    found = find_images(choose_images(mistakes), search, max_pixels)
+    uris = {name: data_uri(image) for name, image in found.images.items()}
     folder = common_folder(row.path for row in mistakes)
     records = mistake_records(mistakes, named, uris, folder)
     shown, cells = [printable(name) for name in named], matrix_cells(scores, in_matrix)
@@ -103,7 +103,7 @@ def write_report(
             },
         },
     )
-    return found.notes("pictures of mistakes", elsewhere="the folder where classify ran")
+    return found.notes("images of mistakes", elsewhere="the folder where classify ran")
 
 
 def _cards(report: EvaluateReport) -> list[Card]:
@@ -182,7 +182,10 @@ def _facts(gallery: FittedGallery | None, path: Path, classes: Sequence[str]) ->
             "samples",
             f"{len(gallery.names)} in {format_count(len(gallery.classes), 'class')}, {per_class} per class",
         ),
-        ("made from", f"{gallery.recipe.kind}: {printable('; '.join(gallery.recipe.describe()))}"),
+        (
+            "made from",
+            f"{kind_in_words(gallery.recipe.kind)}: {printable('; '.join(gallery.recipe.describe()))}",
+        ),
         ("dimension", str(gallery.samples.vectors.shape[1])),
         ("method", f"{method}: {settings}" if settings else method),
         ("made by", f"crnr {gallery.crnr_version}"),
@@ -219,19 +222,19 @@ def mistake_records(
             "truth": place[row.truth or ""],
             "label": place[row.label or ""],
             "margin": row.margin,
-            "picture": uris.get(row.path),
+            "image": uris.get(row.path),
         }
         for row in mistakes[:_MAX_MISTAKES]
     ]
 
 
-def choose_pictures(mistakes: Sequence[Prediction]) -> list[str]:
-    """The pictures to embed: the worst mistakes, then one of each kind, then others."""
+def choose_images(mistakes: Sequence[Prediction]) -> list[str]:
+    """The images to embed: the worst mistakes, then one of each kind, then others."""
     first: dict[tuple[str | None, str | None], str] = {}
     for row in mistakes:
         first.setdefault((row.truth, row.label), row.path)
     paths = [row.path for row in mistakes[:_WORST]] + list(first.values()) + [row.path for row in mistakes]
-    return list(dict.fromkeys(filter(None, paths)))[:MAX_PICTURES]
+    return list(dict.fromkeys(filter(None, paths)))[:MAX_IMAGES]
 
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:

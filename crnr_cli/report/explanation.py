@@ -1,4 +1,4 @@
-"""An explanation as a plot or a page, with the pictures of the samples if they still exist."""
+"""An explanation as a plot or a page, with the images of the samples if they still exist."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
+from crnr_cli.images.pixels import MAX_PIXELS
+from crnr_cli.images.thumbnails import data_uri, read_thumbnails
 from crnr_cli.jobs.explain import ExplainReport, MethodExplanation, WeightedSample
-from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.thumbnails import data_uri, read_thumbnails
 from crnr_cli.report import plots
-from crnr_cli.report.found_pictures import FoundPictures, PictureSearch, find_pictures
+from crnr_cli.report.found_images import FoundImages, ImageSearch, find_images
 from crnr_cli.report.names import describe_place, describe_tally, printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.report.plots import TileDrawing, tiles_figure
@@ -27,8 +27,8 @@ from crnr_cli.wording import format_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PICTURES = 7  # of gallery samples, besides that of the query
-_LARGE = 384  # maximum width and height of the query's picture, if its parts are shown
+_IMAGES = 7  # of gallery samples, besides that of the query
+_LARGE = 384  # maximum width and height of the query's image, if its parts are shown
 _MAX_ROWS = 1000  # classes in a table of the page, the best first
 
 
@@ -44,36 +44,36 @@ def write_explanation(
     path: Path,
     gallery_path: Path,
     max_pixels: int = MAX_PIXELS,
-    pictures_from: Sequence[Path] = (),
+    images_from: Sequence[Path] = (),
 ) -> list[str]:
-    """Write the drawing or the page. Returns what to say about gallery pictures that are missing from it."""
+    """Write the drawing or the page. Returns what to say about gallery images that are missing from it."""
     samples = samples_to_show(report)
     names = [sample.name for sample in samples]
-    found = FoundPictures({}, [], [])
-    pictures: dict[str, Array] = {}
+    found = FoundImages({}, [], [])
+    images: dict[str, Array] = {}
     large: Array | None = None
     if report.gallery.recipe.kind == "pictures":
         known = dict(zip(report.gallery.names, report.gallery.hashes, strict=True))
         # A gallery may name any file; only one with the content of the sample is shown.
         hashes = {name: known[name] for name in names}
-        search = PictureSearch([gallery_path.parent], pictures_from, hashes=hashes)
-        found = find_pictures(names, search, max_pixels)
-        pictures = found.pictures | read_thumbnails([report.query], max_pixels)
+        search = ImageSearch([gallery_path.parent], images_from, hashes=hashes)
+        found = find_images(names, search, max_pixels)
+        images = found.images | read_thumbnails([report.query], max_pixels)
     if report.grid:
         large = read_thumbnails([report.query], max_pixels, _LARGE).get(report.query)
     drawings = [_tiles(report, explanation, large) for explanation in report.explanations]
     if path.suffix.lower() == ".html":
-        _write_page(report, path, samples, pictures, drawings)
+        _write_page(report, path, samples, images, drawings)
     else:
-        plots.save(_figure(report, samples, pictures, drawings), path)
-    return found.notes("gallery pictures", elsewhere="the folder where build ran")
+        plots.save(_figure(report, samples, images, drawings), path)
+    return found.notes("gallery images", elsewhere="the folder where build ran")
 
 
 def samples_to_show(report: ExplainReport) -> list[WeightedSample]:
-    """The samples whose pictures are shown: those with the largest weights, and the nearest of `nn`."""
-    samples = report.strongest(report.explanations[0], _PICTURES)
+    """The samples whose images are shown: those with the largest weights, and the nearest of `nn`."""
+    samples = report.strongest(report.explanations[0], _IMAGES)
     nearest = [sample for each in report.explanations if (sample := report.nearest(each))]
-    return samples[: _PICTURES - len(nearest)] + nearest
+    return samples[: _IMAGES - len(nearest)] + nearest
 
 
 def _figure(
@@ -83,21 +83,21 @@ def _figure(
     drawings: Sequence[TileDrawing | None] = (None, None),
 ) -> Figure:
     classes = report.gallery.classes
-    pictures: list[tuple[str, Array, int | None]] = []
+    images: list[tuple[str, Array, int | None]] = []
     if report.query in found:
         truth = "" if report.truth is None else f"\ntrue class {printable(report.truth)}"
-        pictures.append((f"query{truth}", found[report.query], None))
+        images.append((f"query{truth}", found[report.query], None))
     for sample in samples:
         if sample.name in found:
             figure = f"nearest {sample.weight:.3f}" if sample.is_nearest else f"{sample.weight:+.2f}"
             title = f"{printable(sample.label)}\n{figure}"
-            pictures.append((title, found[sample.name], classes.index(sample.label)))
+            images.append((title, found[sample.name], classes.index(sample.label)))
     panels = [
         _panel(explanation, drawing)
         for explanation, drawing in zip(report.explanations, drawings, strict=False)
     ]
     return plots.draw_explanation(
-        panels, report.gallery.samples.edges, [printable(name) for name in classes], pictures
+        panels, report.gallery.samples.edges, [printable(name) for name in classes], images
     )
 
 
@@ -115,9 +115,7 @@ def _panel(explanation: MethodExplanation, drawing: TileDrawing | None) -> plots
     )
 
 
-def _tiles(
-    report: ExplainReport, explanation: MethodExplanation, picture: Array | None
-) -> TileDrawing | None:
+def _tiles(report: ExplainReport, explanation: MethodExplanation, image: Array | None) -> TileDrawing | None:
     if (grid := report.grid) is None:
         return None
     parts, classes = report.parts(explanation), report.gallery.classes
@@ -128,7 +126,7 @@ def _tiles(
     return TileDrawing(
         title=f"{supporting} of {format_count(len(parts), 'part')} for "
         f"{printable(classes[explanation.order[0]])}",
-        picture=picture,
+        image=image,
         tiles=grid.tiles,
         margins=np.array([part.margin for part in parts]),
         others=others,
@@ -148,14 +146,14 @@ def _write_page(
     found: dict[str, Array],
     drawings: list[TileDrawing | None],
 ) -> None:
-    uris = {name: data_uri(picture) for name, picture in found.items()}
+    uris = {name: data_uri(image) for name, image in found.items()}
     write_page(
         path,
         "explain",
         {
             "query": printable(report.query),
             "truth": None if report.truth is None else printable(report.truth),
-            "picture": uris.get(report.query),
+            "image": uris.get(report.query),
             "drawing": _svg_uri(_figure(report)),
             "has_parts": report.grid is not None,
             "answers": [
@@ -168,7 +166,7 @@ def _write_page(
                     "label": printable(sample.label),
                     "weight": sample.weight,
                     "is_nearest": sample.is_nearest,
-                    "picture": uris.get(sample.name),
+                    "image": uris.get(sample.name),
                 }
                 for sample in samples
             ],

@@ -27,9 +27,9 @@ _LINES = "///"
 _NARROWEST_KEY = 1.8  # inches
 _WEAKEST = 0.02  # the margin that is always shaded faintly, even if no other is larger
 _MOST_HATCHED = 1000  # tiles; more would take too long
-_BAND = 0.11  # the height of a part that is not a tile, as a share of the picture's
+_BAND = 0.11  # the height of a part that is not a tile, as a share of the image's
 _STRONGEST = 0.66  # the opacity of the largest margin
-_LIGHTER = 0.6  # the share of its contrast that the picture keeps, so that shades are seen on dark tiles too
+_LIGHTER = 0.6  # the share of its contrast that the image keeps, so that shades are seen on dark tiles too
 _LETTER = 0.58  # the width of a letter, as a share of its height
 _LONGEST_TITLE = 40  # letters
 _SMALLEST_TEXT, _LARGEST_TEXT = 4.5, 10.0  # in points
@@ -86,26 +86,26 @@ def draw_explanation(
     panels: Sequence[Panel],
     edges: Array,
     classes: Sequence[str],
-    pictures: Sequence[tuple[str, Array, int | None]],
+    images: Sequence[tuple[str, Array, int | None]],
 ) -> Figure:
     """One row per method: the weights of all gallery samples, and the residual or score of every class.
 
-    With parts, the row begins with the picture of the query and what its parts say.
-    `pictures` are (title, RGB, class) of the query, whose class is None, and of gallery samples.
+    With parts, the row begins with the image of the query and what its parts say.
+    `images` are (title, RGB, class) of the query, whose class is None, and of gallery samples.
     """
     colors = _class_colors(panels, len(classes))
-    strip = 1.8 if pictures else 0.0
+    strip = 1.8 if images else 0.0
     of_parts = [panel.tiles for panel in panels if panel.tiles]
     width, height = (15, 4.3) if of_parts else (11, 2.9)
     figure = Figure(figsize=(width, height * len(panels) + strip + 0.2), layout="constrained")
     parts = figure.subfigures(
-        2 if pictures else 1,
+        2 if images else 1,
         1,
-        height_ratios=[strip, height * len(panels)][-2 if pictures else -1 :],
+        height_ratios=[strip, height * len(panels)][-2 if images else -1 :],
         squeeze=False,
     )
-    if pictures:
-        _draw_strip(parts[0, 0].subplots(1, max(8, len(pictures))), pictures, colors, 24 if of_parts else 18)
+    if images:
+        _draw_strip(parts[0, 0].subplots(1, max(8, len(images))), images, colors, 24 if of_parts else 18)
     below = parts[-1, 0]
     if of_parts:
         first, below = below.subfigures(1, 2, width_ratios=[4, 11])
@@ -128,15 +128,15 @@ def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
 
 def _draw_strip(
     axes: Sequence[Axes],
-    pictures: Sequence[tuple[str, Array, int | None]],
+    images: Sequence[tuple[str, Array, int | None]],
     colors: Sequence[str],
     longest: int,
 ) -> None:
     for one in axes:
         one.set_axis_off()
-    for one, (title, picture, label) in zip(axes, pictures, strict=False):
+    for one, (title, image, label) in zip(axes, images, strict=False):
         one.set_axis_on()
-        one.imshow(picture, interpolation="nearest")
+        one.imshow(image, interpolation="nearest")
         one.set_xticks([])
         one.set_yticks([])
         one.set_title("\n".join(_short(line, longest) for line in title.splitlines()), fontsize=8)
@@ -275,7 +275,7 @@ class TileDrawing:
     """What is drawn of the parts of a query, for one method."""
 
     title: str
-    picture: Array | None  # RGB; None if there is no picture to show
+    image: Array | None  # RGB; None if there is no image to show
     tiles: Sequence[Tile]
     margins: Array  # (P,): how much each part supports the label
     others: Sequence[str]  # the class that a part against the label speaks for; empty for the other parts
@@ -283,7 +283,7 @@ class TileDrawing:
 
 
 def tiles_figure(drawing: TileDrawing) -> Figure:
-    rows, columns = (1, 1) if drawing.picture is None else drawing.picture.shape[:2]
+    rows, columns = (1, 1) if drawing.image is None else drawing.image.shape[:2]
     height = min(4.8, max(1.5, 4.8 * rows / columns))
     figure = Figure(figsize=(5.2, height + 1.1), layout="constrained")
     draw_tiles(figure.subplots(), drawing, (4.8, height))
@@ -291,11 +291,11 @@ def tiles_figure(drawing: TileDrawing) -> Figure:
 
 
 def draw_tiles(axes: Axes, drawing: TileDrawing, room: tuple[float, float]) -> None:
-    """`room` is about the width and height in inches that the picture can take."""
-    picture = np.full((4, 4, 3), 255, np.uint8) if drawing.picture is None else drawing.picture
-    height, width = picture.shape[:2]
+    """`room` is about the width and height in inches that the image can take."""
+    image = np.full((4, 4, 3), 255, np.uint8) if drawing.image is None else drawing.image
+    height, width = image.shape[:2]
     # In grey, so that its own colours are not taken for a shade.
-    grey = 255 - (255 - picture.astype(float).mean(axis=2)) * _LIGHTER
+    grey = 255 - (255 - image.astype(float).mean(axis=2)) * _LIGHTER
     axes.imshow(grey, cmap="gray", vmin=0, vmax=255, extent=(0, width, height, 0), interpolation="nearest")
     boxes = _boxes(drawing.tiles, width, height)
     limit = max(_WEAKEST, float(np.abs(drawing.margins).max()))
@@ -386,7 +386,7 @@ def _shorten_name(name: str, longest: int, n_common: int = 0) -> str:
 
 
 def _draw_key(axes: Axes, shades: ScalarMappable, limit: float, size: tuple[float, float]) -> None:
-    """Which colour is which margin; `size` is that of the picture in inches."""
+    """Which colour is which margin; `size` is that of the image in inches."""
     width = max(1.0, _NARROWEST_KEY / size[0])
     place = axes.inset_axes(((1 - width) / 2, -0.27 / size[1], width, 0.13 / size[1]))
     bar = axes.figure.colorbar(shades, cax=place, orientation="horizontal")

@@ -1,4 +1,4 @@
-"""The page of a review: answers with their pictures, to be accepted or corrected in a browser."""
+"""The page of a review: answers with their images, to be accepted or corrected in a browser."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.gallery.queries import QueryOptions
+from crnr_cli.images.thumbnails import data_uri
 from crnr_cli.jobs.review import ReviewItem, ReviewReport, find_supporters, limit_note
-from crnr_cli.pictures.thumbnails import data_uri
 from crnr_cli.progress import Progress, silent
-from crnr_cli.report.found_pictures import (
+from crnr_cli.report.found_images import (
     MISSING,
     OUTSIDE,
-    FoundPictures,
-    PictureSearch,
-    find_pictures,
+    FoundImages,
+    ImageSearch,
+    find_images,
     search_beside,
 )
 from crnr_cli.report.names import printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN
 
-_SIDE = 160  # of the pictures of answers, in pixels
-_SAMPLE_SIDE = 96  # of gallery pictures
-PER_PART = 512  # pictures that are in memory at the same time, and that the page unpacks at once
+_SIDE = 160  # of the images of answers, in pixels
+_SAMPLE_SIDE = 96  # of gallery images
+PER_PART = 512  # images that are in memory at the same time, and that the page unpacks at once
 
 
 def write_review(
@@ -37,23 +37,23 @@ def write_review(
     table: Path,
     gallery_path: Path,
     options: QueryOptions,
-    pictures_from: Sequence[Path] = (),
+    images_from: Sequence[Path] = (),
     progress: Progress = silent,
 ) -> list[str]:
     """Write the page; returns what to say about what is not on it."""
-    search = search_beside([str(table)], pictures_from)
+    search = search_beside([str(table)], images_from)
     names = [answer.row.path if answer.row.label else None for answer in report.answers]
     samples, why = _samples(report, search, options, progress)
     used = sorted({sample for of_answer in samples for found in of_answer.values() for sample in found})
-    queries, of_gallery = _Embedded(progress, "pictures"), _Embedded(progress, "gallery pictures")
+    queries, of_gallery = _Embedded(progress, "images"), _Embedded(progress, "gallery images")
     sample_names: list[str] = []
-    in_gallery = PictureSearch()
+    in_gallery = ImageSearch()
     if report.gallery:
         known = report.gallery
         sample_names = [known.names[sample] for sample in used]
         # A gallery may name any file; only one with the content of the sample is shown.
         hashes = {known.names[sample]: known.hashes[sample] for sample in used}
-        in_gallery = PictureSearch([gallery_path.parent], pictures_from, hashes=hashes)
+        in_gallery = ImageSearch([gallery_path.parent], images_from, hashes=hashes)
     place = {sample: i for i, sample in enumerate(used)}
     write_page(
         path,
@@ -75,46 +75,46 @@ def write_review(
                 "per_part": PER_PART,
             },
             # These are decoded while the page is written, so that few are in memory.
-            "pictures": queries.parts(names, search, options.max_pixels, _SIDE),
-            "sample_pictures": of_gallery.parts(sample_names, in_gallery, options.max_pixels, _SAMPLE_SIDE),
+            "images": queries.parts(names, search, options.max_pixels, _SIDE),
+            "sample_images": of_gallery.parts(sample_names, in_gallery, options.max_pixels, _SAMPLE_SIDE),
         },
     )
     notes = [limit_note(report)]
     if why:
-        notes.append(f"the page shows no gallery pictures: {why}")
-    notes += queries.found.notes("pictures", elsewhere="the folder where classify ran")
-    notes += of_gallery.found.notes("gallery pictures", elsewhere="the folder where build ran")
+        notes.append(f"the page shows no gallery images: {why}")
+    notes += queries.found.notes("images", elsewhere="the folder where classify ran")
+    notes += of_gallery.found.notes("gallery images", elsewhere="the folder where build ran")
     return [note for note in notes if note]
 
 
 @dataclass
 class _Embedded:
-    """Pictures on their way into a page, some at a time."""
+    """Images on their way into a page, some at a time."""
 
     progress: Progress
     step: str
-    found: FoundPictures = field(default_factory=lambda: FoundPictures({}, [], []))
+    found: FoundImages = field(default_factory=lambda: FoundImages({}, [], []))
 
     def parts(
-        self, names: Sequence[str | None], search: PictureSearch, max_pixels: int, longest: int
+        self, names: Sequence[str | None], search: ImageSearch, max_pixels: int, longest: int
     ) -> Iterator[list[str]]:
-        """The pictures of these names as data URIs; empty for those that are not shown, and for None."""
+        """The images of these names as data URIs; empty for those that are not shown, and for None."""
         for start in range(0, len(names), PER_PART):
             part = names[start : start + PER_PART]
-            found = find_pictures([name for name in part if name is not None], search, max_pixels, longest)
+            found = find_images([name for name in part if name is not None], search, max_pixels, longest)
             # Only counted, as they are on the page now.
-            self.found.pictures.update(dict.fromkeys(found.pictures, np.empty(0)))
+            self.found.images.update(dict.fromkeys(found.images, np.empty(0)))
             self.found.missing += found.missing
             self.found.outside += found.outside
             self.progress(self.step, start + len(part), len(names))
             yield [
-                data_uri(found.pictures[name]) if name is not None and name in found.pictures else ""
+                data_uri(found.images[name]) if name is not None and name in found.images else ""
                 for name in part
             ]
 
 
 def _samples(
-    report: ReviewReport, search: PictureSearch, options: QueryOptions, progress: Progress
+    report: ReviewReport, search: ImageSearch, options: QueryOptions, progress: Progress
 ) -> tuple[list[Mapping[str, list[int]]], str]:
     """For every answer, the strongest gallery samples of its two best classes; and why there are none."""
     nothing: list[Mapping[str, list[int]]] = [{} for _ in report.answers]

@@ -46,7 +46,7 @@ def _nearest(X: Array, Y: Array, count: int) -> Array:
     bound = farthest - _rounding(X)
     open_rows = np.flatnonzero(excluded >= bound)  # something that was left out may be as near
     for row in open_rows.tolist():
-        # A query that is all zero, such as a blank part of a picture, is equally near to all.
+        # A query that is all zero, such as a blank part of an image, is equally near to all.
         found[row] = _among_equals(X, Y[row], bound[row], count) if Y[row].any() else range(count)
     return found
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from crnr_cli.arrays import Batch, Stamp
-from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.compact_listing import to_json_texts
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.label_table import LabelOptions
 from crnr_cli.system.cores import available_cores
 
-Kind = Literal["pictures", "features"]
+Kind = Literal["pictures", "features"]  # as files store it; messages say images
 Span = tuple[int, int]  # samples of a listing: start and stop, as in a slice
 
 
@@ -30,7 +30,7 @@ class InputOptions:
     max_pixels: int = MAX_PIXELS
     jobs: int | None = None  # None: all available cores
     provider: str = "auto"  # what a network runs on
-    labels: LabelOptions | None = None  # a table with the labels of pictures; None: their folders
+    labels: LabelOptions | None = None  # a table with the labels of images; None: their folders
     max_failure_rate: float = 1.0  # stop when more than this share of the inputs has to be skipped
     batch_size: int | None = None  # None: chosen automatically
 
@@ -56,7 +56,7 @@ class Source(ABC):
 
     @property
     def is_labelled(self) -> bool:
-        """Whether labels are given as such; otherwise the folders of pictures are, if they are classes."""
+        """Whether labels are given as such; otherwise the folders of images are, if they are classes."""
         return self.kind == "features"
 
     @property
@@ -69,11 +69,11 @@ class Source(ABC):
     @property
     @abstractmethod
     def kind(self) -> Kind:
-        """What the samples are; pictures also if their values have been extracted before."""
+        """What the samples are; images also if their values have been extracted before."""
 
     @property
     def n_features(self) -> int | None:
-        """Values per sample, if the source holds them; None for picture files, which have to be decoded."""
+        """Values per sample, if the source holds them; None for image files, which have to be decoded."""
         return None
 
     @property
@@ -93,7 +93,7 @@ class Source(ABC):
     def read_batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
-        """Read these spans of the listing. Only pictures need the request and the decoders."""
+        """Read these spans of the listing. Only images need the request and the decoders."""
 
     @abstractmethod
     def part(self, span: Span) -> SourcePart:
@@ -120,21 +120,21 @@ class Source(ABC):
         """Refuse a source that has no labels."""
 
     def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Source:
-        """Return the same listing; pictures directly in a named folder are of its class, if that is known.
+        """Return the same listing; images directly in a named folder are of its class, if that is known.
 
-        A folder may be named after a class and contain both pictures and folders of pictures. Then its
-        pictures are of no class or, if `strict`, the source is refused.
+        A folder may be named after a class and contain both images and folders of images. Then its
+        images are of no class or, if `strict`, the source is refused.
         """
         return self
 
     def folder_of_no_class(self) -> str | None:
-        """Return a named folder that has only pictures, as the folder of a class, but belongs to none."""
+        """Return a named folder that has only images, as the folder of a class, but belongs to none."""
         return None
 
     def possible_classes(self) -> dict[str, str]:
         """Return, by the name of a sample, the folder that it is directly in, if that may be its class.
 
-        That is a folder that the user named and that contains only pictures; some gallery may have its class.
+        That is a folder that the user named and that contains only images; some gallery may have its class.
         """
         return {}
 
@@ -147,5 +147,5 @@ class Source(ABC):
         return []
 
     def read_sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
-        """The sizes of all readable pictures."""
+        """The sizes of all readable images."""
         return set()

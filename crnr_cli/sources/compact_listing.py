@@ -1,4 +1,4 @@
-"""The files of a listing of pictures: one by one, or packed as text.
+"""The files of a listing of images: one by one, or packed as text.
 
 Text is sent, hashed and kept without looking at the files one by one, of which there may be millions.
 """
@@ -18,7 +18,7 @@ from crnr_cli.errors import SampleError
 PER_BLOCK = 1024  # files
 
 
-class PictureFile(NamedTuple):  # faster to create than a dataclass, as there may be millions
+class ImageFile(NamedTuple):  # faster to create than a dataclass, as there may be millions
     """One file of a listing. `folders` are the candidates for its class, the best first."""
 
     path: str
@@ -52,41 +52,41 @@ class ListingBlock:
     errors: Mapping[int, SampleError] = field(default_factory=dict)  # by the place of the file in the block
 
     @classmethod
-    def of(cls, files: Sequence[PictureFile]) -> ListingBlock:
+    def of(cls, files: Sequence[ImageFile]) -> ListingBlock:
         errors = {place: file.error for place, file in enumerate(files) if file.error}
         return cls(to_json_text([file[:4] for file in files]), len(files), errors)
 
     def __len__(self) -> int:
         return self.count
 
-    def files(self) -> list[PictureFile]:
+    def files(self) -> list[ImageFile]:
         entries = json.loads(b"[" + self.text[:-2] + b"]")
-        found = [PictureFile(path, tuple(folders), *stamp) for path, folders, *stamp in entries]
+        found = [ImageFile(path, tuple(folders), *stamp) for path, folders, *stamp in entries]
         for place, error in self.errors.items():
             found[place] = found[place]._replace(error=error)
         return found
 
 
-class CompactListing(Sequence[PictureFile]):
+class CompactListing(Sequence[ImageFile]):
     """Files that are unpacked when they are asked for, a block at a time."""
 
     def __init__(
-        self, blocks: Sequence[ListingBlock | list[PictureFile]], span: tuple[int, int] | None = None
+        self, blocks: Sequence[ListingBlock | list[ImageFile]], span: tuple[int, int] | None = None
     ) -> None:
         """The files of the blocks, or a span of them."""
         self.blocks = blocks
         self._edges = list(accumulate(map(len, blocks), initial=0))  # where each block begins
         self._span = span or (0, self._edges[-1])
-        self._last: tuple[int, list[PictureFile]] = (-1, [])  # the block that was unpacked last
+        self._last: tuple[int, list[ImageFile]] = (-1, [])  # the block that was unpacked last
 
     def __len__(self) -> int:
         return self._span[1] - self._span[0]
 
     @overload
-    def __getitem__(self, index: int) -> PictureFile: ...
+    def __getitem__(self, index: int) -> ImageFile: ...
     @overload
-    def __getitem__(self, index: slice) -> list[PictureFile]: ...
-    def __getitem__(self, index: int | slice) -> PictureFile | list[PictureFile]:
+    def __getitem__(self, index: slice) -> list[ImageFile]: ...
+    def __getitem__(self, index: int | slice) -> ImageFile | list[ImageFile]:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             return list(self._between(start, stop))[::step] if step > 0 else list(self)[index]
@@ -95,7 +95,7 @@ class CompactListing(Sequence[PictureFile]):
         (file,) = self._between(index % len(self), index % len(self) + 1)
         return file
 
-    def __iter__(self) -> Iterator[PictureFile]:
+    def __iter__(self) -> Iterator[ImageFile]:
         return self._between(0, len(self))
 
     def cut(self, start: int, stop: int) -> CompactListing:
@@ -120,7 +120,7 @@ class CompactListing(Sequence[PictureFile]):
             else:
                 yield from to_json_texts(file[:4] for file in block)
 
-    def _between(self, start: int, stop: int) -> Iterator[PictureFile]:
+    def _between(self, start: int, stop: int) -> Iterator[ImageFile]:
         start, stop = self._span[0] + start, self._span[0] + stop
         number = bisect_right(self._edges, start) - 1
         while start < stop:
@@ -129,7 +129,7 @@ class CompactListing(Sequence[PictureFile]):
             number += 1
             start = self._edges[number]
 
-    def _unpack(self, number: int) -> list[PictureFile]:
+    def _unpack(self, number: int) -> list[ImageFile]:
         block = self.blocks[number]
         if not isinstance(block, ListingBlock):
             return block

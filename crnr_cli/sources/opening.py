@@ -1,4 +1,4 @@
-"""A source is opened: folders, files, lists, and pictures whose labels are in a table."""
+"""A source is opened: folders, files, lists, and images whose labels are in a table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.formats import Keys, is_table
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.label_table import LabelOptions
-from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.tables import open_tables
-from crnr_cli.sources.walk import Lister, list_pictures
+from crnr_cli.sources.walk import Lister, list_images
 from crnr_cli.system.names import ON_WINDOWS, normalize_path, stat_or_none, to_listed_form
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
 from crnr_cli.wording import format_count, is_or_are
@@ -25,8 +25,8 @@ _SHOWN = 3  # paths
 
 def apply_label_table(source: Source, options: LabelOptions) -> Source:
     """The same listing with the labels of the table; files that it does not have are of no class."""
-    if not isinstance(source, Pictures):
-        raise UsageError("--labels is for pictures, but these are features, which have labels of their own")
+    if not isinstance(source, Images):
+        raise UsageError("--labels is for images, but these are features, which have labels of their own")
     labels = options.read()
     found = [labels.label_of(file.path) for file in source.files]
     if not any(found):
@@ -57,7 +57,7 @@ def open_source(
 ) -> Source:
     """List all samples in these files and folders; `-` is a list of files on stdin.
 
-    With `allow_missing`, a picture that does not exist is listed too, as it is if stdin names it, unless
+    With `allow_missing`, an image that does not exist is listed too, as it is if stdin names it, unless
     nothing else was named. The `lister` lists the folders below those that are named; None: this process.
     """
     if "" in names:  # as a path, it would be the current folder
@@ -70,22 +70,22 @@ def open_source(
         raise DataError(f"{missing[0]}: no such file or folder")
     tables = [path for path in named_tables if os.path.isfile(path)]  # noqa: PTH113
     if tables and len(tables) < len(names):
-        raise UsageError("give pictures or feature files, not both at once")
+        raise UsageError("give images or feature files, not both at once")
     if options.keys != Keys() and not tables:
         raise UsageError(
-            "--features-key, --labels-key and --samples are for feature files, but these are pictures"
+            "--features-key, --labels-key and --samples are for feature files, but these are images"
         )
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied
             refuse_inside(path)
     refuse_inputs(tables)  # before they are opened
     source: Source = (
-        open_tables(tables, options.keys) if tables else list_pictures(names, options.nul_separated, lister)
+        open_tables(tables, options.keys) if tables else list_images(names, options.nul_separated, lister)
     )
     if options.labels is not None:
         source = apply_label_table(source, options.labels)
     listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
-    refuse_listed(listed, are_pictures=source.kind == "pictures")
+    refuse_listed(listed, are_images=source.kind == "pictures")
     if not len(source):
         if list(names) == ["-"]:
             raise DataError("nothing to do: the list of files on stdin is empty")
@@ -101,7 +101,7 @@ def _expand_pattern(name: str) -> list[str]:
 
 
 def _feature_files_among(paths: list[Path], n_named: int) -> list[Path]:
-    """Those that are named like feature files. A CSV among pictures is no more than a file beside them."""
+    """Those that are named like feature files. A CSV among images is no more than a file beside them."""
     tables = [path for path in paths if is_table(path)]
     only_csv = all(path.suffix.lower() == ".csv" for path in tables)
     return [] if only_csv and len(tables) < n_named else tables

@@ -16,8 +16,8 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp, take_rows
 from crnr_cli.errors import DataError
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.formats import Keys, reader_of
 from crnr_cli.sources.formats.choice import choose_arrays
@@ -92,9 +92,9 @@ class FeatureFile:
         )
 
     @property
-    def are_pictures(self) -> bool:
-        """Whether the values were extracted from pictures, and it is known how."""
-        return self.origins is not None and self.origins.are_pictures
+    def are_images(self) -> bool:
+        """Whether the values were extracted from images, and it is known how."""
+        return self.origins is not None and self.origins.are_images
 
     def stamp_of(self, row: int) -> Stamp:
         return self.stamp if self.origins is None else self.origins.stamps[row]
@@ -103,7 +103,7 @@ class FeatureFile:
         self, start: int, stop: int, classes: Mapping[str, str] | None = None
     ) -> list[tuple[str, ...]]:
         labels = self.labels[start:stop] if self.labels is not None else None
-        if self.origins is not None and self.origins.are_pictures:
+        if self.origins is not None and self.origins.are_images:
             texts = labels or [""] * (stop - start)
             rows = enumerate(texts, start=start)
             return [self.origins.candidates(row, label, classes or {}) for row, label in rows]
@@ -118,7 +118,7 @@ class Features(Source):
 
     @property
     def kind(self) -> Kind:
-        return "pictures" if any(file.are_pictures for file in self.files) else "features"
+        return "pictures" if any(file.are_images for file in self.files) else "features"
 
     @property
     def recipes(self) -> list[tuple[Path, Mapping[str, Any] | None]]:
@@ -241,7 +241,7 @@ class Features(Source):
 
     def require_labels(self) -> None:
         for file in self.files:
-            if file.labels is None and not file.are_pictures:  # a picture without a class is left out later
+            if file.labels is None and not file.are_images:  # an image without a class is left out later
                 word = reader_of(file.path).word
                 raise DataError(f"{file.path}: no labels; name their {word} with --labels-key")
 

@@ -1,4 +1,4 @@
-"""Listing pictures: the files that the user named, and all files in the folders that the user named."""
+"""Listing images: the files that the user named, and all files in the folders that the user named."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.sources.compact_listing import PER_BLOCK, CompactListing, ListingBlock, PictureFile
-from crnr_cli.sources.pictures import NamedFolder, Pictures
+from crnr_cli.sources.compact_listing import PER_BLOCK, CompactListing, ImageFile, ListingBlock
+from crnr_cli.sources.images import Images, NamedFolder
 from crnr_cli.system.files import PARTIAL_ENDINGS
 from crnr_cli.system.names import to_listed_form, with_slashes
 
@@ -42,7 +42,7 @@ Folder = tuple[str, str]  # its path as the user gave it, and its name
 Lister = Callable[[str, Iterable[Sequence[Folder]]], Iterator[FolderListing]]
 
 
-def list_pictures(names: Sequence[str], nul_separated: bool, lister: Lister | None = None) -> Pictures:
+def list_images(names: Sequence[str], nul_separated: bool, lister: Lister | None = None) -> Images:
     """All files that are named, and those in folders that are; the folders below them by the `lister`."""
     listing, named = _Listing(), []
     for name in names:
@@ -57,18 +57,18 @@ def list_pictures(names: Sequence[str], nul_separated: bool, lister: Lister | No
             named.append(walk.named)
         else:
             listing.files.append(_describe_named_file(name))
-    return Pictures(listing.all_files(), listing.ignored, listing.empty, named)
+    return Images(listing.all_files(), listing.ignored, listing.empty, named)
 
 
-def list_named_pictures(paths: Sequence[str]) -> Pictures:
+def list_named_images(paths: Sequence[str]) -> Images:
     """These files, whatever they are called; a folder among them is not listed."""
-    return Pictures([_describe_named_file(path) for path in paths])
+    return Images([_describe_named_file(path) for path in paths])
 
 
-def _describe_named_file(path: str) -> PictureFile:
+def _describe_named_file(path: str) -> ImageFile:
     """A file that was named directly: all folders above it may be its class, the nearest first."""
     path = to_listed_form(path)
-    return _picture_file(with_slashes(path), tuple(reversed(Path(path).parts[:-1])))
+    return _image_file(with_slashes(path), tuple(reversed(Path(path).parts[:-1])))
 
 
 def _stdin_list(nul_separated: bool) -> Iterator[str]:
@@ -96,10 +96,10 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
 class _Listing:
     """What has been found so far."""
 
-    files: list[PictureFile] = field(default_factory=list)  # after those of the blocks
+    files: list[ImageFile] = field(default_factory=list)  # after those of the blocks
     ignored: int = 0
     empty: list[str] = field(default_factory=list)  # first-level folders without any file
-    blocks: list[ListingBlock | list[PictureFile]] = field(default_factory=list)
+    blocks: list[ListingBlock | list[ImageFile]] = field(default_factory=list)
     _packed: int = 0  # files in the blocks
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class _Listing:
         self._packed += sum(found.counts)
         self.ignored += found.ignored
 
-    def all_files(self) -> Sequence[PictureFile]:
+    def all_files(self) -> Sequence[ImageFile]:
         return CompactListing([*self.blocks, self.files]) if self.blocks else self.files
 
 
@@ -174,7 +174,7 @@ class _Walk:
 
     def _add_loose(self, path: str) -> None:
         self.named.loose.append(len(self._listing))
-        self._listing.files.append(_picture_file(path, ()))
+        self._listing.files.append(_image_file(path, ()))
 
 
 def list_some_folders(base: str, root: str, folders: Sequence[Folder]) -> FolderListing:
@@ -211,7 +211,7 @@ def _descend(path: str, name: str, root: str, followed: set[str], listing: _List
         if not path:
             above.discard(levels.pop().real)
         elif not is_folder:
-            listing.files.append(_picture_file(path, folders))
+            listing.files.append(_image_file(path, folders))
         elif real := _real_path_if_new(path, os.path.join(parent, name), above, followed):  # noqa: PTH118
             above.add(real)
             inner = (*folders, name)
@@ -256,7 +256,7 @@ def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator
                     folder_names.add(entry.name)
     except OSError as e:
         error = SampleError("unreadable", e.strerror or str(e))
-        found.files.append(PictureFile(folder, folders, error=error))
+        found.files.append(ImageFile(folder, folders, error=error))
         return
     names.sort(reverse=True)
     prefix = "" if folder == "." else with_slashes(os.path.join(folder, ""))  # noqa: PTH118
@@ -268,14 +268,14 @@ def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator
             yield prefix + name, name, name in folder_names
 
 
-def _picture_file(path: str, folders: tuple[str, ...]) -> PictureFile:
+def _image_file(path: str, folders: tuple[str, ...]) -> ImageFile:
     try:
         found = os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):  # a dangling link, or removed since it was listed
-        return PictureFile(path, folders, error=SampleError("vanished", "no such file"))
+        return ImageFile(path, folders, error=SampleError("vanished", "no such file"))
     except (OSError, ValueError) as e:  # a loop of links, a folder without access, or NUL in a name
-        return PictureFile(
+        return ImageFile(
             path, folders, error=SampleError("unreadable", getattr(e, "strerror", None) or str(e))
         )
     error = None if stat.S_ISREG(found.st_mode) else SampleError("not_regular", "not a regular file")
-    return PictureFile(path, folders, found.st_size, found.st_mtime_ns, error)
+    return ImageFile(path, folders, found.st_size, found.st_mtime_ns, error)

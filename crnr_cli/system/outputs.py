@@ -31,7 +31,7 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a gallery
 class DeclaredOutput:
     path: Path
     # A gallery, or a file of extracted values. It has to be a regular file, and may be in the folder of its
-    # samples, as it is not a picture.
+    # samples, as it is not an image.
     is_gallery: bool = False
 
     @property
@@ -67,18 +67,18 @@ def planned(outputs: Sequence[DeclaredOutput], inputs: Iterable[str | Path] = ()
         declared.reset(before[1])
 
 
-def refuse_inputs(paths: Iterable[str | Path], *, are_pictures: bool = False) -> None:
-    """Refuse to overwrite these inputs. A gallery among `are_pictures` cannot be one of them."""
+def refuse_inputs(paths: Iterable[str | Path], *, are_images: bool = False) -> None:
+    """Refuse to overwrite these inputs. A gallery among `are_images` cannot be one of them."""
     taken = _existing_outputs()
     for path in paths if taken else ():
         with suppress(OSError, ValueError):
             found = os.stat(path)  # noqa: PTH116
             output, place = taken.get((found.st_dev, found.st_ino), (None, path))
-            if output and not (are_pictures and output.is_gallery and _is_hdf5(path)):
+            if output and not (are_images and output.is_gallery and _is_hdf5(path)):
                 raise _input_error(output, Path(path), Path(place))
 
 
-def refuse_listed(listing: Iterable[tuple[str, int, int]], *, are_pictures: bool) -> None:
+def refuse_listed(listing: Iterable[tuple[str, int, int]], *, are_images: bool) -> None:
     """`refuse_inputs` for many files whose size and mtime in ns are known, without looking at each again."""
     stamps = set()
     for _, place in _existing_outputs().values():
@@ -87,7 +87,7 @@ def refuse_listed(listing: Iterable[tuple[str, int, int]], *, are_pictures: bool
             stamps.add((found.st_size, found.st_mtime_ns))
     if stamps:
         same = (path for path, size, mtime_ns in listing if (size, mtime_ns) in stamps)
-        refuse_inputs(same, are_pictures=are_pictures)
+        refuse_inputs(same, are_images=are_images)
 
 
 def refuse_mentioned(names: Iterable[str]) -> None:

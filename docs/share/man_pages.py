@@ -11,11 +11,11 @@ from commands import Command, Option
 from crnr_cli import __version__
 
 _DESCRIPTION = """\
-crnr labels files by comparing them with a gallery of labelled examples: one folder of pictures per class, or
+crnr labels files by comparing them with a gallery of labelled examples: one folder of images per class, or
 a file of features. It needs a few examples per class, no training run and no GPU. `crnr build` makes a
 gallery, `crnr classify` labels files, and `crnr evaluate` says how often that was right.
 
-SOURCE is a folder (its first level of sub-folders names the classes), a picture, a feature file, or - for a
+SOURCE is a folder (its first level of sub-folders names the classes), an image, a feature file, or - for a
 list of files on stdin. Data goes to stdout, messages go to stderr. An output file appears complete or not at
 all.
 

@@ -10,7 +10,7 @@ import typer
 
 from crnr_cli.cli.boundary import boundary
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 FILES = "error: too many open files; allow more with `ulimit -n`, or use fewer cores with --jobs\n"
 PROCESSES = "error: too many processes; allow more with `ulimit -u`, or use fewer cores with --jobs\n"
@@ -56,7 +56,7 @@ def test_anything_else_keeps_its_traceback(error: Exception) -> None:
 def test_few_open_files(crnr: Runner, files: int) -> None:
     """How many are needed depends on the machine; there is never a traceback, and nothing is left behind."""
     resource = pytest.importorskip("resource")
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 
     def limit() -> None:

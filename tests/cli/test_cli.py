@@ -20,8 +20,8 @@ from helpers.samples import noise
 
 
 @pytest.fixture
-def built(built_pictures: Path) -> Path:
-    return built_pictures
+def built(built_images: Path) -> Path:
+    return built_images
 
 
 def test_version(crnr: Runner) -> None:
@@ -75,11 +75,11 @@ def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Runner
     assert (built / "gallery.h5").read_bytes() == before
 
 
-def test_build_says_what_it_made(crnr: Runner, pictures: Path) -> None:
+def test_build_says_what_it_made(crnr: Runner, images: Path) -> None:
     result = crnr("build", "gallery")
     assert (result.exit, result.out) == (0, "")
     assert result.err.startswith("gallery.h5: 3 classes, 9 samples, dimension 128, crnr, dense; ")
-    assert sorted(path.name for path in pictures.iterdir()) == ["gallery", "gallery.h5", "queries"]
+    assert sorted(path.name for path in images.iterdir()) == ["gallery", "gallery.h5", "queries"]
 
 
 def test_classify_writes_every_query_once_with_its_truth(crnr: Runner, built: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_csv_has_its_answers(crnr: Runner, tmp_path: Path, option: list[str]) 
     )
 
 
-def test_info_cuts_nothing(crnr: Runner, pictures: Path) -> None:
+def test_info_cuts_nothing(crnr: Runner, images: Path) -> None:
     name = f"{'long' * 30}.h5"
     crnr("build", "gallery", "-o", name)
     assert name in "".join(crnr("info", name, columns=60).out.split())
@@ -298,7 +298,7 @@ def test_a_matrix_that_is_not_shown_is_not_made(
 
 
 @pytest.mark.parametrize("iterations", ["0", "99999999999999999999"])
-def test_iterations_that_nobody_waits_for(crnr: Runner, pictures: Path, iterations: str) -> None:
+def test_iterations_that_nobody_waits_for(crnr: Runner, images: Path, iterations: str) -> None:
     result = crnr("build", "gallery", "--iterations", iterations)
     assert (result.exit, result.out) == (2, "")
     assert result.err == (
@@ -340,13 +340,13 @@ def test_info_describes_the_gallery(crnr: Runner, built: Path) -> None:
     assert "owl" in shown
 
 
-def test_large_pictures_are_brought_to_one_size_and_this_is_said(crnr: Runner, tmp_path: Path) -> None:
+def test_large_images_are_brought_to_one_size_and_this_is_said(crnr: Runner, tmp_path: Path) -> None:
     for i, name in enumerate(("a", "b")):
         (tmp_path / "g" / name).mkdir(parents=True)
         noise(i, (70, 50)).save(tmp_path / "g" / name / "x.png")
     result = crnr("build", "g")
     assert result.exit == 0
-    assert "note: pictures are larger than 64x64: all are resized to 64x64; --size" in result.err
+    assert "note: images are larger than 64x64: all are resized to 64x64; --size" in result.err
     pixels = crnr("build", "g", "--size", "10x5", "--color", "--extractor", "pixels", "--json")
     assert json.loads(pixels.out)["dimension"] == 150
 
@@ -367,15 +367,15 @@ def test_features_with_pca_through_the_command_line(crnr: Runner, tmp_path: Path
     assert json.loads(crnr("evaluate", "out.csv", "--json").out)["n"] == 100
 
 
-def test_pictures_and_their_features_give_the_same_answers(crnr: Runner, tmp_path: Path) -> None:
+def test_images_and_their_features_give_the_same_answers(crnr: Runner, tmp_path: Path) -> None:
     crnr("build", SAMPLE_DATA / "gallery", "-o", "p.h5", "--extractor", "pixels")
     features = SAMPLE_DATA / "features.h5"
     keys = ("--features-key", "gallery/features", "--labels-key", "gallery/labels")
     crnr("build", features, "-o", "f.h5", *keys)
-    by_pictures = rows(crnr("classify", SAMPLE_DATA / "queries", "-g", "p.h5").out)
+    by_images = rows(crnr("classify", SAMPLE_DATA / "queries", "-g", "p.h5").out)
     by_features = rows(crnr("classify", features, "-g", "f.h5", "--features-key", "queries/features").out)
-    assert [row["label"] for row in by_pictures] == [row["label"] for row in by_features]
-    assert [row["residual"] for row in by_pictures] == [row["residual"] for row in by_features]
+    assert [row["label"] for row in by_images] == [row["label"] for row in by_features]
+    assert [row["residual"] for row in by_images] == [row["residual"] for row in by_features]
 
 
 def test_a_list_on_stdin_is_classified_in_its_order(crnr: Runner, built: Path) -> None:
@@ -403,7 +403,7 @@ def test_names_with_newlines_go_by_nul(crnr: Runner, built: Path) -> None:
 def test_a_bad_query_costs_its_row_and_exit_3(crnr: Runner, built: Path) -> None:
     Image.new("L", (8, 8)).save("queries/cat/black.png")
     Path("queries/cat/cut.png").write_bytes(Path("queries/cat/0.png").read_bytes()[:60])
-    Path("queries/README.txt").write_text("about these pictures")
+    Path("queries/README.txt").write_text("about these images")
     result = crnr("classify", "queries", "-o", "out.csv")
     assert (result.exit, result.out) == (3, "")
     found = {row["path"]: row for row in rows((built / "out.csv").read_text())}
@@ -415,16 +415,16 @@ def test_a_bad_query_costs_its_row_and_exit_3(crnr: Runner, built: Path) -> None
     assert crnr("classify", "queries", "--allow-skipped").exit == 0
 
 
-def test_a_readme_among_the_pictures_alone_is_exit_0(crnr: Runner, built: Path) -> None:
-    Path("queries/README.txt").write_text("about these pictures")
-    Path("gallery/cat/README.txt").write_text("about these pictures")
+def test_a_readme_among_the_images_alone_is_exit_0(crnr: Runner, built: Path) -> None:
+    Path("queries/README.txt").write_text("about these images")
+    Path("gallery/cat/README.txt").write_text("about these images")
     assert crnr("classify", "queries").exit == 0
     result = crnr("build", "gallery")
     assert result.exit == 0
-    assert "left out: gallery/cat/README.txt: not a picture in a supported format" in result.err
+    assert "left out: gallery/cat/README.txt: not an image in a supported format" in result.err
 
 
-def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pictures: Path) -> None:
+def test_a_blank_image_in_the_gallery_is_left_out_and_named(crnr: Runner, images: Path) -> None:
     Image.new("L", (8, 8)).save("gallery/cat/black.png")
     result = crnr("build", "gallery")
     assert result.exit == 3
@@ -467,30 +467,30 @@ def test_a_blank_picture_in_the_gallery_is_left_out_and_named(crnr: Runner, pict
     ],
 )
 def test_an_error_is_one_line_and_leaves_nothing(
-    crnr: Runner, pictures: Path, arguments: list[str], code: int, message: str
+    crnr: Runner, images: Path, arguments: list[str], code: int, message: str
 ) -> None:
     h5py.File("foreign.h5", "w").close()
     Path("empty").mkdir()
     np.savez("nan.npz", features=[[1.0, 2.0], [np.nan, 1.0], [3.0, 1.0]], labels=["a", "a", "b"])
-    before = sorted(pictures.rglob("*"))
+    before = sorted(images.rglob("*"))
     result = crnr(*arguments)
     assert (result.exit, result.out) == (code, "")
     assert message in result.err
     assert result.err.startswith("error: ")
     assert result.err.count("\n") == 1
-    assert sorted(pictures.rglob("*")) == before
+    assert sorted(images.rglob("*")) == before
 
 
 @pytest.mark.parametrize("command", ["build", "compare", "tune"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["g.npz", "--size", "8"], "--size is for pictures, but these are features"),
-        (["g.npz", "--color"], "--color is for pictures, but these are features"),
+        (["g.npz", "--size", "8"], "--size is for images, but these are features"),
+        (["g.npz", "--color"], "--color is for images, but these are features"),
         *(
             (
                 ["gallery", option, "rows"],
-                "--features-key, --labels-key and --samples are for feature files, but these are pictures",
+                "--features-key, --labels-key and --samples are for feature files, but these are images",
             )
             for option in ("--features-key", "--labels-key", "--samples")
         ),
@@ -498,18 +498,18 @@ def test_an_error_is_one_line_and_leaves_nothing(
     ids=lambda value: value[1] if isinstance(value, list) else "",
 )
 def test_an_option_that_does_not_apply_is_refused(
-    crnr: Runner, pictures: Path, command: str, arguments: list[str], message: str
+    crnr: Runner, images: Path, command: str, arguments: list[str], message: str
 ) -> None:
     np.savez("g.npz", features=np.eye(4), labels=["a", "a", "b", "b"])
-    before = sorted(pictures.rglob("*"))
+    before = sorted(images.rglob("*"))
     result = crnr(command, *arguments)
     assert (result.exit, result.out, result.err) == (2, "", f"error: {message}\n")
-    assert sorted(pictures.rglob("*")) == before
+    assert sorted(images.rglob("*")) == before
 
 
 @pytest.mark.parametrize("command", ["compare", "tune"])
 @pytest.mark.parametrize("names", ["", "nn,", " ,nn"])
-def test_names_of_methods_may_not_be_empty(crnr: Runner, pictures: Path, command: str, names: str) -> None:
+def test_names_of_methods_may_not_be_empty(crnr: Runner, images: Path, command: str, names: str) -> None:
     result = crnr(command, "gallery", "--methods", names)
     assert (result.exit, result.out) == (2, "")
     assert result.err == (
@@ -519,14 +519,14 @@ def test_names_of_methods_may_not_be_empty(crnr: Runner, pictures: Path, command
 
 
 @pytest.mark.parametrize("size", ["0", "8x", "8x8x8", "-4", "big", "²", "65536", "9" * 5000])
-def test_an_invalid_size_is_refused(crnr: Runner, pictures: Path, size: str) -> None:
+def test_an_invalid_size_is_refused(crnr: Runner, images: Path, size: str) -> None:
     result = crnr("build", "gallery", f"--size={size}")
     assert (result.exit, result.out) == (2, "")
     assert result.err == (f"error: --size {size!r}: write 32 or 32x24, with at most 65535 pixels per side\n")
     assert not Path("gallery.h5").exists()
 
 
-def test_keys_of_a_test_source_go_with_one(crnr: Runner, pictures: Path) -> None:
+def test_keys_of_a_test_source_go_with_one(crnr: Runner, images: Path) -> None:
     for option in ("--test-features-key", "--test-labels-key"):
         result = crnr("compare", "gallery", option, "x")
         assert (result.exit, result.out) == (2, "")
@@ -561,14 +561,14 @@ def test_names_that_rich_would_read_as_markup_are_shown_whole(crnr: Runner, tmp_
     assert result.err == "error: [ar]/[red]x: no such file or folder\n"
 
 
-def test_lookalike_classes_are_refused_by_both_names(crnr: Runner, pictures: Path) -> None:
+def test_lookalike_classes_are_refused_by_both_names(crnr: Runner, images: Path) -> None:
     Path("gallery/cat").rename("gallery/Owl")
     result = crnr("build", "gallery")
     assert (result.exit, result.out) == (1, "")
     assert result.err == ("error: classes 'Owl' and 'owl' differ only in case or Unicode form; rename one\n")
 
 
-def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, pictures: Path) -> None:
+def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, images: Path) -> None:
     result = crnr("build", "gallery/cat", "-o", "one.h5")
     assert result.exit == 1  # no class folders below cat
     Path("one").mkdir()
@@ -582,7 +582,7 @@ def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, pictur
 
 
 def test_the_gallery_is_found_by_environment(
-    crnr: Runner, pictures: Path, monkeypatch: pytest.MonkeyPatch
+    crnr: Runner, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert crnr("build", "gallery", "-o", "other.h5").exit == 0
     monkeypatch.setenv("CRNR_GALLERY", "other.h5")
@@ -674,7 +674,7 @@ def test_names_cannot_command_a_terminal(crnr: Runner, tmp_path: Path) -> None:
         (tmp_path / "g" / name).mkdir(parents=True)
         for k in range(3):
             noise(10 * i + k).save(tmp_path / "g" / name / f"{k}.png")
-    (tmp_path / "g" / hostile / "\x9b31m.png").write_text("no picture")
+    (tmp_path / "g" / hostile / "\x9b31m.png").write_text("no image")
     runs = [
         crnr("build", "g", "--allow-skipped"),
         crnr("classify", "g", "-o", "out.csv", "--allow-skipped"),

@@ -13,7 +13,7 @@ from crnr_cli.cli import COMMANDS
 from crnr_cli.system import cores
 from helpers.patches import watch_decoders
 from helpers.runner import Runner, declared_commands, rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 SHARED = {"--features-key", "--labels-key", "--samples", "--null", "--max-pixels", "--jobs"}
 VECTORS = {
@@ -104,8 +104,8 @@ def test_commands_that_fit_divide_the_cores_too(crnr: Runner, command: str) -> N
 
 
 def test_skipped_inputs_make_the_exit_code_3_in_every_command(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "queries", first=10)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "queries", first=10)
     for folder in ("gallery", "queries"):
         (crnr.here / folder / "ant" / "broken.png").write_bytes(b"")
     commands = [
@@ -142,18 +142,18 @@ def test_strictness_does_not_apply_to_a_csv(crnr: Runner) -> None:
 
 
 def test_a_missed_gate_outweighs_skipped_inputs(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     crnr("build", "gallery", "-q")
     (crnr.here / "gallery" / "ant" / "broken.png").write_bytes(b"")
     assert crnr("evaluate", "gallery", "--min-accuracy", "1").exit == 4
 
 
-@pytest.mark.parametrize("source", ["queries.npz", "pictures"])
-def test_a_decoder_is_started_only_for_pictures(
+@pytest.mark.parametrize("source", ["queries.npz", "images"])
+def test_a_decoder_is_started_only_for_images(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     make_features(crnr.here / "queries.npz")
-    make_pictures(crnr.here / "pictures")
+    make_images(crnr.here / "images")
     crnr("build", source, "-q")
     started = watch_decoders(monkeypatch.setattr)
     assert crnr("classify", source, "-o", "out.csv", "-q", "--jobs", 1).exit == 0
@@ -164,10 +164,10 @@ def test_a_decoder_is_started_only_for_pictures(
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_no_decoder_is_started_where_workers_read(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    make_pictures(crnr.here / "pictures")
-    crnr("build", "pictures", "-q")
+    make_images(crnr.here / "images")
+    crnr("build", "images", "-q")
     started = watch_decoders(monkeypatch.setattr)
-    assert crnr("classify", "pictures", "-o", "out.csv", "-q", "--dask", "local:1").exit == 0
+    assert crnr("classify", "images", "-o", "out.csv", "-q", "--dask", "local:1").exit == 0
     assert started == []
 
 
@@ -186,7 +186,7 @@ def test_text_in_a_pipe_is_never_wrapped(crnr: Runner) -> None:
     """On a screen of 40 columns and with long names, every line of a table and every sentence stays whole."""
     long = "a class with a name that is much longer than any screen is wide " * 2
     classes = (long.strip(), "bee", "cow")
-    make_pictures(crnr.here / "gallery", classes)
+    make_images(crnr.here / "gallery", classes)
     query = f"gallery/{classes[0]}/0.png"
     assert crnr("build", "gallery", "-q").exit == 0
     for command in (["explain", query], ["info"], ["evaluate", "gallery"]):

@@ -20,7 +20,7 @@ from crnr_cli.models.catalog import MODELS
 from helpers.lite import HEAD, SIZE, TINY, WEIGHTS, add_tiny_model
 from helpers.onnx_models import flat_model, make_external, projection_model, save_model
 from helpers.runner import Outcome, Runner, powerless, read_rows
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 from helpers.torch_files import save
 
 
@@ -40,9 +40,9 @@ def weights(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def tiny(weights: Path, crnr: Runner) -> Path:
-    """The tiny model is here, and pictures of three classes to try it on: photos and queries."""
-    make_pictures(crnr.here / "photos", per_class=3, size=(40, 36))
-    make_pictures(crnr.here / "queries", per_class=2, first=7, size=(40, 36))
+    """The tiny model is here, and images of three classes to try it on: photos and queries."""
+    make_images(crnr.here / "photos", per_class=3, size=(40, 36))
+    make_images(crnr.here / "queries", per_class=2, first=7, size=(40, 36))
     assert crnr("model", "get", TINY, "-q").exit == 0
     return crnr.here / "models" / f"{TINY}.onnx"
 
@@ -127,9 +127,7 @@ def test_a_name_with_control_characters(crnr: Runner) -> None:
 def test_get(crnr: Runner, weights: Path) -> None:
     place = f"{crnr.here}/models/{TINY}.onnx"
     use = f"use it with --extractor {TINY}\n"
-    assert crnr("model", "get", TINY) == Outcome(
-        0, f"{place}\n", f"{TINY}: {HEAD} features per picture; {use}"
-    )
+    assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: {HEAD} features per image; {use}")
     assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: was here already; {use}")
     assert crnr("model", "get", TINY, "--quiet") == Outcome(0, f"{place}\n", "")
     outcome = crnr("model", "get", TINY, "--json", "--quiet")
@@ -198,20 +196,20 @@ def test_check_of_a_known_model(crnr: Runner, tiny: Path) -> None:
         assert text in outcome.out
 
 
-def test_check_on_a_picture(crnr: Runner) -> None:
-    """A network that gives back its input shows how a picture was prepared."""
+def test_check_on_an_image(crnr: Runner) -> None:
+    """A network that gives back its input shows how an image was prepared."""
     flat_model(crnr.here / "m.onnx", ["n", 3, 4, 4])
     values = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5
     Image.fromarray(values).save(crnr.here / "p.png")
-    found = checked(crnr, "m.onnx", "--picture", "p.png", "--extractor-preset", "raw")
+    found = checked(crnr, "m.onnx", "--image", "p.png", "--extractor-preset", "raw")
     assert (found["picture"], found["features"], found["is_blank"]) == ("p.png", 48, False)
     assert (found["smallest"], found["largest"], found["share_of_zeros"]) == (0, 235, 1 / 48)
 
 
-def test_check_on_a_blank_picture(crnr: Runner) -> None:
+def test_check_on_a_blank_image(crnr: Runner) -> None:
     flat_model(crnr.here / "m.onnx", ["n", 3, 4, 4])
     Image.new("RGB", (9, 9), (7, 8, 9)).save(crnr.here / "p.png")
-    raw = ("m.onnx", "--picture", "p.png", "--extractor-preset", "raw")
+    raw = ("m.onnx", "--image", "p.png", "--extractor-preset", "raw")
     found = checked(crnr, *raw)
     assert (found["is_blank"], found["smallest"], found["largest"]) == (True, 7, 9)
     assert "all of one colour" in crnr("model", "check", *raw).out
@@ -311,13 +309,13 @@ def test_check_of_a_network_that_returns_nan(crnr: Runner) -> None:
         {"features": ["n", 48]},
     )
     out, message = refused(crnr, "m.onnx", "--extractor-preset", "raw")
-    assert (out, message) == ("", "m.onnx: returns NaN or infinity for a picture of random colours\n")
+    assert (out, message) == ("", "m.onnx: returns NaN or infinity for an image of random colours\n")
 
 
-def test_check_on_what_is_no_picture(crnr: Runner) -> None:
+def test_check_on_what_is_no_image(crnr: Runner) -> None:
     flat_model(crnr.here / "m.onnx", ["n", 3, 4, 4])
     save(crnr.here / "p.png", b"text")
-    raw = ("m.onnx", "--extractor-preset", "raw", "--picture")
+    raw = ("m.onnx", "--extractor-preset", "raw", "--image")
     assert refused(crnr, *raw, "none.png")[1] == "none.png: no such file\n"
     assert refused(crnr, *raw, "p.png")[1].startswith("p.png: ")
     assert refused(crnr, *raw, ".")[1].startswith(".: ")
@@ -344,7 +342,7 @@ def test_a_network_by_its_name(crnr: Runner, tiny: Path) -> None:
     assert outcome.exit == 0
     assert crnr("evaluate", "queries", "-g", "name.h5", "--extractor", TINY).exit == 0
     assert crnr("explain", "queries/ant/7.png", "-g", "name.h5", "--extractor", TINY).exit == 0
-    make_pictures(crnr.here / "more", per_class=1, first=20, size=(40, 36))
+    make_images(crnr.here / "more", per_class=1, first=20, size=(40, 36))
     assert crnr("add", "name.h5", "more", "--extractor", TINY).exit == 0
     assert len(vectors(crnr.here / "name.h5")) == 12
 
@@ -357,7 +355,7 @@ def test_a_network_of_ones_own_by_its_name(crnr: Runner, tiny: Path) -> None:
 
 
 def test_a_network_that_is_not_here(crnr: Runner, weights: Path) -> None:
-    make_pictures(crnr.here / "photos", per_class=2)
+    make_images(crnr.here / "photos", per_class=2)
     outcome = crnr("build", "photos", "--extractor", TINY)
     assert outcome == Outcome(
         1, "", f"error: {TINY}: not on this machine yet; get it with `crnr model get {TINY}`\n"
@@ -400,7 +398,7 @@ def test_no_network_connection(crnr: Runner, weights: Path, monkeypatch: pytest.
     monkeypatch.setattr(socket, "socket", NoSocket)
     monkeypatch.setattr(socket, "create_connection", NoSocket)
     monkeypatch.setattr(socket, "getaddrinfo", NoSocket)
-    make_pictures(crnr.here / "photos", per_class=2, size=(40, 36))
+    make_images(crnr.here / "photos", per_class=2, size=(40, 36))
     for command in (
         "model list",
         f"model get {TINY}",
@@ -420,7 +418,7 @@ def test_the_real_thing_without_a_network(crnr: Runner) -> None:
         "from crnr_cli.cli import main\nmain()\n"
     )
     program = (sys.executable, "-c", code)
-    make_pictures(crnr.here / "photos", per_class=3, size=(60, 50))
+    make_images(crnr.here / "photos", per_class=3, size=(60, 50))
     for command in (
         "model list",
         "model get efficientnet-lite0",

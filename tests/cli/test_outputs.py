@@ -16,7 +16,7 @@ from crnr_cli.cli import COMMANDS, function_of
 from crnr_cli.cli.command import Written
 from helpers.onnx_models import flat_model
 from helpers.runner import Outcome, Runner, powerless
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 # Each output by command and parameter, as a command that writes it to {}.
 OUTPUTS = {
@@ -77,7 +77,7 @@ def test_every_other_path_is_an_input() -> None:
         if is_path(kind) and not is_written(kind)
     }
     of_galleries = {"gallery", "option", "labels", "root", "marked", "corrections"}
-    of_networks = {"extractor", "given", "model", "picture"}
+    of_networks = {"extractor", "given", "model", "image"}
     assert found == of_galleries | of_networks | {"table", "undo"}
 
 
@@ -86,8 +86,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything that the commands need."""
     here = tmp_path_factory.mktemp("template")
     crnr = Runner(here)
-    make_pictures(here / "gallery")
-    make_pictures(here / "queries", first=9, per_class=1)
+    make_images(here / "gallery")
+    make_images(here / "queries", first=9, per_class=1)
     make_features(here / "features.npz")
     assert crnr("build", "gallery", "-q") == Outcome(0, "", "")
     assert crnr("classify", "queries", "-q", "-o", "out.csv") == Outcome(0, "", "")

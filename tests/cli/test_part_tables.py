@@ -11,7 +11,7 @@ from PIL import Image
 from rich.cells import cell_len
 
 from helpers.runner import Runner
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 LONG = ("a class with a name that is longer than most terminals are wide, to see what gives way", "b_c" * 30)
 NAMES = (*LONG, "cow")
@@ -20,9 +20,9 @@ NAMES = (*LONG, "cow")
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     crnr = Runner(tmp_path_factory.mktemp("tables"))
-    make_pictures(crnr.here / "gallery", NAMES, size=(48, 16))
-    query = picture(0, 9, (48, 16))
-    query.paste(picture(1, 9, (48, 16)).crop((24, 0, 48, 16)), (24, 0))
+    make_images(crnr.here / "gallery", NAMES, size=(48, 16))
+    query = draw_image(0, 9, (48, 16))
+    query.paste(draw_image(1, 9, (48, 16)).crop((24, 0, 48, 16)), (24, 0))
     query.save(crnr.here / "query.png")
     for parts in ("1x1", "2x2", "8x8", "2x24", "2x48"):
         build = ("build", "gallery", "--extractor", "pixels", "--parts", parts, "-o", f"{parts}.h5", "-q")

@@ -17,7 +17,7 @@ from crnr_cli.cli.parsing import ExtractorName
 from helpers.each import check_each
 from helpers.onnx_models import flat_model
 from helpers.runner import Outcome, Runner, powerless
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 # Each input by command and parameter, as a command that reads it from {}.
 INPUTS = {
@@ -61,12 +61,12 @@ INPUTS = {
     ("audit", "extractor"): "audit gallery --extractor {}",
     ("model get", "given"): "model get efficientnet-lite0 --from {}",
     ("model check", "model"): "model check {}",
-    ("model check", "picture"): "model check efficientnet-lite.onnx --picture {}",
+    ("model check", "image"): "model check efficientnet-lite.onnx --image {}",
     ("verify", "gallery"): "verify {}",
     ("verify", "option"): "verify -g {}",
     ("verify", "against"): "verify gallery.h5 --against {}",
 }
-# A table of labels, for every command that reads pictures.
+# A table of labels, for every command that reads images.
 INPUTS |= {
     (command, "labels"): line.format("gallery") + " --labels {}"
     for (command, parameter), line in list(INPUTS.items())
@@ -75,7 +75,7 @@ INPUTS |= {
 INPUTS["verify", "labels"] = "verify gallery.h5 --against gallery --labels {}"
 # Parameters that Typer makes paths of.
 PATHS = (
-    *("gallery", "option", "extractor", "given", "marked", "model", "picture", "labels", "table", "undo"),
+    *("gallery", "option", "extractor", "given", "marked", "model", "image", "labels", "table", "undo"),
     *("outsiders", "corrections"),
 )
 LONG = "x" * 300
@@ -131,8 +131,8 @@ def test_every_path_is_in_the_table() -> None:
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What the commands read, and what they are given instead."""
     here = tmp_path_factory.mktemp("here")
-    make_pictures(here / "gallery")
-    make_pictures(here / "queries", first=9, per_class=1)
+    make_images(here / "gallery")
+    make_images(here / "queries", first=9, per_class=1)
     make_features(here / "features.npz")
     flat_model(here / "efficientnet-lite.onnx", ["n", 3, 8, 8])
     assert Runner(here)("build", "gallery", "-q") == Outcome(0, "", "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 MADE = datetime(2026, 2, 3, 4, 5)
 
@@ -51,7 +51,7 @@ def test_another_method(tuned: Runner) -> None:
 
 
 def test_another_extractor(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     assert crnr("build", "gallery", "--cell", "4").err.splitlines()[-1] == (
         "note: the old gallery had other settings: extractor gradients, 8x8, cells of 3, 8 directions; "

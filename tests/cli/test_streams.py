@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers.runner import Runner, ended
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_no_line_of_another_program_appears_in_a_bar(
 
 def test_notes_are_not_on_the_line_of_a_bar(crnr: Runner) -> None:
     """They are printed while bars are shown, which have to make room."""
-    make_pictures(crnr.here / "large", size=(70, 70))
+    make_images(crnr.here / "large", size=(70, 70))
     shown = on_a_terminal(crnr, "build", "large")
     assert b"measuring" in shown
     without_codes = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", shown)

@@ -54,14 +54,14 @@ def test_the_other_typer_lacks_the_private_module(crnr: Runner, other_typer: dic
     assert done == Outcome(0, f"{file} None\n", "")
 
 
-def test_build_classify_and_evaluate(crnr: Runner, pictures: Path, other_typer: dict[str, str]) -> None:
+def test_build_classify_and_evaluate(crnr: Runner, images: Path, other_typer: dict[str, str]) -> None:
     built = run(crnr, other_typer, "build gallery --method nn")
     assert (built.exit, built.out) == (0, "")
     assert built.err.startswith("gallery.h5: 3 classes, 9 samples, dimension 128, nn; ")
     assert run(crnr, other_typer, "classify queries -o out.csv") == Outcome(
         0, "", "9 of 9 inputs labelled: out.csv\n"
     )
-    assert run(crnr, other_typer, "classify queries -q").out == (pictures / "out.csv").read_text()
+    assert run(crnr, other_typer, "classify queries -q").out == (images / "out.csv").read_text()
     scored = run(crnr, other_typer, "evaluate out.csv --min-accuracy 1")
     assert (scored.exit, scored.err) == (0, "")
     assert scored.out.startswith("accuracy  1.0000 ")

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from crnr_cli.jobs import compare
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 LONG = ("a class with a name that is longer than most terminals are wide, to see what gives way", "b_c" * 30)
 NAMES = ("10", "9", "100", *LONG)
@@ -18,8 +18,8 @@ NAMES = ("10", "9", "100", *LONG)
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     crnr = Runner(tmp_path_factory.mktemp("widths"))
-    make_pictures(crnr.here / "gallery", NAMES)
-    make_pictures(crnr.here / "queries", NAMES, 1, first=5)
+    make_images(crnr.here / "gallery", NAMES)
+    make_images(crnr.here / "queries", NAMES, 1, first=5)
     (crnr.here / "queries" / "9" / "bad.png").write_bytes(b"\x89PNG")
     assert crnr("build", "gallery", "-q").exit == 0
     return crnr

@@ -19,13 +19,13 @@ from crnr_cli.errors import DataError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, Run
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs.classify import classify
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.progress import silent
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.sources.compact_listing import PictureFile
+from crnr_cli.sources.compact_listing import ImageFile
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import open_source
-from crnr_cli.sources.pictures import Pictures
 from helpers.cluster import CLUSTER, assert_same_rows
 from helpers.runner import Runner
 from helpers.samples import make_features
@@ -34,7 +34,7 @@ pytestmark = CLUSTER
 
 
 @pytest.fixture
-def many(crnr: Runner, pictures: Path) -> list[str]:
+def many(crnr: Runner, images: Path) -> list[str]:
     """A gallery, and the names of 3600 queries in 8 batches: the same 9 files again and again."""
     assert crnr("build", "gallery").exit == 0
     return [str(path) for path in sorted(Path("queries").rglob("*.png"))] * 400
@@ -106,7 +106,7 @@ def test_features_are_sent_by_their_row_numbers(address: str, crnr: Runner, tmp_
                 np.testing.assert_allclose(mine.residuals, theirs.residuals, atol=1e-6)
 
 
-def test_the_command(address: str, crnr: Runner, pictures: Path) -> None:
+def test_the_command(address: str, crnr: Runner, images: Path) -> None:
     assert crnr("build", "gallery").exit == 0
     Path("queries/cat/bad.png").write_bytes(b"")
     alone = crnr("classify", "queries", "--reject", "0.1")
@@ -126,12 +126,12 @@ def test_the_command(address: str, crnr: Runner, pictures: Path) -> None:
     ],
 )
 def test_every_format(
-    address: str, crnr: Runner, pictures: Path, format: str, options: tuple[str, ...]
+    address: str, crnr: Runner, images: Path, format: str, options: tuple[str, ...]
 ) -> None:
     """Rows that workers make are those of this process, with files that have no answer among them."""
     assert crnr("build", "gallery", "-q").exit == 0
     Path("queries/cat/bad.png").write_bytes(b"")
-    Path("queries/dog/readme.txt").write_bytes(b"no picture")
+    Path("queries/dog/readme.txt").write_bytes(b"no image")
     Path('queries/dog/a,"b".png').write_bytes(Path("queries/dog/0.png").read_bytes())
     if format != "parquet":  # which has no place for a name that is not UTF-8
         Path(os.fsdecode(b"queries/dog/\xff.png")).write_bytes(Path("queries/dog/0.png").read_bytes())
@@ -146,7 +146,7 @@ def test_every_format(
     assert said == alone.err.splitlines()
 
 
-def test_too_many_failures(address: str, crnr: Runner, pictures: Path) -> None:
+def test_too_many_failures(address: str, crnr: Runner, images: Path) -> None:
     assert crnr("build", "gallery", "-q").exit == 0
     Path("queries/cat/bad.png").write_bytes(b"")
     command = ("classify", "queries", "-o", "out.csv", "-q", "--strict")
@@ -183,17 +183,17 @@ def _error_of(cluster: Cluster, gallery: FittedGallery, source: Any, path: Path 
 
 def test_a_worker_without_the_file_system_is_reported(address: str, many: list[str], tmp_path: Path) -> None:
     gallery = load_gallery(GALLERY)
-    queries = Pictures([PictureFile(many[0], ("cat",))])
+    queries = Images([ImageFile(many[0], ("cat",))])
     elsewhere = tmp_path / "elsewhere"
-    remedy = "the gallery and the pictures must have the same paths on all workers"
+    remedy = "the gallery and the images must have the same paths on all workers"
     with connected(address) as cluster:
         message = _error_of(cluster, gallery, queries, elsewhere / "gallery.h5")
         assert re.fullmatch(
             rf"worker tcp://127.0.0.1:\d+: cannot find {elsewhere}/gallery.h5; {remedy}", message
         )
-        message = _error_of(cluster, gallery, Pictures([PictureFile(str(elsewhere / "a.png"), ())]))
+        message = _error_of(cluster, gallery, Images([ImageFile(str(elsewhere / "a.png"), ())]))
         assert re.fullmatch(rf"worker tcp://127.0.0.1:\d+: cannot find {elsewhere}; {remedy}", message)
-        gone = Pictures([PictureFile(str(tmp_path / "gone.png"), ())])
+        gone = Images([ImageFile(str(tmp_path / "gone.png"), ())])
         run = Run.prepare(gallery, gone, QueryOptions())
         (answers,) = OnCluster(cluster, GALLERY).answer(run, silent)
         assert [error.status for error in answers.batch.errors if error] == ["vanished"]
@@ -204,18 +204,18 @@ def test_a_worker_with_another_gallery_or_version_is_reported(
 ) -> None:
     old = load_gallery(GALLERY)
     assert crnr("build", "gallery", "--lam", "0.5").exit == 0
-    queries = Pictures([PictureFile(many[0], ("cat",))])
+    queries = Images([ImageFile(many[0], ("cat",))])
     with connected(address) as cluster:
         assert "has a different gallery at" in _error_of(cluster, old, queries)
         monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
         assert "but this is 0.0.1; install the same version everywhere" in _error_of(cluster, old, queries)
 
 
-def test_extracted_values(address: str, crnr: Runner, pictures: Path) -> None:
+def test_extracted_values(address: str, crnr: Runner, images: Path) -> None:
     """Workers read the file; a folder that was named is known as a class there too."""
     assert crnr("build", "gallery", "-q").exit == 0
     assert crnr("extract", "queries/dog", "-o", "f.h5", "-q").exit == 0
-    assert crnr("classify", "queries/dog", "-o", "pictures.csv", "-q").exit == 0
+    assert crnr("classify", "queries/dog", "-o", "images.csv", "-q").exit == 0
     assert crnr("classify", "f.h5", "--dask", address, "-o", "cluster.csv", "-q").exit == 0
-    assert Path("cluster.csv").read_bytes() == Path("pictures.csv").read_bytes()
+    assert Path("cluster.csv").read_bytes() == Path("images.csv").read_bytes()
     assert all(",dog," in line for line in Path("cluster.csv").read_text().splitlines()[1:])

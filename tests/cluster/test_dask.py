@@ -143,9 +143,9 @@ def test_options_that_are_wrong_on_any_machine(address: str, crnr: Runner, featu
 
 def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "SECONDS_TO_CONNECT", 1)
-    Path("pictures").mkdir()
+    Path("images").mkdir()
     for command in ("build", "extract", "classify", "tune", "compare"):
-        given = {"build": ["pictures"], "extract": ["pictures", "-o", "f.h5"]}.get(command, [features])
+        given = {"build": ["images"], "extract": ["images", "-o", "f.h5"]}.get(command, [features])
         refused = crnr(command, *given, "--dask", "tcp://127.0.0.1:1")
         assert (refused.exit, refused.out) == (1, "")
         assert refused.err.startswith(

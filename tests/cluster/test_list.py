@@ -15,18 +15,18 @@ from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.classify import classify
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.compact_listing import CompactListing
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import fingerprint, open_source
-from crnr_cli.sources.pictures import Pictures
 from helpers.cluster import CLUSTER
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 pytestmark = CLUSTER
 GALLERY = Path("gallery.h5")
 
 
 @pytest.fixture
-def folders(crnr: Runner, pictures: Path) -> Path:
+def folders(crnr: Runner, images: Path) -> Path:
     """Queries in folders with links between them, hidden files, and files that cannot be used."""
     Path("queries/dog/link").symlink_to("../cat")
     Path("queries/owl/link").symlink_to("../cat")
@@ -36,17 +36,17 @@ def folders(crnr: Runner, pictures: Path) -> Path:
     Path(os.fsdecode(b"queries/owl/\xff.png")).write_bytes(Path("queries/owl/0.png").read_bytes())
     Path("queries/between.png").write_bytes(Path("queries/cat/0.png").read_bytes())
     Path("queries/empty").mkdir()
-    return pictures
+    return images
 
 
 def test_the_same_listing(address: str, folders: Path) -> None:
-    make_pictures(folders / "many", [f"c{i:02}" for i in range(30)], per_class=2)
+    make_images(folders / "many", [f"c{i:02}" for i in range(30)], per_class=2)
     names = ["queries", "many", "gallery/cat"]
     alone = open_source(names, InputOptions())
     with connected(address) as cluster:
         spread = open_source(names, InputOptions(), lister=OnCluster(cluster).lister)
-    assert isinstance(alone, Pictures)
-    assert isinstance(spread, Pictures)
+    assert isinstance(alone, Images)
+    assert isinstance(spread, Images)
     assert isinstance(spread.files, CompactListing)
     assert list(map(repr, spread.files)) == list(map(repr, alone.files))
     assert spread.notes() == alone.notes()
@@ -91,7 +91,7 @@ def test_a_worker_without_the_folder_is_reported(address: str, tmp_path: Path) -
     with connected(address) as cluster, pytest.raises(DataError) as caught:
         list(OnCluster(cluster).lister(str(missing), [[(str(missing / "a"), "a")]]))
     assert re.fullmatch(
-        rf"worker tcp://127.0.0.1:\d+: cannot find {missing}; the gallery and the pictures must have "
+        rf"worker tcp://127.0.0.1:\d+: cannot find {missing}; the gallery and the images must have "
         "the same paths on all workers",
         str(caught.value),
     )

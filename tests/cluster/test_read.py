@@ -16,14 +16,14 @@ from crnr_cli.cluster.dask import connected
 from crnr_cli.cluster.work import OnCluster
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.samples import Reading
+from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.jobs.extract import ExtractOptions, extract
-from crnr_cli.pictures.pixels import MAX_PIXELS
 from crnr_cli.progress import silent
 from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
-from crnr_cli.sources.compact_listing import PictureFile
-from crnr_cli.sources.pictures import Pictures
+from crnr_cli.sources.compact_listing import ImageFile
+from crnr_cli.sources.images import Images
 from helpers.cluster import CLUSTER, killer
 from helpers.extracting import NETWORK, same
 from helpers.onnx_models import projection_model
@@ -34,14 +34,14 @@ pytestmark = CLUSTER
 
 
 @pytest.fixture
-def mixed(crnr: Runner, pictures: Path) -> Runner:
-    """Pictures of several sizes, modes and depths among files that cannot be used."""
+def mixed(crnr: Runner, images: Path) -> Runner:
+    """Images of several sizes, modes and depths among files that cannot be used."""
     Image.new("RGB", (20, 12), (200, 30, 40)).save("gallery/cat/red.png")
     deep = np.random.default_rng(0).integers(0, 2**16, (9, 11), dtype=np.uint16)
     Image.fromarray(deep).save("gallery/dog/deep.png")
     Image.new("L", (8, 8), 0).save("gallery/dog/black.png")
-    Path("gallery/cat/bad.png").write_bytes(b"no picture")
-    Path("gallery/cat/notes.txt").write_text("not a picture either")
+    Path("gallery/cat/bad.png").write_bytes(b"no image")
+    Path("gallery/cat/notes.txt").write_text("not an image either")
     Path("gallery/cat/.hidden").write_text("")
     Path("gallery/owl/gone.png").symlink_to("nowhere.png")
     Path("gallery/loose.png").write_bytes(Path("gallery/cat/0.png").read_bytes())
@@ -81,7 +81,7 @@ def test_the_same_gallery(address: str, mixed: Runner, options: tuple[str, ...])
     assert same("spread.h5", "alone.h5")
 
 
-def test_the_same_gallery_though_a_worker_is_killed(address: str, pictures: Path, crnr: Runner) -> None:
+def test_the_same_gallery_though_a_worker_is_killed(address: str, images: Path, crnr: Runner) -> None:
     names = ["gallery", *(str(path) for path in sorted(Path("queries").rglob("*.png")))] * 30
     options = BuildOptions(Reading(batch_size=16))
     build(names, Path("alone.h5"), options)
@@ -176,17 +176,17 @@ def test_features_need_no_cluster(crnr: Runner) -> None:
         refused = crnr(*command, "--dask", "local:1")
         assert (refused.exit, refused.out) == (2, "")
         assert refused.err == (
-            "error: --dask is for pictures, which the workers read, but these are features; leave it out\n"
+            "error: --dask is for images, which the workers read, but these are features; leave it out\n"
         )
 
 
 def test_a_worker_without_the_file_system_is_reported(address: str, tmp_path: Path) -> None:
-    source = Pictures([PictureFile(str(tmp_path / "elsewhere" / "a.png"), ("cat",))])
-    recipe = Recipe.for_pictures(RawPixels((8, 8), False))
+    source = Images([ImageFile(str(tmp_path / "elsewhere" / "a.png"), ("cat",))])
+    recipe = Recipe.for_images(RawPixels((8, 8), False))
     with connected(address) as cluster:
         workers = OnCluster(cluster)
         with pytest.raises(
             DataError, match=rf"worker tcp://127.0.0.1:\d+: cannot find {tmp_path}/elsewhere; the gallery and"
         ):
             list(workers.read_raw(source, [(0, 1)], [recipe.open(with_hash=True)]))
-        assert workers.picture_sizes(source, MAX_PIXELS, silent) == set()
+        assert workers.image_sizes(source, MAX_PIXELS, silent) == set()

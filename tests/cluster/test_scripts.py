@@ -37,7 +37,7 @@ def _check_joined(crnr: Runner) -> None:
     assert_same_rows(Path("out.csv").read_text(), whole, sorted(map(str, Path("queries").rglob("*.png"))))
 
 
-def test_the_slurm_array(crnr: Runner, pictures: Path) -> None:
+def test_the_slurm_array(crnr: Runner, images: Path) -> None:
     assert crnr("build", "gallery").exit == 0
     _bash(crnr, _scripts()["| xargs"].split("ls part")[0])  # the list, and its parts
     for task in range(4):
@@ -46,7 +46,7 @@ def test_the_slurm_array(crnr: Runner, pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["parallel", "xargs"])
-def test_one_process_per_part(crnr: Runner, pictures: Path, tool: str) -> None:
+def test_one_process_per_part(crnr: Runner, images: Path, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     assert crnr("build", "gallery").exit == 0

@@ -14,7 +14,7 @@ import pytest
 
 from helpers.faults import Case, make_queries, write_section, written_sections
 from helpers.runner import Runner
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 from helpers.templates import Templates
 
 
@@ -25,13 +25,13 @@ def case(crnr: Runner) -> Case:
 
 
 def build_gallery(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     Case(crnr.here).build()
 
 
 @pytest.fixture
 def queries(case: Case, templates: Templates) -> Path:
-    """The folder queries with one good picture, next to gallery.h5 of three classes."""
+    """The folder queries with one good image, next to gallery.h5 of three classes."""
     templates.copy(build_gallery, case.here)
     return make_queries()
 

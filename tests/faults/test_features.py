@@ -31,7 +31,7 @@ def test_odd_numbers_of_samples(case: Case) -> None:
         assert [row["label"] for row in answers] == [row["truth"] for row in answers]
 
 
-@pytest.mark.fault(22, "Queries of another dimension, or pictures for a gallery of features")
+@pytest.mark.fault(22, "Queries of another dimension, or images for a gallery of features")
 def test_other_dimension(case: Case) -> None:
     """crnr refuses them before any work, and the message gives both dimensions or both kinds."""
     make_features(case.here / "gallery.npz", dimension=6)
@@ -46,7 +46,7 @@ def test_other_dimension(case: Case) -> None:
         ],
     )
     make_queries()
-    case.run(CLASSIFY, exit=1, err=["error: the gallery was built from features, but these are pictures"])
+    case.run(CLASSIFY, exit=1, err=["error: the gallery was built from features, but these are images"])
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5", "queries"}
 
 
@@ -76,7 +76,7 @@ def test_types_of_features(case: Case) -> None:
             exit=1,
             err=[
                 "error: queries.npz: features must be a table of numbers with one row per sample, or a stack "
-                f"of pictures, but are {found} of shape (4, 2); name another dataset with --features-key"
+                f"of images, but are {found} of shape (4, 2); name another dataset with --features-key"
             ],
         )
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5"}

@@ -14,13 +14,13 @@ import pytest
 from crnr_cli.gallery.file import load_gallery
 from helpers.faults import CLASSIFY, Case, labelled, make_queries
 from helpers.runner import read_rows
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 
 @pytest.mark.fault(2, "A gallery with only one class")
 def test_one_class(case: Case) -> None:
     """build prints a note; classify refuses the gallery, as all queries would get the same label."""
-    make_pictures(case.here / "gallery", ["ant"])
+    make_images(case.here / "gallery", ["ant"])
     case.run(
         "build gallery",
         exit=0,
@@ -41,13 +41,13 @@ def test_one_class(case: Case) -> None:
 @pytest.mark.fault(4, "`Cat/` and `cat/`, or one name in two Unicode forms")
 def test_classes_that_look_the_same(case: Case) -> None:
     """crnr refuses them, as a file system or a person may take them for the same; the error names both."""
-    make_pictures(case.here / "gallery", ["Cat", "cat"])
+    make_images(case.here / "gallery", ["Cat", "cat"])
     case.run(
         "build gallery",
         exit=1,
         err=["error: classes 'Cat' and 'cat' differ only in case or Unicode form; rename one"],
     )
-    make_pictures(case.here / "forms", ["caf\u00e9", "cafe\u0301"])
+    make_images(case.here / "forms", ["caf\u00e9", "cafe\u0301"])
     case.run(
         "build forms",
         exit=1,
@@ -60,7 +60,7 @@ def test_classes_that_look_the_same(case: Case) -> None:
 def test_odd_class_names(case: Case) -> None:
     """They are accepted, and quoted in the CSV if necessary, so that they are the same when read back."""
     names = ["a, b", 'say "x"', "  two  spaces ", "\N{ANT}", "-dash", "=1+1"]
-    make_pictures(case.here / "gallery", names, per_class=2)
+    make_images(case.here / "gallery", names, per_class=2)
     case.build()
     case.run(
         "classify gallery -o out.csv",
@@ -182,7 +182,7 @@ def test_hostile_hdf5(case: Case) -> None:
     refuse("reference.h5", "dataset features is of type object, but must be numbers or text")
     assert "gallery.h5" not in case.files()
 
-    make_pictures(case.here / "gallery")
+    make_images(case.here / "gallery")
     make_queries()
     case.build()
     whole = Path("gallery.h5").read_bytes()

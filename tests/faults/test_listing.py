@@ -1,4 +1,4 @@
-"""Listing files: odd names, files that are not pictures, links, and empty folders."""
+"""Listing files: odd names, files that are not images, links, and empty folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from crnr_cli.gallery.file import load_gallery
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
 from helpers.runner import read_rows, without_root
-from helpers.samples import make_pictures, noise, picture
+from helpers.samples import draw_image, make_images, noise
 
 
 @pytest.mark.fault(6, "A newline, tab or quote in a file name")
@@ -19,7 +19,7 @@ def test_odd_file_names(case: Case, queries: Path) -> None:
     """Such names are quoted in the CSV; with `-0`, the list of files on stdin is separated by NUL."""
     names = ["new\nline.png", "tab\t.png", 'quo"te.png']
     for name in names:
-        picture(1, 7).save(queries / name)
+        draw_image(1, 7).save(queries / name)
     expected = GOOD | {f"queries/{name}": "ok" for name in names}
     case.run(CLASSIFY, exit=0, err=[labelled(4, 4)], statuses=expected)
     by_list = Path("out.csv").read_bytes()
@@ -39,7 +39,7 @@ def test_odd_file_names(case: Case, queries: Path) -> None:
 def test_names_that_are_not_utf8(case: Case) -> None:
     """It is written as the same bytes in the CSV, and escaped in JSON."""
     name = os.fsdecode(b"caf\xe9")
-    make_pictures(case.here / "gallery", [name, "tea"])
+    make_images(case.here / "gallery", [name, "tea"])
     case.build()
     case.run(
         "classify gallery -o out.csv",
@@ -59,11 +59,11 @@ def test_names_that_are_not_utf8(case: Case) -> None:
 @pytest.mark.fault(9, "`.DS_Store`, `Thumbs.db`, `._x.jpg`, `.ipynb_checkpoints`, `__MACOSX`")
 def test_what_systems_leave_behind(case: Case) -> None:
     """Such files, and all others whose names begin with a dot, are ignored and never become a class; a note
-    gives their number. A hidden picture is read if it is named directly.
+    gives their number. A hidden image is read if it is named directly.
     """
-    make_pictures(case.here / "gallery")
+    make_images(case.here / "gallery")
     for junk in (".ipynb_checkpoints", "__MACOSX"):
-        make_pictures(case.here / "gallery", [junk], per_class=1)
+        make_images(case.here / "gallery", [junk], per_class=1)
     for junk in (".DS_Store", "ant/Thumbs.db", "bee/._x.jpg"):
         Path("gallery", junk).write_bytes(b"junk")
     noise(1).save("gallery/cow/.hidden.png")
@@ -88,9 +88,9 @@ def test_what_systems_leave_behind(case: Case) -> None:
     )
 
 
-@pytest.mark.fault(10, "A README or .xml among the pictures")
-def test_a_readme_among_the_pictures(case: Case, queries: Path) -> None:
-    """It gets the status `not_image`. The exit code is 0, as it is not named like a picture either."""
+@pytest.mark.fault(10, "A README or .xml among the images")
+def test_a_readme_among_the_images(case: Case, queries: Path) -> None:
+    """It gets the status `not_image`. The exit code is 0, as it is not named like an image either."""
     (queries / "README").write_text("read me")
     (queries / "notes.xml").write_text("<xml/>")
     case.run(
@@ -98,8 +98,8 @@ def test_a_readme_among_the_pictures(case: Case, queries: Path) -> None:
         exit=0,
         err=[
             labelled(1, 3),
-            "no answer: queries/README: not_image, not a picture in a supported format",
-            "no answer: queries/notes.xml: not_image, not a picture in a supported format",
+            "no answer: queries/README: not_image, not an image in a supported format",
+            "no answer: queries/notes.xml: not_image, not an image in a supported format",
             without("2 not_image"),
         ],
         statuses=GOOD | {"queries/README": "not_image", "queries/notes.xml": "not_image"},
@@ -117,7 +117,7 @@ def test_empty_and_mislabelled_files(case: Case, queries: Path) -> None:
         err=[
             labelled(1, 3),
             "no answer: queries/empty.png: empty_file, the file is empty",
-            "no answer: queries/page.jpg: not_image, not a picture in a supported format",
+            "no answer: queries/page.jpg: not_image, not an image in a supported format",
             without("1 empty_file", "1 not_image"),
         ],
         statuses=GOOD | {"queries/empty.png": "empty_file", "queries/page.jpg": "not_image"},
@@ -127,7 +127,7 @@ def test_empty_and_mislabelled_files(case: Case, queries: Path) -> None:
 @pytest.mark.fault(30, "An unreadable file or folder; one that vanished between listing and reading")
 def test_unreadable_and_vanished(case: Case, queries: Path) -> None:
     """They get the status `unreadable` and `vanished`."""
-    picture(0, 1).save(queries / "closed.png")
+    draw_image(0, 1).save(queries / "closed.png")
     (queries / "closed").mkdir()
     (queries / "closed.png").chmod(0)
     (queries / "closed").chmod(0)
@@ -190,7 +190,7 @@ def test_links_and_devices(case: Case, queries: Path) -> None:
 @pytest.mark.fault(32, "The same file named twice")
 def test_the_same_file_twice(case: Case, queries: Path) -> None:
     """The CSV has a row for each, in the given order."""
-    picture(1, 5).save(queries / "bee.png")
+    draw_image(1, 5).save(queries / "bee.png")
     names = "queries/good.png queries/bee.png queries/good.png"
     case.run(f"classify {names} -o out.csv", exit=0, err=[labelled(3, 3)])
     assert [row["path"] for row in read_rows(Path("out.csv"))] == names.split()
@@ -208,7 +208,7 @@ def test_nothing_to_do(case: Case) -> None:
         exit=1,
         err=[f"error: nothing to do: no sample can be used; {flat}/good.png: not in a class folder"],
     )
-    make_pictures(case.here / "gallery")
+    make_images(case.here / "gallery")
     Path("gallery/dog").mkdir()
     case.run(
         "build gallery",

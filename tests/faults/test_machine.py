@@ -12,13 +12,13 @@ import pytest
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, without
 from helpers.patches import set_free_bytes, use_decoder
 from helpers.runner import KERNEL, helper_command, without_root
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 
 @pytest.mark.fault(8, "Cron: `LANG=C`, no HOME, no terminal, stdin closed")
 def test_cron(case: Case) -> None:
     """crnr writes the same bytes as in a terminal."""
-    make_pictures(case.here / "gallery", ["caf\u00e9", "tea"])
+    make_images(case.here / "gallery", ["caf\u00e9", "tea"])
     case.build()
     case("classify", "gallery", "-o", "here.csv")
     bare = {"LANG": "C", "PATH": os.environ["PATH"], **KERNEL}
@@ -50,9 +50,9 @@ def test_cron(case: Case) -> None:
 
 @pytest.mark.fault(16, "A decoder that hangs or crashes")
 def test_a_decoder_that_hangs_or_crashes(case: Case, queries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only that picture has no answer; the run continues."""
+    """Only that image has no answer; the run continues."""
     for name in ("crash.png", "exit.png", "hang.png", "last.png"):
-        picture(0, 1).save(queries / name)
+        draw_image(0, 1).save(queries / name)
     use_decoder(helper_command("helpers.bad_decoder"), monkeypatch.setattr, seconds=2)
     case.run(
         CLASSIFY,
@@ -75,7 +75,7 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
     """The memory is estimated from the shapes before anything is read. If it is not enough, the error gives
     both numbers and a remedy. (In this example, the machine has very little free memory.)
     """
-    make_pictures(case.here / "gallery")
+    make_images(case.here / "gallery")
     for free, message in (
         (
             1000,
@@ -108,7 +108,7 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.fault(43, "Inputs in read-only folders")
 def test_read_only_inputs(case: Case) -> None:
     """This works, as crnr never writes to the folders of the inputs."""
-    make_pictures(case.here / "inputs" / "gallery")
+    make_images(case.here / "inputs" / "gallery")
     before = snapshot(Path("inputs"))
     folders = [Path("inputs"), *(path for path in Path("inputs").rglob("*") if path.is_dir())]
     for folder in folders:
@@ -151,7 +151,7 @@ sys.addaudithook(note)
 @pytest.mark.fault(44, "No network")
 def test_no_network(case: Case) -> None:
     """crnr does not need one: it never downloads or sends anything."""
-    make_pictures(case.here / "gallery")
+    make_images(case.here / "gallery")
     Path("watch").mkdir()
     Path("watch/sitecustomize.py").write_text(WATCH.format(log=str(case.here / "log")))
     watched = os.environ | {"PYTHONPATH": str(case.here / "watch")}

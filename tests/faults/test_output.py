@@ -10,7 +10,7 @@ import pytest
 
 from helpers.faults import CLASSIFY, Case, labelled
 from helpers.runner import Outcome, Runner, read_rows, without_root
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 
 def limited(size: int) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_full_disk(case: Case) -> None:
 )
 @pytest.mark.usefixtures("queries")
 def test_output_in_a_bad_place(case: Case) -> None:
-    """It is refused before any picture is decoded."""
+    """It is refused before any image is decoded."""
     Path("folder").mkdir()
     for output, message in {
         "folder": "is a directory; give a file name",
@@ -135,7 +135,7 @@ CONTINUE = (
 
 def test_strict_stops_at_the_first_failure(crnr: Runner, queries: Path) -> None:
     (queries / "empty.png").write_bytes(b"")
-    (queries / "README").write_text("not meant to be a picture")
+    (queries / "README").write_text("not meant to be an image")
     outcome = crnr(*CLASSIFY.split(), "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
@@ -168,7 +168,7 @@ def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(crnr: Run
 
 
 def test_strict_build_stops_too(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     (crnr.here / "gallery" / "ant" / "empty.png").write_bytes(b"")
     outcome = crnr("build", "gallery", "--strict")
     assert (outcome.exit, outcome.out) == (1, "")

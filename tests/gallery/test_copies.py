@@ -15,7 +15,7 @@ from PIL import Image
 from crnr_cli.gallery.fit import KnownSamples
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 
 @given(st.integers(1, 60), st.integers(0, 10), st.integers(1, 8), st.integers(0, 2**32 - 1))
@@ -36,10 +36,10 @@ NOTE = (
 
 
 @pytest.fixture
-def pictures(crnr: Runner) -> Path:
-    """A gallery, and queries of which two per class are its pictures: one copied, one in another format."""
-    make_pictures(crnr.here / "gallery", ("ant", "bee"), 4)
-    make_pictures(crnr.here / "queries", ("ant", "bee"), 3, first=9)
+def images(crnr: Runner) -> Path:
+    """A gallery, and queries of which two per class are its images: one copied, one in another format."""
+    make_images(crnr.here / "gallery", ("ant", "bee"), 4)
+    make_images(crnr.here / "queries", ("ant", "bee"), 3, first=9)
     for name in ("ant", "bee"):
         shutil.copy(f"gallery/{name}/1.png", f"queries/{name}/copy.png")
         Image.open(f"gallery/{name}/2.png").save(f"queries/{name}/other.bmp")
@@ -50,9 +50,9 @@ def pictures(crnr: Runner) -> Path:
     "recipe", [[], ["--pca", "3"], ["--power", "0.5"], ["--extractor", "m.onnx", "--extractor-preset", "raw"]]
 )
 def test_evaluate_reports_queries_that_are_in_the_gallery(
-    crnr: Runner, pictures: Path, recipe: list[str]
+    crnr: Runner, images: Path, recipe: list[str]
 ) -> None:
-    flat_model(pictures / "m.onnx", ["n", 3, 28, 28])
+    flat_model(images / "m.onnx", ["n", 3, 28, 28])
     assert crnr("build", "gallery", "-q", *recipe).exit == 0
     result = crnr("evaluate", "queries")
     assert (result.exit, result.err) == (0, NOTE.format(4, 10, "queries/ant/copy.png"))
@@ -61,16 +61,16 @@ def test_evaluate_reports_queries_that_are_in_the_gallery(
     assert json.loads(record.out)["in_gallery"] == 4
     assert "4 of 10 test samples are in the gallery too" in Path("r.html").read_text()
     shutil.rmtree("queries")
-    make_pictures(crnr.here / "queries", ("ant", "bee"), 3, first=9)
+    make_images(crnr.here / "queries", ("ant", "bee"), 3, first=9)
     assert crnr("evaluate", "queries").err == ""
 
 
-def test_compare_reports_test_samples_that_are_in_the_gallery(crnr: Runner, pictures: Path) -> None:
+def test_compare_reports_test_samples_that_are_in_the_gallery(crnr: Runner, images: Path) -> None:
     result = crnr("compare", "gallery", "--test", "queries", "--methods", "nn")
     assert result.exit == 0
     assert NOTE.format(4, 10, "queries/ant/copy.png") in result.err
     shutil.rmtree("queries")
-    make_pictures(crnr.here / "queries", ("ant", "bee"), 3, first=9)
+    make_images(crnr.here / "queries", ("ant", "bee"), 3, first=9)
     assert "in the gallery" not in crnr("compare", "gallery", "--test", "queries", "--methods", "nn").err
 
 

@@ -1,4 +1,4 @@
-"""Near duplicates are found as groups, and different pictures are left alone."""
+"""Near duplicates are found as groups, and different images are left alone."""
 
 from __future__ import annotations
 
@@ -25,50 +25,50 @@ def photo(seed: int) -> Image.Image:
     return Image.fromarray(np.clip(128 + 40 * shapes, 0, 255).astype(np.uint8))
 
 
-def recompressed(picture: Image.Image) -> Image.Image:
+def recompressed(image: Image.Image) -> Image.Image:
     file = io.BytesIO()
-    picture.save(file, "JPEG", quality=60)
+    image.save(file, "JPEG", quality=60)
     return Image.open(file)
 
 
 ALTERED = {
     "recompressed": recompressed,
-    "resized": lambda picture: picture.resize((80, 60)),
-    "cropped": lambda picture: picture.crop((2, 0, 120, 88)),
-    "brighter": lambda picture: ImageEnhance.Brightness(picture).enhance(1.2),
+    "resized": lambda image: image.resize((80, 60)),
+    "cropped": lambda image: image.crop((2, 0, 120, 88)),
+    "brighter": lambda image: ImageEnhance.Brightness(image).enhance(1.2),
 }
 
 
-def looks(pictures: list[Image.Image]) -> Looks:
-    small = np.array([np.asarray(one.resize((32, 32), Image.Resampling.BILINEAR)) for one in pictures])
+def looks(images: list[Image.Image]) -> Looks:
+    small = np.array([np.asarray(one.resize((32, 32), Image.Resampling.BILINEAR)) for one in images])
     return Looks.of(small.reshape(len(small), -1).astype(np.float32), small, np.arange(len(small)))
 
 
 @pytest.mark.parametrize("kind", ALTERED)
-def test_an_altered_picture_is_found_among_others(kind: str) -> None:
+def test_an_altered_image_is_found_among_others(kind: str) -> None:
     originals = [photo(seed) for seed in range(30)]
-    altered = [ALTERED[kind](picture) for picture in originals[:10]]
+    altered = [ALTERED[kind](image) for image in originals[:10]]
     found = find_near_pairs(looks(originals + altered))
     assert found.tolist() == [[i, 30 + i] for i in range(10)]
     against = find_near_pairs(looks(altered), looks(originals))
     assert against.tolist() == [[i, i] for i in range(10)]
 
 
-def test_a_few_pictures_have_duplicates_too() -> None:
+def test_a_few_images_have_duplicates_too() -> None:
     assert find_near_pairs(looks([photo(0), recompressed(photo(0))])).tolist() == [[0, 1]]
     assert find_near_pairs(looks([photo(0), photo(1)])).tolist() == []
 
 
 def test_plain_shapes_that_are_all_alike_are_not_duplicates() -> None:
-    """Handwritten digits of 8 x 8 pixels: hundreds are as alike as a cropped picture and its original."""
+    """Handwritten digits of 8 x 8 pixels: hundreds are as alike as a cropped image and its original."""
     pixels = load_digits().images[:900].astype(np.uint8)
     digits = looks([Image.fromarray(15 * one) for one in pixels])
-    alike = np.corrcoef(digits.pictures.reshape(900, -1)) - np.eye(900)
+    alike = np.corrcoef(digits.images.reshape(900, -1)) - np.eye(900)
     assert (alike.max(axis=1) > 0.965).sum() > 100
     assert len(find_near_pairs(digits)) <= 9
 
 
-def test_without_pictures_only_a_cosine_close_to_one_counts() -> None:
+def test_without_images_only_a_cosine_close_to_one_counts() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(50, 40))
     rows[7] = 3 * rows[3] + 0.01 * rng.normal(size=40)

@@ -15,7 +15,7 @@ from crnr_cli.errors import GalleryError
 from crnr_cli.gallery.file import load_gallery
 from helpers.paths import DATA
 from helpers.runner import Runner, read_rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 V1 = DATA / "gallery-v1.h5"
 
@@ -102,7 +102,7 @@ def test_the_checksum_is_the_documented_one(crnr: Runner) -> None:
 
 
 def test_stamps_may_be_absent(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     crnr("build", "gallery")
     stamps = load_gallery(Path("gallery.h5")).stamps
     first = Path("gallery/ant/0.png").stat()

@@ -14,10 +14,10 @@ from crnr_cli.gallery import samples
 from crnr_cli.gallery.samples import Reading, read_raw, read_samples
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Pca, Power
+from crnr_cli.sources.images import is_unrelated
 from crnr_cli.sources.opening import open_source
-from crnr_cli.sources.pictures import is_unrelated
 from helpers.runner import Runner, rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def test_reading_raw_values_makes_no_vectors(crnr: Runner, rows_made: list[int])
 
 
 def test_fitting_steps_or_not_leaves_out_the_same_samples(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     Path("gallery/ant/0.png").write_bytes(b"")
-    Path("gallery/notes.txt").write_text("about these pictures")
+    Path("gallery/notes.txt").write_text("about these images")
     found = [
         read_samples(open_source(["gallery"], Reading()), Reading(steps=steps)) for steps in ((), (Pca(3),))
     ]
@@ -76,7 +76,7 @@ def test_a_step_that_leaves_nothing_of_a_sample_names_it(crnr: Runner) -> None:
 
 
 def test_json_has_every_note_of_which_people_see_the_first(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     for i in range(12):
         (crnr.here / "gallery" / f"empty {i:02}").mkdir()
         (crnr.here / "gallery" / "ant" / f"broken {i:02}.png").write_bytes(b"")
@@ -90,8 +90,8 @@ def test_json_has_every_note_of_which_people_see_the_first(crnr: Runner) -> None
 
 
 def test_what_is_left_out_is_looked_at_once(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not again with every batch, which takes hours if many files are no pictures."""
-    make_pictures(crnr.here / "gallery")
+    """Not again with every batch, which takes hours if many files are no images."""
+    make_images(crnr.here / "gallery")
     for i in range(100):
         Path(f"gallery/ant/note{i}.xml").write_text("<a/>")
     looks = 0

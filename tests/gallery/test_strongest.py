@@ -12,14 +12,14 @@ from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.explain import explain
 from crnr_cli.jobs.review import find_strongest_samples
 from helpers.runner import Runner
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 
 @pytest.mark.parametrize("parts", [(), ("--parts", "2x2")], ids=["whole", "parts"])
 @pytest.mark.parametrize("method", ["crnr", "src", "nrc"])
 def test_they_are_those_that_explain_shows(crnr: Runner, method: str, parts: tuple[str, ...]) -> None:
-    make_pictures(crnr.here / "gallery", per_class=6)
-    make_pictures(crnr.here / "queries", per_class=2, first=10)
+    make_images(crnr.here / "gallery", per_class=6)
+    make_images(crnr.here / "queries", per_class=2, first=10)
     assert crnr("build", "gallery", "--method", method, *parts, "-q").exit == 0
     gallery = load_gallery(Path("gallery.h5"))
     for query in sorted(Path("queries").rglob("*.png")):

@@ -1,4 +1,4 @@
-"""A decoder process that crashes or hangs on pictures whose names say so.
+"""A decoder process that crashes or hangs on images whose names say so.
 
 An argument, if given, is for how many seconds it may hold back answers.
 """
@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from crnr_cli.pictures import decoder_process
-from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import PixelRequest, Pixels
+from crnr_cli.images import decoder_process
+from crnr_cli.images.decode import read_pixels
+from crnr_cli.images.pixels import PixelRequest, Pixels
 
 
 def read_badly(path: str, form: PixelRequest) -> Pixels:

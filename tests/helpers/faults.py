@@ -10,7 +10,7 @@ from typing import Any
 
 from helpers.paths import DOCS, TESTS
 from helpers.runner import Outcome, Runner, read_rows, rows
-from helpers.samples import picture
+from helpers.samples import draw_image
 
 FOLDER = TESTS / "faults"
 PAGE = DOCS / "faults.md"
@@ -112,9 +112,9 @@ def write_section(number: int, section: str) -> None:
 
 
 def make_queries(folder: str = "queries") -> Path:
-    """One good picture of the class ant, queries/good.png."""
+    """One good image of the class ant, queries/good.png."""
     Path(folder).mkdir()
-    picture(0, 99).save(Path(folder) / "good.png")
+    draw_image(0, 99).save(Path(folder) / "good.png")
     return Path(folder)
 
 

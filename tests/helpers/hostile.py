@@ -26,19 +26,19 @@ from crnr_cli.gallery.gallery import describe
 from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.gallery.reading import recipe_of
 from crnr_cli.gallery.samples import Reading
+from crnr_cli.images.decode import read_pixels
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.jobs.evaluate import evaluate
 from crnr_cli.jobs.extract import ExtractOptions, extract
-from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.pictures.pool import DecoderPool
 from crnr_cli.recipe.recipe import make_steps
 from crnr_cli.results.edited import read_corrections
 from crnr_cli.results.journal import resumable
 from crnr_cli.sources.formats import Keys, matlab_process
 from crnr_cli.sources.tables import FeatureFile, open_tables
 from helpers import damage
-from helpers.samples import make_features, picture
+from helpers.samples import draw_image, make_features
 
 # A decoder may take 24 bytes per pixel that a tiny file declares; so many are well below the limit of memory.
 _MAX_PIXELS = 20_000_000
@@ -171,7 +171,7 @@ def make_extracted(path: Path) -> None:
     for name in ("ant", "bee/of/honey", "loose"):
         Path("photos", name).mkdir(parents=True)
         for number in range(2):
-            picture(number, number, (6, 5)).save(Path("photos", name) / f"{number}.png")
+            draw_image(number, number, (6, 5)).save(Path("photos", name) / f"{number}.png")
     make_deep_png(Path("photos/ant/deep.png"))
     sources = ["photos/ant", "photos/bee", "photos/loose"]
     extract(sources, path, ExtractOptions(Reading(jobs=1, extractor=ExtractorOptions("pixels"))))
@@ -262,15 +262,15 @@ def open_journal(path: Path) -> object:
     return size
 
 
-def open_picture(path: Path) -> object:
+def open_image(path: Path) -> object:
     pixels = read_pixels(str(path), PixelRequest((8, 6), max_pixels=_MAX_PIXELS))
     assert (pixels.width, pixels.height) == (8, 6)
     assert len(pixels.data) == 8 * 6 * (4 if pixels.is_float else 1)
     return None
 
 
-def make_picture(path: Path) -> None:
-    picture(0, 1, (20, 15)).save(path)
+def make_image(path: Path) -> None:
+    draw_image(0, 1, (20, 15)).save(path)
 
 
 def make_deep_png(path: Path) -> None:
@@ -280,7 +280,7 @@ def make_deep_png(path: Path) -> None:
 def make_turned_jpeg(path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    picture(0, 1, (20, 15)).convert("RGB").save(path, exif=exif)
+    draw_image(0, 1, (20, 15)).convert("RGB").save(path, exif=exif)
 
 
 def make_model(path: Path) -> None:
@@ -338,7 +338,7 @@ def open_config(path: Path) -> object:
 
 def png(path: Path) -> None:
     buffer = io.BytesIO()
-    picture(0, 1, (20, 15)).convert("RGBA").save(buffer, "png")
+    draw_image(0, 1, (20, 15)).convert("RGBA").save(buffer, "png")
     path.write_bytes(buffer.getvalue())
 
 
@@ -376,14 +376,14 @@ KINDS: dict[str, Kind] = {
     "table": Kind(".csv", make_table, open_table, damage.csv_changed, 12),
     "corrections": Kind(".csv", make_corrections, open_corrections, damage.csv_changed, 4),
     "journal": Kind(".journal", make_journal, open_journal, damage.journal_changed, 6),
-    "png": Kind(".png", png, open_picture, damage.png_changed, 8),
-    "png of 16 bits": Kind(".png", make_deep_png, open_picture, damage.png_changed, 3),
-    "jpg": Kind(".jpg", make_turned_jpeg, open_picture, None, 5),
-    "tif": Kind(".tif", make_picture, open_picture, damage.tiff_changed, 5),
-    "gif": Kind(".gif", make_picture, open_picture, None, 2),
-    "bmp": Kind(".bmp", make_picture, open_picture, None, 2),
-    "webp": Kind(".webp", make_picture, open_picture, None, 2),
-    "pgm": Kind(".pgm", make_picture, open_picture, None, 2),
+    "png": Kind(".png", png, open_image, damage.png_changed, 8),
+    "png of 16 bits": Kind(".png", make_deep_png, open_image, damage.png_changed, 3),
+    "jpg": Kind(".jpg", make_turned_jpeg, open_image, None, 5),
+    "tif": Kind(".tif", make_image, open_image, damage.tiff_changed, 5),
+    "gif": Kind(".gif", make_image, open_image, None, 2),
+    "bmp": Kind(".bmp", make_image, open_image, None, 2),
+    "webp": Kind(".webp", make_image, open_image, None, 2),
+    "pgm": Kind(".pgm", make_image, open_image, None, 2),
     "file beside a model": Kind(".json", make_config, open_config, damage.journal_changed, 2),
     "model": Kind(".onnx", make_model, open_model, damage.protobuf_changed, 1),
 }

@@ -19,9 +19,9 @@ import numpy as np
 from crnr_cli.errors import CrnrError, SampleError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.queries import QueryOptions
+from crnr_cli.images.decode import read_pixels
+from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.jobs.evaluate import evaluate
-from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import PixelRequest
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
 
@@ -66,7 +66,7 @@ def open_gallery(path: Path) -> object:
     }
 
 
-def open_picture(path: Path) -> object:
+def open_image(path: Path) -> object:
     pixels = read_pixels(str(path), PixelRequest((16, 12)))
     assert (pixels.width, pixels.height) == (16, 12)
     assert len(pixels.data) == 16 * 12 * (4 if pixels.is_float else 1)
@@ -92,7 +92,7 @@ def open_table(path: Path) -> object:
 OPEN: dict[str, Callable[[Path], object]] = {
     "gallery": open_gallery,
     "features": open_features,
-    "picture": open_picture,
+    "image": open_image,
     "table": open_table,
 }
 CHECKSUMMED = {".png", ".npz"}  # and galleries: what opens at all is what it was
@@ -134,7 +134,7 @@ def main() -> None:
         except (CrnrError, SampleError) as e:
             ends["refused" if str(e) else "refused without a word"] += 1
         else:
-            faithful = kind == "gallery" or name.suffix in CHECKSUMMED or (cut and kind == "picture")
+            faithful = kind == "gallery" or name.suffix in CHECKSUMMED or (cut and kind == "image")
             assert not faithful or opened == whole, "opened, and is not what it was"
             ends["opened"] += 1
         signal.setitimer(signal.ITIMER_PROF, 0)

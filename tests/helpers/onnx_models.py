@@ -31,7 +31,7 @@ def save_model(
 
 
 def flat_model(path: Path, shape: Shape) -> Path:
-    """Gives back what it is given, as one vector per picture: so its preparation can be seen."""
+    """Gives back what it is given, as one vector per image: so its preparation can be seen."""
     return save_model(
         path,
         [helper.make_node("Flatten", ["image"], ["features"])],
@@ -83,7 +83,7 @@ _PATCH = 4  # pixels per side
 
 
 def _token_nodes(image: str = "pixel_values") -> list[Any]:
-    """`last_hidden_state`: 100 plus the mean of the picture, and then the mean of each patch, per channel."""
+    """`last_hidden_state`: 100 plus the mean of the image, and then the mean of each patch, per channel."""
     return [
         helper.make_node("Constant", [], ["hundred"], value_float=100.0),
         helper.make_node("Constant", [], ["as_tokens"], value_ints=[0, 3, -1]),
@@ -100,7 +100,7 @@ def _token_nodes(image: str = "pixel_values") -> list[Any]:
 
 
 def _vector_nodes(output: str, plus: float, image: str = "pixel_values") -> list[Any]:
-    """The mean of the picture per channel, plus a number by which the output can be recognised."""
+    """The mean of the image per channel, plus a number by which the output can be recognised."""
     return [
         helper.make_node("GlobalAveragePool", [image], [f"{output}_mean"]),
         helper.make_node("Constant", [], [f"{output}_plus"], value_float=float(plus)),

@@ -14,8 +14,8 @@ from typing import Any
 
 from crnr_cli import errors
 from crnr_cli.gallery import queries
+from crnr_cli.images import pool
 from crnr_cli.methods import trained
-from crnr_cli.pictures import pool
 from crnr_cli.system import cores, memory
 
 Patch = Callable[[object, str, object], None]
@@ -54,10 +54,10 @@ def set_free_bytes(free: int | None, patch: Patch) -> None:
 
 
 def use_decoder(command: Sequence[str], patch: Patch, seconds: float | None = None) -> None:
-    """Decode pictures by another program, and wait so many seconds for each."""
+    """Decode images by another program, and wait so many seconds for each."""
     patch(pool, "COMMAND", command)
     if seconds is not None:
-        patch(pool, "SECONDS_PER_PICTURE", seconds)
+        patch(pool, "SECONDS_PER_IMAGE", seconds)
 
 
 def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[bytes]]:

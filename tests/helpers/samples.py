@@ -1,4 +1,4 @@
-"""Small pictures and features, made on the spot and always the same."""
+"""Small images and features, made on the spot and always the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PIL import Image
 
 CLASSES = ("ant", "bee", "cow")
 
-# How an upright picture is stored for each orientation of the EXIF and TIFF standards.
+# How an upright image is stored for each orientation of the EXIF and TIFF standards.
 TURNS = {
     1: None,
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -24,7 +24,7 @@ TURNS = {
 }
 
 
-def picture(class_number: int, sample: int, size: tuple[int, int] = (8, 8)) -> Image.Image:
+def draw_image(class_number: int, sample: int, size: tuple[int, int] = (8, 8)) -> Image.Image:
     """Noise on the pattern of a class: classes are easy to tell apart."""
     width, height = size
     random = np.random.default_rng([class_number, sample])
@@ -34,20 +34,20 @@ def picture(class_number: int, sample: int, size: tuple[int, int] = (8, 8)) -> I
 
 
 def noise(seed: int, size: tuple[int, int] = (8, 8)) -> Image.Image:
-    """A grey picture of noise, the same for the same seed."""
+    """A grey image of noise, the same for the same seed."""
     values = np.random.default_rng(seed).integers(1, 256, (size[1], size[0]), dtype=np.uint8)
     return Image.fromarray(values)
 
 
 def save_turned(upright: Image.Image, path: Path, orientation: int, **options: Any) -> None:
-    """The picture as a camera that was held another way stores it: turned, with the tag that says so."""
+    """The image as a camera that was held another way stores it: turned, with the tag that says so."""
     turn = TURNS[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation
     (upright if turn is None else upright.transpose(turn)).save(path, exif=exif, **options)
 
 
-def make_pictures(
+def make_images(
     folder: Path,
     classes: Sequence[str] = CLASSES,
     per_class: int = 4,
@@ -58,7 +58,7 @@ def make_pictures(
     for number, name in enumerate(classes):
         (folder / name).mkdir(parents=True, exist_ok=True)
         for sample in range(first, first + per_class):
-            picture(number, sample, size).save(folder / name / f"{sample}.png")
+            draw_image(number, sample, size).save(folder / name / f"{sample}.png")
 
 
 def make_features(

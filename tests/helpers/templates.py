@@ -20,7 +20,7 @@ class Templates:
     def copy(self, make: Callable[[Runner], None], to: Path) -> None:
         """Copy what `make` makes in an empty folder, which is then the current one, to another folder.
 
-        Files keep their times, so that a gallery takes its pictures as unchanged.
+        Files keep their times, so that a gallery takes its images as unchanged.
         """
         if make not in self._made:
             folder = self._root / str(len(self._made))

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from helpers.runner import Outcome, Runner, rows
-from helpers.samples import noise, picture
+from helpers.samples import draw_image, noise
 
 CLASSES = ("ant", "bee", "cow")
 PER_CLASS = 12
@@ -21,18 +21,18 @@ SIZE = (32, 32)
 
 @pytest.fixture
 def planted(crnr: Runner) -> Runner:
-    """Three easy classes with one wrong label, an exact copy and a recompressed one, and an odd picture."""
+    """Three easy classes with one wrong label, an exact copy and a recompressed one, and an odd image."""
     for number, name in enumerate(CLASSES):
-        (crnr.here / "pictures" / name).mkdir(parents=True)
+        (crnr.here / "images" / name).mkdir(parents=True)
         for sample in range(PER_CLASS):
-            picture(number, sample, SIZE).save(crnr.here / "pictures" / name / f"{sample}.png")
-    picture(1, 50, SIZE).save("pictures/ant/wrong.png")
-    shutil.copy("pictures/bee/3.png", "pictures/bee/copy.png")
-    Image.open("pictures/cow/5.png").save("pictures/bee/near.png", compress_level=0)
-    noise(1, SIZE).save("pictures/cow/odd.png")
+            draw_image(number, sample, SIZE).save(crnr.here / "images" / name / f"{sample}.png")
+    draw_image(1, 50, SIZE).save("images/ant/wrong.png")
+    shutil.copy("images/bee/3.png", "images/bee/copy.png")
+    Image.open("images/cow/5.png").save("images/bee/near.png", compress_level=0)
+    noise(1, SIZE).save("images/cow/odd.png")
     (crnr.here / "queries").mkdir()
-    shutil.copy("pictures/ant/7.png", "queries/leaked.png")
-    picture(2, 60, SIZE).save("queries/new.png")
+    shutil.copy("images/ant/7.png", "queries/leaked.png")
+    draw_image(2, 60, SIZE).save("queries/new.png")
     return crnr
 
 
@@ -45,27 +45,27 @@ def paths(group: dict[str, object]) -> list[str]:
     return [sample["path"] for sample in group["samples"]]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("of", ["gallery.h5", "pictures"])
+@pytest.mark.parametrize("of", ["gallery.h5", "images"])
 def test_everything_planted_is_found(planted: Runner, of: str) -> None:
-    assert planted("build", "pictures", "-q").exit in (0, 3)
+    assert planted("build", "images", "-q").exit in (0, 3)
     report = found(planted("audit", of, "--json", "-q", "--against", "queries"))
     suspects = {one["path"]: one for one in report["suspects"]}
-    wrong = suspects["pictures/ant/wrong.png"]
+    wrong = suspects["images/ant/wrong.png"]
     assert (wrong["label"], wrong["suggested"]) == ("ant", "bee")
-    assert all(name.startswith("pictures/bee/") for name in wrong["supporters"])
-    assert [paths(group) for group in report["copies"]] == [["pictures/bee/3.png", "pictures/bee/copy.png"]]
+    assert all(name.startswith("images/bee/") for name in wrong["supporters"])
+    assert [paths(group) for group in report["copies"]] == [["images/bee/3.png", "images/bee/copy.png"]]
     assert [group["across_classes"] for group in report["copies"]] == [False]
-    assert ["pictures/bee/near.png", "pictures/cow/5.png"] in map(paths, report["near_duplicates"])
+    assert ["images/bee/near.png", "images/cow/5.png"] in map(paths, report["near_duplicates"])
     assert [group["across_classes"] for group in report["near_duplicates"]] == [True]
-    assert "pictures/cow/odd.png" in [one["path"] for one in report["outliers"]]
+    assert "images/cow/odd.png" in [one["path"] for one in report["outliers"]]
     assert report["queries_in_gallery"] == [
-        {"query": "queries/leaked.png", "path": "pictures/ant/7.png", "label": "ant", "copy": True}
+        {"query": "queries/leaked.png", "path": "images/ant/7.png", "label": "ant", "copy": True}
     ]
     assert (report["n_samples"], report["queries"]) == (3 * PER_CLASS + 4, 2)
 
 
 def test_what_is_marked_in_the_csv_is_removed(planted: Runner) -> None:
-    assert planted("build", "pictures", "-q").exit == 0
+    assert planted("build", "images", "-q").exit == 0
     outcome = planted("audit", "gallery.h5", "--csv", "audit.csv", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
     text = Path("audit.csv").read_text()
@@ -77,27 +77,27 @@ def test_what_is_marked_in_the_csv_is_removed(planted: Runner) -> None:
     words = "audit.csv: no row is marked; write x into the column remove of the samples to remove"
     assert outcome == Outcome(1, "", f"error: {words}\n")
     assert Path("gallery.h5").read_bytes() == before
-    marked = re.sub(r"(?m)^(pictures/(ant/wrong|bee/copy)\.png,.*),$", r"\1,x", text)
+    marked = re.sub(r"(?m)^(images/(ant/wrong|bee/copy)\.png,.*),$", r"\1,x", text)
     Path("audit.csv").write_text(marked)
     outcome = planted("remove", "gallery.h5", "--from", "audit.csv", "-q")
     assert outcome == Outcome(0, "", "")
     report = found(planted("audit", "gallery.h5", "--json", "-q"))
     assert report["n_samples"] == 3 * PER_CLASS + 2
     assert report["copies"] == []
-    assert "pictures/ant/wrong.png" not in [one["path"] for one in report["suspects"]]
+    assert "images/ant/wrong.png" not in [one["path"] for one in report["suspects"]]
 
 
 def test_too_many_suspects_miss_the_gate(planted: Runner) -> None:
-    count = len(found(planted("audit", "pictures", "--json", "-q"))["suspects"])
+    count = len(found(planted("audit", "images", "--json", "-q"))["suspects"])
     assert count >= 1
-    assert planted("audit", "pictures", "-q", "--max-suspects", str(count)).exit == 0
-    outcome = planted("audit", "pictures", "-q", "--max-suspects", "0")
+    assert planted("audit", "images", "-q", "--max-suspects", str(count)).exit == 0
+    outcome = planted("audit", "images", "-q", "--max-suspects", "0")
     what = "1 label looks" if count == 1 else f"{count} labels look"
     assert (outcome.exit, outcome.err) == (4, f"{what} wrong, and at most 0 may\n")
     assert "labels that look wrong" in outcome.out
 
 
-def test_features_and_pictures_that_are_gone_are_reported(planted: Runner) -> None:
+def test_features_and_images_that_are_gone_are_reported(planted: Runner) -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b"], 20)
     features = np.eye(2)[(labels == "b").astype(int)].repeat(5, axis=1) + 0.2 * rng.random((40, 10))
@@ -106,22 +106,22 @@ def test_features_and_pictures_that_are_gone_are_reported(planted: Runner) -> No
     outcome = planted("audit", "table.npz", "--json")
     assert (outcome.exit, outcome.err) == (
         0,
-        "note: near duplicates: found by the cosine of the features alone, as there are no pictures\n",
+        "note: near duplicates: found by the cosine of the features alone, as there are no images\n",
     )
     assert any(
         {"table.npz#2", "table.npz#3"} <= set(paths(g)) for g in json.loads(outcome.out)["near_duplicates"]
     )
-    assert planted("build", "pictures", "-q").exit == 0
-    Path("pictures/cow/5.png").unlink()
+    assert planted("build", "images", "-q").exit == 0
+    Path("images/cow/5.png").unlink()
     outcome = planted("audit", "gallery.h5")
     assert outcome.exit == 0
-    assert outcome.err.startswith("note: 1 of 40 pictures is gone or changed, such as pictures/cow/5.png: ")
+    assert outcome.err.startswith("note: 1 of 40 images is gone or changed, such as images/cow/5.png: ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["gallery.h5", "pictures"], 2, "gallery.h5: is a gallery; audit it by itself"),
+        (["gallery.h5", "images"], 2, "gallery.h5: is a gallery; audit it by itself"),
         (
             ["gallery.h5", "--grey", "--pca", "3"],
             2,
@@ -131,18 +131,18 @@ def test_features_and_pictures_that_are_gone_are_reported(planted: Runner) -> No
     ],
 )
 def test_what_makes_no_sense_is_refused(planted: Runner, arguments: list[str], code: int, words: str) -> None:
-    assert planted("build", "pictures", "-q").exit == 0
+    assert planted("build", "images", "-q").exit == 0
     outcome = planted("audit", *arguments, "-q")
     assert outcome == Outcome(code, "", f"error: {words}\n")
 
 
 def test_the_tables_fit_a_screen(planted: Runner) -> None:
-    outcome = planted("audit", "pictures", columns=80)
+    outcome = planted("audit", "images", columns=80)
     assert outcome.exit == 0
     assert max(map(len, outcome.out.splitlines())) <= 80
     for words in (
         "labels confirmed",
-        "pictures/ant/wrong.png",
+        "images/ant/wrong.png",
         "exact copies",
         "near duplicates",
         "outliers",
@@ -150,8 +150,8 @@ def test_the_tables_fit_a_screen(planted: Runner) -> None:
         assert words in outcome.out
 
 
-def test_the_page_shows_pictures_side_by_side(planted: Runner) -> None:
-    outcome = planted("audit", "pictures", "--html", "audit.html", "--against", "queries", "-q")
+def test_the_page_shows_images_side_by_side(planted: Runner) -> None:
+    outcome = planted("audit", "images", "--html", "audit.html", "--against", "queries", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
     page = Path("audit.html").read_text()
     assert page.startswith("<!DOCTYPE html>")

@@ -10,11 +10,11 @@ import pytest
 from crnr_cli.gallery.samples import Note, Reading
 from crnr_cli.jobs.build import BuildOptions, build
 from helpers.runner import Runner
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 
 def test_many_left_out_are_cut(crnr: Runner) -> None:
-    make_pictures(crnr.here / "g")
+    make_images(crnr.here / "g")
     for i in range(13):
         Path(f"g/ant/empty{i:02}.png").write_bytes(b"")
     outcome = crnr("build", "g")
@@ -27,7 +27,7 @@ def test_many_left_out_are_cut(crnr: Runner) -> None:
 def test_a_build_that_is_stopped_leaves_nothing(crnr: Runner, stop: str) -> None:
     import signal
 
-    make_pictures(crnr.here / "g")
+    make_images(crnr.here / "g")
     Path("gallery.h5").write_text("old")
     from crnr_cli.jobs import build
 
@@ -64,7 +64,7 @@ class Recorder:
 
 
 def test_notes_on_how_samples_are_read_come_before_they_are_read(tmp_path: Path) -> None:
-    make_pictures(tmp_path / "gallery", size=(70, 70))
+    make_images(tmp_path / "gallery", size=(70, 70))
     seen = Recorder()
     reading = Reading(on_notes=seen.on_notes)
     report = build([str(tmp_path / "gallery")], tmp_path / "g.h5", BuildOptions(reading), seen.progress)
@@ -87,14 +87,14 @@ def test_calibrating_reports_its_progress(tmp_path: Path) -> None:
 
 
 def test_notes_are_printed_once(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", size=(70, 70))
+    make_images(crnr.here / "gallery", size=(70, 70))
     for line in ("build gallery", "tune gallery --budget 0", "compare gallery --methods nn --draws 1"):
         outcome = crnr(*line.split())
         assert outcome.exit == 0
         lines = outcome.err.splitlines()
         assert [text.split(":")[0] for text in lines[:2]] == ["note", "note"]
         assert lines[0] == (
-            "note: pictures are larger than 64x64: all are resized to 64x64; --size chooses another size"
+            "note: images are larger than 64x64: all are resized to 64x64; --size chooses another size"
         )
         assert sum(text.startswith("note: ") for text in lines if "budget" not in text) == 2
         assert "note" not in crnr(*line.split(), "-q").err

@@ -13,12 +13,12 @@ from crnr_cli.jobs.build import BuildOptions, build
 from helpers.extracting import NETWORK, same
 from helpers.onnx_models import projection_model
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_features, make_pictures, picture
+from helpers.samples import draw_image, make_features, make_images
 
 
 @pytest.fixture
 def here(crnr: Runner) -> Runner:
-    make_pictures(crnr.here / "photos")
+    make_images(crnr.here / "photos")
     projection_model(Path("model.onnx"))
     return crnr
 
@@ -30,9 +30,9 @@ def test_the_gallery_is_the_same(here: Runner, how: tuple[str, ...]) -> None:
     """With the same messages and exit code, also if some files cannot be used."""
     Image.new("L", (8, 8), 9).save("photos/ant/blank.png")
     Path("photos/bee/broken.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
-    Path("photos/README").write_text("not a picture")
+    Path("photos/README").write_text("not an image")
     Path("photos/dog").mkdir()
-    picture(0, 9).save("photos/of no class.png")
+    draw_image(0, 9).save("photos/of no class.png")
     plain = here("build", "photos", "-o", "plain.h5", *how)
     assert plain.exit == 3
     for _ in range(2):
@@ -53,9 +53,9 @@ def test_the_second_time_nothing_is_decoded(here: Runner, decoded: list[str]) ->
     assert here(*build, "--pca", "3") == Outcome(0, "", "")
     assert decoded == []
     assert Path("cache.h5").stat().st_mtime_ns == before
-    picture(0, 60).save("photos/ant/new.png")
+    draw_image(0, 60).save("photos/ant/new.png")
     Path("photos/bee/0.png").unlink()
-    picture(2, 61).save("photos/cow/0.png")
+    draw_image(2, 61).save("photos/cow/0.png")
     assert here(*build) == Outcome(0, "", "")
     assert decoded == ["photos/ant/new.png", "photos/cow/0.png"]
     with h5py.File("cache.h5") as file:  # which keeps what another gallery may need
@@ -102,7 +102,7 @@ def test_a_cache_of_another_extractor(here: Runner) -> None:
 @pytest.mark.parametrize(
     ("command", "exit", "message"),
     [
-        ("build table.npz --cache c.h5", 2, "--cache is for pictures, but these are features; leave it out"),
+        ("build table.npz --cache c.h5", 2, "--cache is for images, but these are features; leave it out"),
         (
             "build photos --update --cache c.h5",
             2,

@@ -15,7 +15,7 @@ from crnr_cli.jobs import classify as job
 from crnr_cli.jobs.classify import ClassifyReport
 from helpers.pausing import start_pausing
 from helpers.runner import Runner
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 
 class Stop(Exception):  # noqa: N818, it is a wish and not an error
@@ -35,8 +35,8 @@ def classify(source: str, *, resume: bool = False, stop_at: int | None = None) -
 def test_classify_resumed_gives_the_bytes_of_a_run_in_one_go(crnr: Runner, kind: str) -> None:
     if kind == "pictures":
         gallery, queries = "gallery", "queries"
-        make_pictures(crnr.here / gallery)
-        make_pictures(crnr.here / queries, first=10)
+        make_images(crnr.here / gallery)
+        make_images(crnr.here / queries, first=10)
         (crnr.here / queries / "bee" / "10.png").write_bytes(b"")
     else:
         gallery, queries = "gallery.npz", "queries.npz"

@@ -26,7 +26,7 @@ from crnr_cli.recipe.steps import Pca
 from crnr_cli.results.scores import mcnemar_p_value, wilson_interval
 from helpers.method_checks import problem
 from helpers.runner import Runner, read_rows
-from helpers.samples import picture
+from helpers.samples import draw_image
 
 CLASSES = np.array(["a", "b", "c", "d"])
 SIZES = (15, 12, 18, 14)
@@ -68,8 +68,8 @@ def test_a_test_folder_of_a_mac_has_the_same_classes(crnr: Runner) -> None:
     """Names in another Unicode form, and a folder above the class: compare agrees with evaluate."""
     for number, name in enumerate(("café", "naïve", "two")):
         for i in range(5):
-            picture(number, i).save(made(Path("gallery", normalize("NFC", name))) / f"{i}.png")
-            picture(number, 20 + i).save(made(Path("test", "2024", normalize("NFD", name))) / f"{i}.png")
+            draw_image(number, i).save(made(Path("gallery", normalize("NFC", name))) / f"{i}.png")
+            draw_image(number, 20 + i).save(made(Path("test", "2024", normalize("NFD", name))) / f"{i}.png")
     assert crnr("build", "gallery", "-q").exit == 0
     evaluated = json.loads(crnr("evaluate", "test", "--json", "-q").out)
     outcome = crnr("compare", "gallery", "--test", "test", "--methods", "crnr", "--json")
@@ -329,8 +329,8 @@ def test_classes_the_gallery_does_not_have_are_named(
     assert json.loads(result.out)["methods"][0]["accuracy"] <= 50 / 60
 
 
-def test_pictures(crnr: Runner, tmp_path: Path) -> None:
-    """Folders for both; a broken test picture is named, and the exit code tells."""
+def test_images(crnr: Runner, tmp_path: Path) -> None:
+    """Folders for both; a broken test image is named, and the exit code tells."""
     rng = np.random.default_rng(0)
     for part in ("gallery", "test"):
         for name, black in (("top", np.s_[:4]), ("left", np.s_[:, :4])):
@@ -350,8 +350,8 @@ def test_pictures(crnr: Runner, tmp_path: Path) -> None:
     assert crnr(*command, "--methods", "nn", "-q", "--allow-skipped").exit == 0
 
 
-def test_a_batch_of_unreadable_pictures_and_pca(crnr: Runner, tmp_path: Path) -> None:
-    """With no picture to read there is no width to project, and every row still gets its status."""
+def test_a_batch_of_unreadable_images_and_pca(crnr: Runner, tmp_path: Path) -> None:
+    """With no image to read there is no width to project, and every row still gets its status."""
     rng = np.random.default_rng(0)
     for name in ("a", "b"):
         (tmp_path / "gallery" / name).mkdir(parents=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_features, make_pictures, noise
+from helpers.samples import make_features, make_images, noise
 from helpers.templates import Templates
 
 HEADER = "path,label,corrected,when\n"
@@ -18,8 +18,8 @@ LATER = "2099-01-01T00:00:00Z"
 
 
 def classify_queries(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "named", first=9, per_class=2)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "named", first=9, per_class=2)
     Path("q").mkdir()
     for path in sorted(Path("named").rglob("*.png")):
         shutil.copy(path, f"q/{path.parent.name}{path.stem}.png")
@@ -143,8 +143,8 @@ def test_a_sample_of_the_gallery_can_be_corrected(ready: Runner) -> None:
         ),
         (
             "f.npz#3,ant,ant,",
-            "c.csv, line 2: f.npz#3 is a row of a feature file; only pictures can be added, so classify "
-            "pictures instead",
+            "c.csv, line 2: f.npz#3 is a row of a feature file; only images can be added, so classify "
+            "images instead",
         ),
         ("q/gone.png,a,a,", "nothing to do: no sample can be used; q/gone.png: no such file"),
         ("q,a,a,", "nothing to do: no sample can be used; q: not a regular file"),
@@ -158,12 +158,12 @@ def test_nothing_that_can_be_added(ready: Runner, row: str, words: str) -> None:
     assert Path("gallery.h5").read_bytes() == before
 
 
-def test_a_gallery_of_features_takes_no_pictures(crnr: Runner) -> None:
+def test_a_gallery_of_features_takes_no_images(crnr: Runner) -> None:
     make_features(crnr.here / "g.npz")
     assert crnr("build", "g.npz", "-q").exit == 0
     noise(1).save("a.png")
     corrections("a.png,ant,ant,")
-    words = "error: the gallery was built from features, but these are pictures\n"
+    words = "error: the gallery was built from features, but these are images\n"
     assert crnr("add", "gallery.h5", "--corrections", "c.csv") == Outcome(1, "", words)
 
 

@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_su
 from crnr_cli.jobs.evaluate import EvaluateReport, evaluate_rows
 from crnr_cli.results.decision import Prediction
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 CLASSES = ["cat", "dog", "class 2", "class 10"]
 Row = tuple[str, str, str, str]  # truth, label, runner_up, status
@@ -139,8 +139,8 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
 
 
 def test_a_misspelt_class_folder_is_named(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", ("aeroplane", "helicopter"))
-    make_pictures(crnr.here / "queries", ("aeroplane", "helicoptre", "new"), 2, first=5)
+    make_images(crnr.here / "gallery", ("aeroplane", "helicopter"))
+    make_images(crnr.here / "queries", ("aeroplane", "helicoptre", "new"), 2, first=5)
     assert crnr("build", "gallery", "-q").exit == 0
     notes = (
         "note: 2 inputs without a true class: the folder helicoptre is not a class; did you mean "

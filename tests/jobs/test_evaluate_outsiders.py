@@ -12,15 +12,15 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from helpers.runner import Runner, read_rows
-from helpers.samples import make_features, make_pictures, noise
+from helpers.samples import make_features, make_images, noise
 from helpers.templates import Templates
 
 REJECTING = ("--reject", "0.2")
 
 
 def build_gallery(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", per_class=8)
-    make_pictures(crnr.here / "queries", per_class=4, first=20)
+    make_images(crnr.here / "gallery", per_class=8)
+    make_images(crnr.here / "queries", per_class=4, first=20)
     (crnr.here / "strangers").mkdir()
     for i in range(6):
         noise(i).save(crnr.here / "strangers" / f"{i}.png")
@@ -110,7 +110,7 @@ def test_outsiders_in_a_folder_among_the_queries(ready: Runner) -> None:
     expected = ready("evaluate", "queries", "--outsiders", "strangers", *REJECTING, "--json")
     for name in ("all/unknown", f"{ready.here}/all/unknown/", "all/ant/../unknown"):
         assert ready("evaluate", "all", "--outsiders", name, *REJECTING, "--json") == expected
-    # Without the option, the folder may as well be one of pictures that nobody has looked at.
+    # Without the option, the folder may as well be one of images that nobody has looked at.
     result = ready("evaluate", "all", *REJECTING, "--json")
     assert (result.exit, json.loads(result.out)["open_set"]) == (0, None)
     assert json.loads(result.out)["without_truth"] == 6
@@ -232,7 +232,7 @@ def test_what_cannot_be_outsiders(ready: Runner, sources: tuple[str, ...], messa
     (ready.here / "out.csv").write_text("path,truth,label\nq#2/1.png,a,a\n")
     (ready.here / "empty").mkdir()
     (ready.here / "broken").mkdir()
-    (ready.here / "broken" / "x.png").write_text("no picture")
+    (ready.here / "broken" / "x.png").write_text("no image")
     result = ready("evaluate", *sources)
     if message is None:  # q#2 is another folder than q
         message = (

@@ -16,7 +16,7 @@ from crnr_cli.methods import make_method
 from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Runner, rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 QUERY = str(SAMPLE_DATA / "queries/9/4558.png")
 
@@ -95,9 +95,9 @@ def test_the_drawing_is_written(crnr: Runner, gallery: str, tmp_path: Path, suff
     assert result.exit == 0, result.err
     assert result.err == f"{output}: written\n"
     if suffix == "png":
-        with Image.open(output) as picture:
-            assert picture.size[0] > picture.size[1] > 800
-            assert len(picture.convert("RGB").getcolors(1_000_000)) > 50
+        with Image.open(output) as image:
+            assert image.size[0] > image.size[1] > 800
+            assert len(image.convert("RGB").getcolors(1_000_000)) > 50
     else:
         text = output.read_text()
         assert text.startswith("<?xml" if suffix == "svg" else "<!DOCTYPE html>")
@@ -142,11 +142,11 @@ def test_a_query_that_is_not_one_is_refused(
     assert result.err == words.format(features=features)
 
 
-def test_a_picture_that_cannot_be_read_is_named(crnr: Runner, gallery: str, tmp_path: Path) -> None:
-    (bad := tmp_path / "bad.png").write_bytes(b"no picture")
+def test_an_image_that_cannot_be_read_is_named(crnr: Runner, gallery: str, tmp_path: Path) -> None:
+    (bad := tmp_path / "bad.png").write_bytes(b"no image")
     result = crnr("explain", bad, "-g", gallery)
     assert (result.exit, result.out) == (1, "")
-    assert result.err == f"error: {bad}: not a picture in a supported format\n"
+    assert result.err == f"error: {bad}: not an image in a supported format\n"
 
 
 def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery: str) -> None:
@@ -211,14 +211,14 @@ def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_p
     np.savez(tmp_path / "g.npz", features=np.eye(40), labels=names)
     query = np.linspace(2, 1, 40) + 0.001 * rng.random(40)
     np.savez(tmp_path / "q.npz", features=query[np.newaxis], labels=names[-1:])
-    gallery, picture = str(tmp_path / "g.h5"), tmp_path / "why.svg"
+    gallery, image = str(tmp_path / "g.h5"), tmp_path / "why.svg"
     crnr("build", tmp_path / "g.npz", "-o", gallery, "-q")
-    shown = crnr("explain", tmp_path / "q.npz", "-g", gallery, "-o", picture)
+    shown = crnr("explain", tmp_path / "q.npz", "-g", gallery, "-o", image)
     assert shown.exit == 0, shown.err
     table = shown.out.partition("largest weights")[0]
     assert [name for name in names if f" {name} " in table] == [*names[:12], names[-1]]
     assert "27 more classes have larger residuals" in table
-    drawn = picture.read_text()
+    drawn = image.read_text()
     assert [name for name in names if f"<!-- {name} -->" in drawn] == names[:2]  # there is no room for more
 
 
@@ -238,8 +238,8 @@ def test_a_row_far_down_is_the_row_that_is_explained(crnr: Runner, tmp_path: Pat
 
 def test_the_truth_is_that_of_classify_in_any_unicode_form(crnr: Runner) -> None:
     composed, decomposed = (unicodedata.normalize(form, "Käse") for form in ("NFC", "NFD"))
-    make_pictures(crnr.here / "gallery", (composed, "bee"))
-    make_pictures(crnr.here / "queries", (decomposed, "bee"), per_class=1, first=9)
+    make_images(crnr.here / "gallery", (composed, "bee"))
+    make_images(crnr.here / "queries", (decomposed, "bee"), per_class=1, first=9)
     crnr("build", "gallery", "-q")
     query = f"queries/{decomposed}/9.png"
     (row,) = rows(crnr("classify", query, "-q").out)

@@ -14,7 +14,7 @@ from PIL import Image
 from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs.explain import ExplainReport, explain
 from helpers.runner import Runner, rows
-from helpers.samples import CLASSES, make_pictures, picture
+from helpers.samples import CLASSES, draw_image, make_images
 
 SIDE, TILE, PER_CLASS = 16, 8, 4
 LAM = 1e-3  # of crc, by default
@@ -24,8 +24,8 @@ LAM = 1e-3  # of crc, by default
 def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     """Galleries of 2x2 tiles, and an ant (column by column brighter) whose first tile is that of a bee."""
     crnr = Runner(tmp_path_factory.mktemp("parts"))
-    make_pictures(crnr.here / "gallery", per_class=PER_CLASS, size=(SIDE, SIDE))
-    ant, bee = (picture(number, 9, (SIDE, SIDE)) for number in (0, 1))
+    make_images(crnr.here / "gallery", per_class=PER_CLASS, size=(SIDE, SIDE))
+    ant, bee = (draw_image(number, 9, (SIDE, SIDE)) for number in (0, 1))
     ant.paste(bee.crop((0, 0, TILE, TILE)))
     (crnr.here / "ant").mkdir()
     ant.save(crnr.here / "ant" / "mixed.png")
@@ -42,7 +42,7 @@ def explained(crnr: Runner, *arguments: object) -> list[dict[str, Any]]:
 
 
 def plain_tiles(path: Path) -> list[np.ndarray]:
-    """The four tiles of a picture, row by row: without their mean, of unit length."""
+    """The four tiles of an image, row by row: without their mean, of unit length."""
     pixels = np.asarray(Image.open(path), dtype=float)
     tiles = [pixels[i : i + TILE, j : j + TILE].ravel() for i in (0, TILE) for j in (0, TILE)]
     return [(tile - tile.mean()) / np.linalg.norm(tile - tile.mean()) for tile in tiles]
@@ -160,7 +160,7 @@ def report_of(crnr: Runner, query: str, gallery: str) -> ExplainReport:
 
 
 def test_a_blank_tile_speaks_for_no_class(built: Runner) -> None:
-    ant = picture(0, 9, (SIDE, SIDE))
+    ant = draw_image(0, 9, (SIDE, SIDE))
     ant.paste(77, (TILE, 0, SIDE, TILE))
     ant.save(built.here / "blank.png")
     report = report_of(built, "blank.png", "crnr.h5")

@@ -1,4 +1,4 @@
-"""Extract: raw values are stored once, and what is made of them is what would be made of the pictures."""
+"""Extract: raw values are stored once, and what is made of them is what would be made of the images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crnr_cli.jobs.extract import ExtractOptions, extract
 from helpers.extracting import NETWORK, same
 from helpers.onnx_models import projection_model
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 EXTRACTORS = {
     "gradients": [],
@@ -38,13 +38,13 @@ STEPS = {
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
-def test_a_gallery_of_extracted_values_is_that_of_the_pictures(photos: Runner, extractor: str) -> None:
+def test_a_gallery_of_extracted_values_is_that_of_the_images(photos: Runner, extractor: str) -> None:
     """To the byte: the vectors, the recipe, the names, the hashes and the stamps."""
     how = EXTRACTORS[extractor]
     tried = [name for name in STEPS if (extractor, name) != ("network", "parts")]  # a network has none
     assert photos("extract", "photos", "-o", "f.h5", *how, "-q") == Outcome(3, "", "")
     for steps in tried:
-        built = photos("build", "photos", "-o", f"pictures {steps}.h5", *how, *STEPS[steps])
+        built = photos("build", "photos", "-o", f"images {steps}.h5", *how, *STEPS[steps])
         assert built.exit == 3
         assert "left out: photos/of no class.png: not in a class folder\n" in built.err
     Path("model.onnx").unlink()  # not needed any more
@@ -53,10 +53,10 @@ def test_a_gallery_of_extracted_values_is_that_of_the_pictures(photos: Runner, e
         assert (again.exit, again.out) == (3, "")
         assert "left out: photos/of no class.png: not in a class folder\n" in again.err
         assert again.err.count("left out: ") == 1
-        assert same("features.h5", f"pictures {steps}.h5"), steps
+        assert same("features.h5", f"images {steps}.h5"), steps
 
 
-# What is classified: a source, what is on stdin, and the number of pictures.
+# What is classified: a source, what is on stdin, and the number of images.
 QUERIES = {
     "a folder": ("queries", "", 6),
     "a list": ("-", "queries/bee/9.png\nqueries/ant/10.png\n", 2),
@@ -66,7 +66,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
-def test_the_answers_are_those_of_the_pictures(photos: Runner, extractor: str) -> None:
+def test_the_answers_are_those_of_the_images(photos: Runner, extractor: str) -> None:
     options = EXTRACTORS[extractor]
     shutil.copytree("queries", "deep/of/animals")
     assert photos("build", "photos", *options, "--pca", "6", "-q").exit == 3
@@ -142,9 +142,9 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
     assert crnr("build", "f.h5", "-o", "other.h5", "-q") == Outcome(0, "", "")
     assert same("one.h5", "other.h5")
     assert crnr("verify", "one.h5", "--against", "f.h5", "-q").exit == 0
-    make_pictures(crnr.here / "photos")
+    make_images(crnr.here / "photos")
     refused = crnr("classify", "photos", "-g", "other.h5")
-    assert refused == Outcome(1, "", "error: the gallery was built from features, but these are pictures\n")
+    assert refused == Outcome(1, "", "error: the gallery was built from features, but these are images\n")
 
 
 def test_numbers_that_are_not_finite_are_refused(crnr: Runner) -> None:
@@ -228,7 +228,7 @@ def test_files_of_different_kinds(photos: Runner) -> None:
     with h5py.File("f.h5") as file:
         np.savez("table.npz", features=file["features"][()], labels=file["labels"][()].astype(str))
     assert photos("build", "f.h5", "table.npz", "-q") == Outcome(
-        1, "", "error: f.h5: was extracted from pictures, but table.npz was not; give one kind of files\n"
+        1, "", "error: f.h5: was extracted from images, but table.npz was not; give one kind of files\n"
     )
     for name, size in (("wide.h5", "8x9"), ("high.h5", "9x8")):
         how = ("--extractor", "pixels", "--size", size, "-q")
@@ -243,16 +243,16 @@ def test_files_of_different_kinds(photos: Runner) -> None:
     assert refused == Outcome(
         2,
         "",
-        "error: --extractor is for pictures, but these are features that were extracted from pictures "
+        "error: --extractor is for images, but these are features that were extracted from images "
         "before; leave it out\n",
     )
     assert photos("build", "table.npz", "-o", "table.h5", "-q") == Outcome(0, "", "")
     assert photos("classify", "f.h5", "-g", "table.h5") == Outcome(
-        1, "", "error: the gallery was built from features, but these are pictures\n"
+        1, "", "error: the gallery was built from features, but these are images\n"
     )
 
 
-def test_pictures_are_classified_by_a_gallery_of_extracted_values(photos: Runner) -> None:
+def test_images_are_classified_by_a_gallery_of_extracted_values(photos: Runner) -> None:
     network = [*NETWORK, "-q"]
     assert photos("extract", "queries", "-o", "f.h5", *network) == Outcome(0, "", "")
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
@@ -262,10 +262,10 @@ def test_pictures_are_classified_by_a_gallery_of_extracted_values(photos: Runner
 
 
 def test_add_update_verify_and_explain(photos: Runner) -> None:
-    """By the names, stamps and hashes of the pictures."""
+    """By the names, stamps and hashes of the images."""
     assert photos("build", "queries", "-q") == Outcome(0, "", "")
     before = Path("gallery.h5").read_bytes()
-    picture(0, 70).save("queries/ant/new.png")
+    draw_image(0, 70).save("queries/ant/new.png")
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     verified = photos("verify", "gallery.h5", "--against", "f.h5")
     assert verified.exit == 0
@@ -278,9 +278,9 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
     assert "1 added, 0 changed, 0 removed, 6 unchanged\n" in shown.err
     assert photos("verify", "gallery.h5", "--against", "queries").exit == 0
     explained = photos("explain", "f.h5#0")
-    of_picture = photos("explain", "queries/ant/10.png")
+    of_image = photos("explain", "queries/ant/10.png")
     assert explained.exit == 0
-    assert explained.out.splitlines()[1:] == of_picture.out.splitlines()[1:]
+    assert explained.out.splitlines()[1:] == of_image.out.splitlines()[1:]
     refused = photos("explain", "f.h5")
     assert refused == Outcome(2, "", "error: f.h5: has 7 queries, but explain takes one, such as f.h5#0\n")
 
@@ -336,13 +336,13 @@ def test_info_says_what_it_is(photos: Runner) -> None:
 
 
 def test_other_labels(photos: Runner) -> None:
-    """A dataset that somebody added to the file can be the labels; other features are not the pictures'."""
+    """A dataset that somebody added to the file can be the labels; other features are not the images'."""
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     with h5py.File("f.h5", "a") as file:
         file["mine"] = np.array([b"x", b"x", b"y", b"y", b"z", b"z"])
         file["numbers"] = np.eye(6)
     assert photos("build", "f.h5", "--labels-key", "mine", "-q") == Outcome(0, "", "")
-    assert photos("info", "--json").out.count('"made_from": "pictures"') == 1
+    assert photos("info", "--json").out.count('"made_from": "images"') == 1
     assert '"x": 2' in photos("info", "--json").out
     assert photos("build", "f.h5", "--features-key", "numbers", "-q") == Outcome(0, "", "")
     assert photos("info", "--json").out.count('"made_from": "features"') == 1

@@ -17,7 +17,7 @@ from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.extract import ExtractOptions, extract
 from helpers.extracting import NETWORK, same
 from helpers.runner import Outcome, Runner, ended, helper_command
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 
 class Stop(Exception):  # noqa: N818, it is a wish and not an error
@@ -65,7 +65,7 @@ def test_a_stopped_run_continues_by_itself(photos: Runner, update: bool) -> None
 @pytest.mark.slow
 def test_killed_at_every_batch(photos: Runner) -> None:
     """By the system, in the middle of storing a batch, again and again."""
-    make_pictures(photos.here / "photos", per_class=20, first=20)
+    make_images(photos.here / "photos", per_class=20, first=20)
     command = [
         "extract",
         "photos",
@@ -159,10 +159,10 @@ def test_another_run_starts_anew(photos: Runner) -> None:
     assert same("f.h5", "clean.h5")
 
 
-def test_a_picture_that_changed_meanwhile(photos: Runner) -> None:
+def test_an_image_that_changed_meanwhile(photos: Runner) -> None:
     with pytest.raises(Stop):
         extract(["photos"], Path("f.h5"), ExtractOptions(Reading(jobs=1)), stopping_after(1))
-    picture(1, 99).save("photos/ant/0.png")
+    draw_image(1, 99).save("photos/ant/0.png")
     outcome = photos("extract", "photos", "-o", "f.h5")
     assert "different one: list of inputs differs\n" in outcome.err
     assert photos("extract", "photos", "-o", "clean.h5", "-q").exit == 3

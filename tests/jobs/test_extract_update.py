@@ -12,7 +12,7 @@ import pytest
 from helpers.extracting import NETWORK, same, values
 from helpers.onnx_models import projection_model
 from helpers.runner import Outcome, Runner, assert_same_rows, read_rows
-from helpers.samples import make_features, picture
+from helpers.samples import draw_image, make_features
 
 
 def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> None:
@@ -20,8 +20,8 @@ def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> No
     assert photos("extract", "queries", "-o", "f.h5", "--update", *network, "-q") == Outcome(0, "", "")
     before = values("f.h5")
     Path("queries/ant/9.png").unlink()
-    picture(1, 50).save("queries/ant/10.png")
-    picture(1, 51).save("queries/bee/new.png")
+    draw_image(1, 50).save("queries/ant/10.png")
+    draw_image(1, 51).save("queries/bee/new.png")
     decoded.clear()
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
     assert (outcome.exit, outcome.out) == (0, "")
@@ -46,7 +46,7 @@ def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> No
 
 
 def test_update_follows_the_folders(photos: Runner, decoded: list[str]) -> None:
-    """A picture that was extracted without a class gets it without being decoded again."""
+    """An image that was extracted without a class gets it without being decoded again."""
     assert photos("extract", "queries/ant", "-o", "f.h5", "--grey", "--size", "8", "-q") == Outcome(0, "", "")
     decoded.clear()
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
@@ -62,7 +62,7 @@ def test_update_of_the_folder_of_a_class(photos: Runner) -> None:
     how = ("--grey", "--size", "8", "-q")
     assert photos("build", "photos", "--allow-skipped", *how) == Outcome(0, "", "")
     assert photos("extract", "queries/cow", "-o", "f.h5", *how) == Outcome(0, "", "")
-    picture(2, 70).save("queries/cow/11.png")
+    draw_image(2, 70).save("queries/cow/11.png")
     assert photos("extract", "queries/cow", "-o", "f.h5", "--update", "-q") == Outcome(0, "", "")
     assert photos("extract", "queries/cow", "-o", "clean.h5", *how) == Outcome(0, "", "")
     assert photos("classify", "clean.h5", "-o", "clean.csv", "-q") == Outcome(0, "", "")
@@ -101,7 +101,7 @@ def test_features_without_labels(crnr: Runner) -> None:
 
 
 def test_a_page_of_an_explanation(photos: Runner) -> None:
-    """The picture that a row names is not shown, as a file may name any."""
+    """The image that a row names is not shown, as a file may name any."""
     assert photos("build", "queries", "--parts", "2x2", "-q") == Outcome(0, "", "")
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     outcome = photos("explain", "f.h5#0", "-o", "why.png")
@@ -151,7 +151,7 @@ def test_update_with_a_network_that_has_moved(photos: Runner) -> None:
         *NETWORK,
         "-q",
     ) == Outcome(0, "", "")
-    picture(1, 51).save("queries/bee/new.png")
+    draw_image(1, 51).save("queries/bee/new.png")
     Path("models").mkdir()
     Path("model.onnx").rename("models/m.onnx")
     missing = photos("extract", "queries", "-o", "f.h5", "--update", "-q")
@@ -160,7 +160,7 @@ def test_update_with_a_network_that_has_moved(photos: Runner) -> None:
     moved = photos("extract", "queries", "-o", "f.h5", "--update", "--extractor", "models/m.onnx", "-q")
     assert moved == Outcome(0, "", "")
     projection_model(Path("models/m.onnx"), seed=5)
-    picture(1, 52).save("queries/bee/newer.png")
+    draw_image(1, 52).save("queries/bee/newer.png")
     other = photos("extract", "queries", "-o", "f.h5", "--update", "-q")
     assert (other.exit, other.out) == (1, "")
     assert "not the network" in other.err
@@ -175,7 +175,7 @@ def test_update_of_another_file(photos: Runner) -> None:
     )
     assert photos("extract", "queries", "-o", "f.h5", "-q").exit == 0
     assert photos("extract", "table.npz", "-o", "f.h5", "--update") == Outcome(
-        1, "", "error: f.h5: was extracted from pictures, but these are features\n"
+        1, "", "error: f.h5: was extracted from images, but these are features\n"
     )
     assert photos("extract", "queries", "-o", "p.h5", "--extractor", "pixels", "-q").exit == 0
     refused = photos("extract", "p.h5", "-o", "f.h5", "--update")

@@ -19,7 +19,7 @@ from crnr_cli.jobs import split as split_module
 from crnr_cli.jobs.sort import SortOptions, sort, unsort
 from crnr_cli.sorting.plan import HOWS
 from helpers.runner import Runner
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 labels = st.text(st.sampled_from("aAbé\u0301e:?. \\%con1"), min_size=1, max_size=5)
@@ -83,15 +83,15 @@ def test_sorted_files_are_the_same_on_every_system(
 
 
 @pytest.fixture
-def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("q").mkdir()
     for i in range(4):
-        picture(0, i).save(f"q/{i}.png")
+        draw_image(0, i).save(f"q/{i}.png")
     return tmp_path
 
 
-def test_a_folder_of_another_case_is_not_filled(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_case_is_not_filled(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither one that an earlier run made, nor one that was there before."""
     monkeypatch.setattr(sort_module, "folds_names", lambda folder: True)
     write_csv(Path("one.csv"), [("q/0.png", "Rose")])
@@ -106,7 +106,7 @@ def test_a_folder_of_another_case_is_not_filled(pictures: Path, monkeypatch: pyt
     assert list(Path("mine").iterdir()) == [Path("mine/ROSE")]
 
 
-def test_linux_keeps_apart_what_it_can(pictures: Path) -> None:
+def test_linux_keeps_apart_what_it_can(images: Path) -> None:
     write_csv(Path("out.csv"), [("q/0.png", "Rose"), ("q/1.png", "rose"), ("q/2.png", "a:b")])
     sort(Path("out.csv"), Path("sorted"), SortOptions())
     assert {path.name for path in Path("sorted").glob("[!.]*")} == {"Rose", "rose", "a:b"}
@@ -114,7 +114,7 @@ def test_linux_keeps_apart_what_it_can(pictures: Path) -> None:
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize(("unit", "name"), [(100, "NTFS"), (10**7, "exFAT"), (2 * 10**9, "FAT")])
-def test_coarser_times_are_no_change(pictures: Path, how: str, unit: int, name: str) -> None:
+def test_coarser_times_are_no_change(images: Path, how: str, unit: int, name: str) -> None:
     """The copy has the time that the file system could store, and is removed by --undo."""
     write_csv(Path("out.csv"), [("q/0.png", "rose")])
     sort(Path("out.csv"), Path("sorted"), SortOptions(how=how))
@@ -126,7 +126,7 @@ def test_coarser_times_are_no_change(pictures: Path, how: str, unit: int, name: 
     assert not target.exists()
 
 
-def test_a_changed_copy_is_still_recognised(pictures: Path) -> None:
+def test_a_changed_copy_is_still_recognised(images: Path) -> None:
     write_csv(Path("out.csv"), [("q/0.png", "rose")])
     sort(Path("out.csv"), Path("sorted"), SortOptions())
     target = Path("sorted/rose/0.png")
@@ -135,7 +135,7 @@ def test_a_changed_copy_is_still_recognised(pictures: Path) -> None:
     assert unsort(Path("sorted/.crnr-sort-1.jsonl")).left_out[0][1] == "has changed since it was sorted"
 
 
-def test_sort_finds_files_that_are_listed_in_another_form(pictures: Path) -> None:
+def test_sort_finds_files_that_are_listed_in_another_form(images: Path) -> None:
     Path("q", DECOMPOSED).mkdir()
     Path("q/0.png").rename(Path("q", DECOMPOSED, f"{DECOMPOSED}.png"))
     write_csv(Path("out.csv"), [(f"q/{COMPOSED}/{COMPOSED}.png", "rose")])
@@ -144,9 +144,9 @@ def test_sort_finds_files_that_are_listed_in_another_form(pictures: Path) -> Non
     assert not list(Path("q", DECOMPOSED).iterdir())
 
 
-def test_another_form_of_a_folder_leads_nowhere_else(pictures: Path) -> None:
+def test_another_form_of_a_folder_leads_nowhere_else(images: Path) -> None:
     """A link that is found only in another Unicode form is followed no further than any other."""
-    outside = pictures.parent / f"{pictures.name} outside"
+    outside = images.parent / f"{images.name} outside"
     outside.mkdir()
     (outside / "0.png").write_bytes(b"secret")
     Path(DECOMPOSED).symlink_to(outside)
@@ -161,7 +161,7 @@ class TestSplit:
         for label in ("Rose", "rose"):
             for i in range(4):
                 (crnr.here / "photos" / label).mkdir(parents=True, exist_ok=True)
-                picture(len(label), i).save(crnr.here / "photos" / label / f"{i}.png")
+                draw_image(len(label), i).save(crnr.here / "photos" / label / f"{i}.png")
         return crnr
 
     ARGUMENTS = ("split", "photos", "--gallery", "g", "--queries", "q")
@@ -193,7 +193,7 @@ class TestSplit:
         again = here(*self.ARGUMENTS, "--portable-names")
         assert "0 files copied, 8 are already there" in again.err
 
-    def test_what_systems_put_beside_the_pictures_is_left_alone(self, here: Runner) -> None:
+    def test_what_systems_put_beside_the_images_is_left_alone(self, here: Runner) -> None:
         assert here(*self.ARGUMENTS).exit == 0
         for name in ("Thumbs.db", "desktop.ini", ".DS_Store", "Icon\r", "._0.png"):
             (here.here / "g" / "Rose" / name).touch()
@@ -206,7 +206,7 @@ class TestEitherForm:
     @pytest.fixture(params=[(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)], ids=["typed", "listed"])
     def forms(self, crnr: Runner, request: pytest.FixtureRequest) -> tuple[str, str]:
         stored, given_name = request.param
-        make_pictures(crnr.here / "gallery")
+        make_images(crnr.here / "gallery")
         (crnr.here / "gallery" / "ant").rename(crnr.here / "gallery" / stored)
         first = min((crnr.here / "gallery" / stored).iterdir())
         first.rename(first.with_name(f"{stored}.png"))
@@ -235,7 +235,7 @@ class TestEitherForm:
         )
         outcome = crnr("remove", "gallery.h5", "--from", "marked.csv", "--dry-run")
         assert outcome.out.splitlines()[1:] == removed
-        picture(9, 9).save(crnr.here / "new.png")
+        draw_image(9, 9).save(crnr.here / "new.png")
         assert (
             "class" not in crnr("add", "gallery.h5", "new.png", "--class", given_name).err.partition("\n")[0]
         )
@@ -244,7 +244,7 @@ class TestEitherForm:
     def test_corrections(self, crnr: Runner, forms: tuple[str, str]) -> None:
         stored, given_name = forms
         (crnr.here / "new").mkdir()
-        picture(7, 7).save(crnr.here / "new" / f"{stored}.png")
+        draw_image(7, 7).save(crnr.here / "new" / f"{stored}.png")
         text = f"path,label,corrected,when\nnew/{given_name}.png,bee,bee,\n"
         (crnr.here / "corrections.csv").write_text(text, "utf-8")
         outcome = crnr("add", "gallery.h5", "--corrections", "corrections.csv", "--json")

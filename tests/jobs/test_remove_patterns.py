@@ -15,12 +15,12 @@ import pytest
 from crnr_cli import CRNRClassifier
 from crnr_cli.gallery.file import load_gallery
 from helpers.runner import Runner, rows
-from helpers.samples import make_features, make_pictures, picture
+from helpers.samples import draw_image, make_features, make_images
 from helpers.templates import Templates
 
 
 def build_gallery(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", ("ham", "spam", "spinach"), 3)
+    make_images(crnr.here / "gallery", ("ham", "spam", "spinach"), 3)
     assert crnr("build", "gallery", "-q").exit == 0
 
 
@@ -46,8 +46,8 @@ def test_patterns_remove_what_the_names_would(built: Runner) -> None:
 
 
 def test_a_literal_name_wins(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", ("ham", "spam"), 3)
-    picture(0, 7).save(crnr.here / "gallery" / "ham" / "[01].png")
+    make_images(crnr.here / "gallery", ("ham", "spam"), 3)
+    draw_image(0, 7).save(crnr.here / "gallery" / "ham" / "[01].png")
     assert crnr("build", "gallery", "-q").exit == 0
     result = crnr("remove", "gallery.h5", "--sample", "gallery/ham/[01].png", "--json", "-q")
     assert (result.exit, result.err) == (0, "")
@@ -109,7 +109,7 @@ def test_what_would_be_removed(built: Runner) -> None:
 
 def test_the_samples_of_a_gallery_are_listed(built: Runner) -> None:
     path = built.here / "gallery" / "ham" / 'a,"b.png'
-    picture(0, 8).save(path)
+    draw_image(0, 8).save(path)
     os.utime(path, ns=(0, 1_700_000_000_987_654_321))
     assert built("add", "gallery.h5", "gallery", "-q").exit == 0
     result = built("info", "gallery.h5", "--samples")

@@ -11,13 +11,13 @@ import pytest
 
 from crnr_cli.gallery.file import load_gallery
 from helpers.runner import Runner, read_rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 from helpers.templates import Templates
 
 
 def build_gallery(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "queries", per_class=3, first=20)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "queries", per_class=3, first=20)
     assert crnr("build", "gallery", "-q").exit == 0
 
 

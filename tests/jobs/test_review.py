@@ -13,12 +13,12 @@ import pytest
 
 from helpers.patches import remove_extras
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_features, make_pictures, noise
+from helpers.samples import make_features, make_images, noise
 from helpers.templates import Templates
 
-NO_PICTURES = (
-    "note: 4 of 4 pictures are not shown: 5.png was not found; run the command in the folder where classify "
-    "ran, or name their folder with --pictures-from\n"
+NO_IMAGES = (
+    "note: 4 of 4 images are not shown: 5.png was not found; run the command in the folder where classify "
+    "ran, or name their folder with --images-from\n"
 )
 WRITTEN = "review.html: written; open it in a browser, and save corrections.csv there\n"
 
@@ -29,14 +29,14 @@ def data_of(page: Path) -> dict[str, Any]:
     return json.loads(found[1])
 
 
-def pictures_of(page: Path, kind: str = "pictures") -> list[str]:
+def images_of(page: Path, kind: str = "images") -> list[str]:
     parts = re.findall(rf'class="{kind}">(.*?)</script>', page.read_text(), re.S)
-    return [picture for part in parts for picture in json.loads(part)]
+    return [image for part in parts for image in json.loads(part)]
 
 
 def classify_queries(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "queries", first=9, per_class=2)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "queries", first=9, per_class=2)
     assert crnr("build", "gallery", "-q") == Outcome(0, "", "")
     assert crnr("classify", "queries", "-o", "out.csv", "-q") == Outcome(0, "", "")
 
@@ -62,8 +62,8 @@ def test_the_least_probable_come_first_and_failures_last(crnr: Runner) -> None:
     outcome = crnr("review", "out.csv", "-g", "none.h5")
     words = "error: none.h5: no such gallery; make it with `crnr build FOLDER -o none.h5`\n"
     assert outcome == Outcome(1, "", words)
-    note = "note: the page shows no gallery pictures: gallery.h5: no such gallery; name it with --gallery\n"
-    assert crnr("review", "out.csv") == Outcome(0, "", f"{note}{NO_PICTURES}{WRITTEN}")
+    note = "note: the page shows no gallery images: gallery.h5: no such gallery; name it with --gallery\n"
+    assert crnr("review", "out.csv") == Outcome(0, "", f"{note}{NO_IMAGES}{WRITTEN}")
     data = data_of(Path("review.html"))
     names = data["classes"]
     assert names == ["a", "b", "c", "d"]
@@ -78,7 +78,7 @@ def test_the_least_probable_come_first_and_failures_last(crnr: Runner) -> None:
         (0, "1.png", "a", ["a", "b"]),
         (1, "2.png", None, []),
     ]
-    assert "Gallery pictures are not shown: gallery.h5: " in Path("review.html").read_text()
+    assert "Gallery images are not shown: gallery.h5: " in Path("review.html").read_text()
 
 
 def test_without_probabilities_the_smallest_margin_is_first(crnr: Runner) -> None:
@@ -89,13 +89,13 @@ def test_without_probabilities_the_smallest_margin_is_first(crnr: Runner) -> Non
     assert "smallest margin first" in page.read_text()
 
 
-def test_pictures_of_answers_and_of_the_gallery_are_on_the_page(ready: Runner) -> None:
+def test_images_of_answers_and_of_the_gallery_are_on_the_page(ready: Runner) -> None:
     assert ready("review", "out.csv") == Outcome(0, "", WRITTEN)
     page = Path("review.html")
     data = data_of(page)
-    assert len(data["answers"]) == len(pictures_of(page)) == 6
-    assert all(picture.startswith("data:image/png;base64,") for picture in pictures_of(page))
-    shown = pictures_of(page, "sample-pictures")
+    assert len(data["answers"]) == len(images_of(page)) == 6
+    assert all(image.startswith("data:image/png;base64,") for image in images_of(page))
+    shown = images_of(page, "sample-images")
     assert len(shown) == len(data["samples"])
     for _, path, label, candidates, *_, strong in data["answers"]:
         assert data["classes"][label] == Path(path).parent.name
@@ -138,37 +138,35 @@ def test_the_result_as_json(ready: Runner) -> None:
     }
 
 
-def test_pictures_that_are_gone_or_changed_are_reported(ready: Runner) -> None:
+def test_images_that_are_gone_or_changed_are_reported(ready: Runner) -> None:
     Path("queries/ant/9.png").unlink()
     for path in Path("gallery").rglob("*.png"):
         noise(77).save(path)
     outcome = ready("review", "out.csv")
     assert outcome.exit == 0
-    assert (
-        "note: 1 of 6 pictures is not shown: queries/ant/9.png was not found; run the command" in outcome.err
-    )
-    assert re.search(r"note: (\d+) of \1 gallery pictures are not shown: gallery/", outcome.err)
-    assert pictures_of(Path("review.html")).count("") == 1
+    assert "note: 1 of 6 images is not shown: queries/ant/9.png was not found; run the command" in outcome.err
+    assert re.search(r"note: (\d+) of \1 gallery images are not shown: gallery/", outcome.err)
+    assert images_of(Path("review.html")).count("") == 1
 
 
-def test_a_csv_cannot_make_the_page_show_a_picture_from_elsewhere(ready: Runner) -> None:
+def test_a_csv_cannot_make_the_page_show_an_image_from_elsewhere(ready: Runner) -> None:
     (ready.here / "in").mkdir()
     shutil.copy("out.csv", "in/out.csv")
     os.chdir("in")
     inside = Runner(ready.here / "in")
     Path("out.csv").write_text("path,truth,label,margin\n../queries/ant/9.png,,ant,0.1\n")
     outcome = inside("review", "out.csv", "-g", "../gallery.h5")
-    assert "note: 1 of 1 pictures is not shown: ../queries/ant/9.png is outside of the current" in outcome.err
+    assert "note: 1 of 1 images is not shown: ../queries/ant/9.png is outside of the current" in outcome.err
     assert "data:image" not in Path("review.html").read_text()
-    assert inside("review", "out.csv", "-g", "../gallery.h5", "--pictures-from", "../queries").exit == 0
+    assert inside("review", "out.csv", "-g", "../gallery.h5", "--images-from", "../queries").exit == 0
     assert "data:image" in Path("review.html").read_text()
 
 
-def test_answers_to_features_have_no_pictures(crnr: Runner) -> None:
+def test_answers_to_features_have_no_images(crnr: Runner) -> None:
     make_features(crnr.here / "g.npz")
     assert crnr("build", "g.npz", "-q").exit == 0
     assert crnr("classify", "g.npz", "-o", "out.csv", "-q").exit == 0
-    note = "note: the page shows no gallery pictures: the gallery was built from features\n"
+    note = "note: the page shows no gallery images: the gallery was built from features\n"
     assert crnr("review", "out.csv") == Outcome(0, "", note + WRITTEN)
     assert len(data_of(Path("review.html"))["answers"]) == 15
 

@@ -1,4 +1,4 @@
-"""Split: every picture on one side, nothing overwritten, and stopped anywhere."""
+"""Split: every image on one side, nothing overwritten, and stopped anywhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crnr_cli.sorting.placing import ALREADY_THERE, LEFT_OUT
 from crnr_cli.system.files import locked
 from helpers.failing import Killed, fail_at
 from helpers.runner import Runner, rows
-from helpers.samples import make_features, make_pictures, picture
+from helpers.samples import draw_image, make_features, make_images
 
 HOWS = ("copy", "hardlink", "link")
 each_how = pytest.mark.parametrize("how", HOWS)
@@ -49,8 +49,8 @@ def files(folder: str | Path) -> dict[str, bytes]:
     ("portion", "in_gallery"),
     [(Portion(0.8), 4), (Portion(0.5), 3), (Portion(per_class=2), 2), (Portion(per_class=9), 4)],
 )
-def test_every_picture_is_on_one_side(how: str, portion: Portion, in_gallery: int) -> None:
-    make_pictures(Path("all"), per_class=5)
+def test_every_image_is_on_one_side(how: str, portion: Portion, in_gallery: int) -> None:
+    make_images(Path("all"), per_class=5)
     before = files("all")
     report = run(how=how, portion=portion)
     gallery, queries = files("g"), files("q")
@@ -69,7 +69,7 @@ def test_every_picture_is_on_one_side(how: str, portion: Portion, in_gallery: in
 
 
 def test_the_choice_depends_on_seed_and_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_pictures(Path("all"), per_class=8)
+    make_images(Path("all"), per_class=8)
     run()
     expected = files("g")
     shutil.copytree("all", "elsewhere/deep/copy")
@@ -99,7 +99,7 @@ def test_exact_copies_are_on_the_same_side() -> None:
     """Also those of another class, and whatever they are called."""
     for seed in range(12):
         folder = Path(f"run {seed}")
-        make_pictures(folder / "all", ("ant", "bee"), per_class=6)
+        make_images(folder / "all", ("ant", "bee"), per_class=6)
         for i in range(3):
             shutil.copy(folder / "all/ant" / f"{i}.png", folder / "all/bee" / f"copy {i}.png")
             os.utime(folder / "all/bee" / f"copy {i}.png", (0, 0))
@@ -113,22 +113,22 @@ def test_exact_copies_are_on_the_same_side() -> None:
         assert all(min(sides) >= 1 for sides in report.classes.values())
 
 
-def test_a_class_with_one_picture_is_in_the_gallery() -> None:
-    make_pictures(Path("all"), ("ant", "bee"), per_class=3)
+def test_a_class_with_one_image_is_in_the_gallery() -> None:
+    make_images(Path("all"), ("ant", "bee"), per_class=3)
     (Path("all") / "one").mkdir()
-    picture(2, 0).save("all/one/1.png")
+    draw_image(2, 0).save("all/one/1.png")
     (Path("all") / "same").mkdir()
     for i in range(3):
-        picture(3, 0).save(f"all/same/{i}.png")
+        draw_image(3, 0).save(f"all/same/{i}.png")
     report = run(portion=Portion(0.5))
     assert (report.classes["one"], report.classes["same"]) == ((1, 0), (3, 0))
     (note,) = report.notes
-    assert note.text == "no queries of 2 classes, whose pictures are too few or all the same: one, same"
+    assert note.text == "no queries of 2 classes, whose images are too few or all the same: one, same"
 
 
 def test_folders_below_that_of_a_class_are_kept() -> None:
-    make_pictures(Path("all/ant"), ("old", "new"), per_class=3)
-    make_pictures(Path("all"), ("bee",), per_class=3)
+    make_images(Path("all/ant"), ("old", "new"), per_class=3)
+    make_images(Path("all"), ("bee",), per_class=3)
     run()
     assert files("g") | files("q") == files("all")
     for folder, source in (("all", "."), ("all/ant", "..")):
@@ -138,9 +138,9 @@ def test_folders_below_that_of_a_class_are_kept() -> None:
         assert (report.count(ALREADY_THERE), len(report.rows)) == (9, 9)
 
 
-def test_pictures_of_two_sources_may_have_one_name() -> None:
-    make_pictures(Path("a"), ("ant", "bee"), per_class=3)
-    make_pictures(Path("b"), ("ant", "bee"), per_class=3, first=0, size=(9, 9))
+def test_images_of_two_sources_may_have_one_name() -> None:
+    make_images(Path("a"), ("ant", "bee"), per_class=3)
+    make_images(Path("b"), ("ant", "bee"), per_class=3, first=0, size=(9, 9))
     report = run("a", "b")
     both = {**files("g"), **files("q")}
     assert both.keys() == {
@@ -156,7 +156,7 @@ def test_pictures_of_two_sources_may_have_one_name() -> None:
 
 def test_labels_of_a_table(crnr: Runner) -> None:
     """A label may be any text; as the name of a folder it leads nowhere else."""
-    make_pictures(Path("all"), ("x", "y"), per_class=4)
+    make_images(Path("all"), ("x", "y"), per_class=4)
     lines = ["path,label"]
     for folder, label in (("x", "../../etc"), ("y", "nice one")):
         lines += [f"all/{folder}/{i}.png,{label}" for i in range(4 if folder == "x" else 3)]
@@ -174,13 +174,13 @@ def test_labels_of_a_table(crnr: Runner) -> None:
     assert {path.name for path in Path().iterdir()} == {"all", "g", "q", "labels.csv"}
 
 
-def test_what_is_no_picture_stays_where_it_is() -> None:
-    make_pictures(Path("all"), ("ant", "bee"), per_class=3)
+def test_what_is_no_image_stays_where_it_is() -> None:
+    make_images(Path("all"), ("ant", "bee"), per_class=3)
     Path("all/README.md").write_text("about")
     Path("all/ant/notes.txt").write_text("about ants")
     Path("all/bee/.hidden").write_text("x")
-    picture(0, 9).save("all/ant/without suffix", "png")
-    picture(0, 10).save("all/loose.png")
+    draw_image(0, 9).save("all/ant/without suffix", "png")
+    draw_image(0, 10).save("all/loose.png")
     report = run()
     assert report.unrelated == 2
     assert [(row.path, row.result, row.reason) for row in report.left_out] == [
@@ -197,15 +197,15 @@ def test_what_is_no_picture_stays_where_it_is() -> None:
 
 
 def test_other_files_in_the_folders_are_never_touched() -> None:
-    make_pictures(Path("all"), per_class=4)
+    make_images(Path("all"), per_class=4)
     Path("g/ant").mkdir(parents=True)
     Path("g/.DS_Store").write_text("of the system")
     run()
     done = files("g") | files("q")
-    # The same pictures with another seed would be on both sides in the end.
+    # The same images with another seed would be on both sides in the end.
     with pytest.raises(OutputError, match=r"is not part of this split; choose an empty folder, or one of"):
         run(seed=5)
-    # A link to a folder may lead to any pictures.
+    # A link to a folder may lead to any images.
     Path("g/more").symlink_to("../all")
     with pytest.raises(OutputError, match=r"^g/more: is not part of this split"):
         run()
@@ -220,7 +220,7 @@ def test_other_files_in_the_folders_are_never_touched() -> None:
 
 
 def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_pictures(Path("all"), per_class=4)
+    make_images(Path("all"), per_class=4)
     copied = placing.copy_new
 
     def slow(source: placing.Place, target: placing.Place, part: placing.Place, **options: Any) -> None:
@@ -250,7 +250,7 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(monkeypatch: 
     ],
 )
 def test_folders_that_cannot_be(gallery: str, queries: str, message: str) -> None:
-    make_pictures(Path("all"), per_class=2)
+    make_images(Path("all"), per_class=2)
     Path("file").touch()
     before = files(".")
     with pytest.raises(CrnrError) as caught:
@@ -261,23 +261,23 @@ def test_folders_that_cannot_be(gallery: str, queries: str, message: str) -> Non
 
 def test_sources_that_cannot_be_split() -> None:
     make_features(Path("features.npz"))
-    with pytest.raises(UsageError, match="only pictures can be split; for feature files, `crnr compare"):
+    with pytest.raises(UsageError, match="only images can be split; for feature files, `crnr compare"):
         run("features.npz")
     Path("all").mkdir()
-    picture(0, 0).save("all/1.png")
+    draw_image(0, 0).save("all/1.png")
     with pytest.raises(
-        DataError, match=r"^nothing to do: no picture has a class; all/1.png: not in a class folder"
+        DataError, match=r"^nothing to do: no image has a class; all/1.png: not in a class folder"
     ):
         run()
     Path("all/1.png").rename("all/1.txt")
     Path("all/1.txt").write_text("text")
-    with pytest.raises(DataError, match=r"^nothing to do: none of the 1 file is a picture$"):
+    with pytest.raises(DataError, match=r"^nothing to do: none of the 1 file is an image$"):
         run()
     assert not Path("g").exists()
 
 
 def test_two_runs_at_once_are_refused() -> None:
-    make_pictures(Path("all"), per_class=2)
+    make_images(Path("all"), per_class=2)
     Path("q").mkdir()
     with locked(Path("q/.crnr-split.lock"), Path("q")), pytest.raises(OutputError, match=r"^q: "):
         run()
@@ -290,7 +290,7 @@ def test_two_runs_at_once_are_refused() -> None:
 def test_any_operation_may_fail_and_the_next_run_ends_it(
     how: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    make_pictures(tmp_path / "start/all", ("ant", "bee"), per_class=2)
+    make_images(tmp_path / "start/all", ("ant", "bee"), per_class=2)
     with chdir(tmp_path / "start"):
         run(how=how)
         gallery, queries, before = files("g"), files("q"), files("all")
@@ -313,7 +313,7 @@ def test_any_operation_may_fail_and_the_next_run_ends_it(
 
 
 def test_what_people_see(crnr: Runner) -> None:
-    make_pictures(Path("all"), ("ant", "bee"), per_class=5)
+    make_images(Path("all"), ("ant", "bee"), per_class=5)
     shutil.copy("all/ant/0.png", "all/ant/copy.png")
     Path("all/ant/notes.txt").write_text("about ants")
     arguments = ("split", "all", "--gallery", "g", "--queries", "q")
@@ -321,9 +321,9 @@ def test_what_people_see(crnr: Runner) -> None:
     assert planned.exit == 0
     assert {path.name for path in Path().iterdir()} == {"all"}
     notes = (
-        "note: left alone, as they are not pictures: 1 file\n"
+        "note: left alone, as they are not images: 1 file\n"
         "note: 1 file is an exact copy of another one, and on the same side\n"
-        "g: 9 pictures of 2 classes, 4 to 5 per class\nq: 2 pictures of 2 classes, 1 per class\n"
+        "g: 9 images of 2 classes, 4 to 5 per class\nq: 2 images of 2 classes, 1 per class\n"
     )
     assert planned.err == f"{notes}11 files would be copied\n"
     done = crnr(*arguments)
@@ -369,7 +369,7 @@ def test_what_people_see(crnr: Runner) -> None:
     ],
 )
 def test_wrong_lines(crnr: Runner, arguments: tuple[str, ...], message: str) -> None:
-    make_pictures(Path("all"), per_class=2)
+    make_images(Path("all"), per_class=2)
     result = crnr("split", "all", "--gallery", "g", "--queries", "q", *arguments)
     assert (result.exit, result.out, result.err) == (2, "", f"error: {message}\n")
     assert {path.name for path in Path().iterdir()} == {"all"}

@@ -71,7 +71,7 @@ def test_groups_stay_together_and_every_class_is_in_the_gallery(
 def test_copies_take_the_place_of_others() -> None:
     """As many samples go to the gallery as without copies, if there are single ones to fill it."""
     names = [("ant", f"{i}.png") for i in range(40)]
-    groups = [i // 4 if i < 16 else i for i in range(40)]  # four pictures, four times each
+    groups = [i // 4 if i < 16 else i for i in range(40)]  # four images, four times each
     for seed in range(30):
         assert sum(divide_samples(names, groups, Portion(0.5), seed)) == 20
 

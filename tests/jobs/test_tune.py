@@ -18,7 +18,7 @@ from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
 from helpers.patches import remove_extras, set_free_bytes
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 
 def setting(method: Method, power: float = 1.0) -> Setting:
@@ -197,8 +197,8 @@ def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_
     assert f"note: the time budget ended with {(2 * 28 - 1) * 6} settings untried\n" in shown
 
 
-def test_a_picture_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path: Path) -> None:
-    make_pictures(tmp_path / "g", per_class=3)
+def test_an_image_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path: Path) -> None:
+    make_images(tmp_path / "g", per_class=3)
     (tmp_path / "g" / "ant" / "empty.png").write_bytes(b"")
     command = ["tune", str(tmp_path / "g"), "--budget", "0", "-o", str(tmp_path / "g.h5")]
     result = crnr(*command)
@@ -288,7 +288,7 @@ def test_any_method_of_the_registry_can_be_tried_within_a_budget(
 def test_classes_that_no_gallery_could_have_are_refused_before_any_work(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, classes: tuple[str, ...], words: str
 ) -> None:
-    make_pictures(crnr.here / "gallery", classes)
+    make_images(crnr.here / "gallery", classes)
     monkeypatch.setattr(job, "_which_are_right", None)  # nothing is to be tried
     outcome = crnr("tune", "gallery", "-o", "gallery.h5")
     assert (outcome.exit, outcome.out, outcome.err) == (1, "", f"error: {words}\n")

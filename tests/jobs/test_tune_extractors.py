@@ -1,4 +1,4 @@
-"""Tune and compare with several ways to turn pictures into vectors."""
+"""Tune and compare with several ways to turn images into vectors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pool import Decoded, DecoderPool
 from crnr_cli.jobs import tune as job
-from crnr_cli.pictures.pixels import PixelRequest
-from crnr_cli.pictures.pool import Decoded, DecoderPool
 from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.pixels import RawPixels
 from helpers.runner import Runner
@@ -65,7 +65,7 @@ def test_extractors_take_turns_and_the_chosen_one_is_built(striped: Runner) -> N
     np.testing.assert_array_equal(load_gallery(Path("same.h5")).samples.vectors, built.samples.vectors)
 
 
-def test_pictures_are_decoded_once_for_extractors_that_need_the_same_pixels(
+def test_images_are_decoded_once_for_extractors_that_need_the_same_pixels(
     striped: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decode = DecoderPool.decode
@@ -128,7 +128,7 @@ def test_nothing_possible_is_an_error(striped: Runner) -> None:
     assert result.err.splitlines()[-1].startswith("error: --parts 50x50: choose at most 7x7 for gradients")
 
 
-def test_a_picture_that_one_extractor_cannot_use_is_left_out_of_all(crnr: Runner) -> None:
+def test_an_image_that_one_extractor_cannot_use_is_left_out_of_all(crnr: Runner) -> None:
     """Red and green of the same brightness: gradients see its colours, but its grey pixels are the same."""
     for number, angle in enumerate((0.2, 1.6)):
         folder = crnr.here / "gallery" / f"class{number}"

@@ -19,16 +19,16 @@ from crnr_cli.gallery.calibration import calibrate
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.recipe.steps import Pca
-from crnr_cli.sources.pictures import Pictures
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.tables import Features
 from helpers.patches import watch_decoders
 from helpers.runner import Runner, read_rows
-from helpers.samples import make_features, make_pictures, picture
+from helpers.samples import draw_image, make_features, make_images
 from helpers.templates import Templates
 
 
 def png() -> bytes:
-    picture(0, 0).save(buffer := io.BytesIO(), "png")
+    draw_image(0, 0).save(buffer := io.BytesIO(), "png")
     return buffer.getvalue()
 
 
@@ -36,7 +36,7 @@ PNG = png()
 
 
 def build_gallery(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
 
 
@@ -70,9 +70,9 @@ def assert_equal(one: str, other: str) -> None:
 
 @pytest.mark.usefixtures("built")
 def test_add_equals_a_build_of_everything(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", ["ant", "dog"], first=20)
+    make_images(crnr.here / "gallery", ["ant", "dog"], first=20)
     for path in ("gallery/ant/0.png", "gallery/bee/0.png"):
-        Path(path).rename(path + ".hidden")  # the old pictures are not needed
+        Path(path).rename(path + ".hidden")  # the old images are not needed
     names = [f"gallery/{name}/{i}.png" for name in ("ant", "dog") for i in range(20, 24)]
     outcome = crnr("add", "gallery.h5", "-", stdin="\n".join(names).encode())
     assert (outcome.exit, outcome.out) == (0, "")
@@ -92,7 +92,7 @@ def test_add_equals_a_build_of_everything(crnr: Runner) -> None:
 @pytest.mark.usefixtures("built")
 def test_a_calibrated_gallery_is_calibrated_again_with_the_new_samples(crnr: Runner) -> None:
     crnr("build", "gallery", "--calibrate", "-q")
-    make_pictures(crnr.here / "gallery", first=20)
+    make_images(crnr.here / "gallery", first=20)
     assert crnr("add", "gallery.h5", "gallery", "-q").exit == 0
     added = load_gallery(Path("gallery.h5"))
     assert added.calibration is not None
@@ -105,7 +105,7 @@ def test_a_calibrated_gallery_is_calibrated_again_with_the_new_samples(crnr: Run
 
 @pytest.mark.usefixtures("built")
 def test_add_takes_the_place_of_a_sample_of_that_name(crnr: Runner) -> None:
-    picture(1, 77).save("gallery/bee/0.png")
+    draw_image(1, 77).save("gallery/bee/0.png")
     outcome = crnr("add", "gallery.h5", "gallery", "--json")
     assert outcome.exit == 0
     assert json.loads(outcome.out)["changes"] == {
@@ -160,14 +160,14 @@ def test_another_kind_of_source_is_refused(crnr: Runner, command: list[str]) -> 
     before = Path("gallery.h5").read_bytes()
     outcome = crnr(*command, "rows.npz")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == "error: the gallery was built from pictures, but these are features\n"
+    assert outcome.err == "error: the gallery was built from images, but these are features\n"
     assert Path("gallery.h5").read_bytes() == before
     assert crnr.files() == {"gallery", "gallery.h5", "rows.npz"}
 
 
 @pytest.mark.usefixtures("built")
 def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
-    make_pictures(crnr.here / "new", ["dog"], first=30)
+    make_images(crnr.here / "new", ["dog"], first=30)
     Path("new/dog/empty.png").write_bytes(b"")
     Path("new/eel").mkdir()
     outcome = crnr("add", "gallery.h5", "new")
@@ -190,14 +190,14 @@ def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
 
 @pytest.mark.usefixtures("built")
 def test_add_refuses_a_class_that_looks_like_another(crnr: Runner) -> None:
-    make_pictures(crnr.here / "new", ["ANT"])
+    make_images(crnr.here / "new", ["ANT"])
     outcome = crnr("add", "gallery.h5", "new")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == "error: classes 'ANT' and 'ant' differ only in case or Unicode form; rename one\n"
 
 
 def test_the_same_content_in_two_classes_is_reported(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     Path("gallery/bee/x.png").write_bytes(Path("gallery/ant/1.png").read_bytes())
     outcome = crnr("build", "gallery")
     note = "note: the same content in two classes: gallery/ant/1.png (ant) and gallery/bee/x.png (bee)"
@@ -213,14 +213,14 @@ def test_the_same_content_in_two_classes_is_reported(crnr: Runner) -> None:
 
 
 def test_many_notes_of_a_kind_are_cut(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", ["ant"], per_class=13)
+    make_images(crnr.here / "gallery", ["ant"], per_class=13)
     (crnr.here / "gallery" / "bee").symlink_to("ant")
     outcome = crnr("build", "gallery")
     assert outcome.err.count("the same content in two classes") == 10
     assert "... and 3 more\n" in outcome.err
     for i in range(12):
         Path("gallery", f"class {i}").mkdir()
-        Path("gallery", f"class {i}", "0.png").write_text("no picture")
+        Path("gallery", f"class {i}", "0.png").write_text("no image")
     outcome = crnr("build", "gallery")
     assert outcome.err.count("none of its files can be used") == 10
     assert "... and 2 more\n" in outcome.err
@@ -276,22 +276,22 @@ def test_remove_refuses_what_makes_no_sense(crnr: Runner, args: list[str], code:
 @pytest.mark.usefixtures("built")
 def test_update_reads_only_what_may_have_changed(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    batches = Pictures.read_batches
+    batches = Images.read_batches
 
-    def watched(source: Pictures, *arguments: Any) -> Generator[Batch]:
+    def watched(source: Images, *arguments: Any) -> Generator[Batch]:
         read.extend(source.names())
         return batches(source, *arguments)
 
-    monkeypatch.setattr(Pictures, "read_batches", watched)
-    Path("gallery/README").write_text("about these pictures")
+    monkeypatch.setattr(Images, "read_batches", watched)
+    Path("gallery/README").write_text("about these images")
     Path("gallery/ant/1.png").unlink()
-    picture(1, 50).save("gallery/bee/1.png")
-    picture(2, 51).save("gallery/cow/new.png")
+    draw_image(1, 50).save("gallery/bee/1.png")
+    draw_image(2, 51).save("gallery/cow/new.png")
     os.utime("gallery/cow/2.png", (1, 1))
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.splitlines()[:-1] == [
-        "left out: gallery/README: not a picture in a supported format",
+        "left out: gallery/README: not an image in a supported format",
         "added: gallery/cow/new.png",
         "changed: gallery/bee/1.png",
         "removed: gallery/ant/1.png",
@@ -321,16 +321,16 @@ def test_update_of_features(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_first_update_is_a_build(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     outcome = crnr("build", "gallery", "--update", "--lam", "0.5")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.startswith("gallery.h5: 3 classes, 12 samples")
 
 
 def test_update_keeps_the_settings(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     crnr("build", "gallery", "--lam", "0.5", "--size", "6x5")
-    picture(1, 50).save("gallery/bee/1.png")
+    draw_image(1, 50).save("gallery/bee/1.png")
     outcome = crnr("build", "gallery", "--update", "--size", "4", "--method", "nrc")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == (
@@ -342,7 +342,7 @@ def test_update_keeps_the_settings(crnr: Runner) -> None:
 
 
 @pytest.mark.usefixtures("built")
-@pytest.mark.parametrize("content", [b"", b"no picture", PNG[:40]])
+@pytest.mark.parametrize("content", [b"", b"no image", PNG[:40]])
 def test_update_keeps_what_it_cannot_read(crnr: Runner, content: bytes) -> None:
     before = load_gallery(Path("gallery.h5"))
     Path("gallery/bee/1.png").write_bytes(content)
@@ -382,8 +382,8 @@ def test_update_keeps_a_class_whose_folder_is_closed_for_a_moment(
 
 @pytest.mark.usefixtures("built")
 def test_the_share_of_failures_is_of_the_whole_source(crnr: Runner) -> None:
-    """What has not changed counts too: otherwise one broken picture would stop every update."""
-    Path("gallery/bee/broken.png").write_text("no picture")
+    """What has not changed counts too: otherwise one broken image would stop every update."""
+    Path("gallery/bee/broken.png").write_text("no image")
     for command in (["build", "-o", "other.h5"], ["build", "--update"]):
         assert crnr(*command, "gallery", "--max-failure-rate", "0.1", "-q").exit == 3
     outcome = crnr("build", "--update", "gallery", "--max-failure-rate", "0.05", "-q")
@@ -398,7 +398,7 @@ def test_add_does_not_read_again_what_has_not_changed(crnr: Runner, monkeypatch:
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.startswith("0 added, 0 changed, 0 removed, 12 unchanged\n")
     assert not decoders
-    picture(1, 30).save("gallery/ant/new.png")
+    draw_image(1, 30).save("gallery/ant/new.png")
     outcome = crnr("add", "gallery.h5", "gallery")
     assert outcome.err.startswith("added: gallery/ant/new.png\n1 added, 0 changed, 0 removed, 12 unchanged\n")
     assert decoders
@@ -407,7 +407,7 @@ def test_add_does_not_read_again_what_has_not_changed(crnr: Runner, monkeypatch:
 @pytest.mark.usefixtures("built")
 def test_update_follows_a_folder_that_was_renamed(crnr: Runner) -> None:
     Path("gallery").rename("renamed")
-    picture(1, 30).save("renamed/ant/new.png")
+    draw_image(1, 30).save("renamed/ant/new.png")
     assert crnr("verify", "--against", "renamed", "-q").exit == 0
     assert crnr("build", "renamed", "--update", "-q").exit == 0
     crnr("build", "renamed", "-o", "fresh.h5")
@@ -429,7 +429,7 @@ def test_removing_all_but_one_sample_per_class_ends_the_calibration(crnr: Runner
 def test_update_from_another_folder_is_refused(crnr: Runner) -> None:
     """It would replace all samples."""
     before = Path("gallery.h5").read_bytes()
-    make_pictures(crnr.here / "other", first=40)
+    make_images(crnr.here / "other", first=40)
     outcome = crnr("build", "other", "--update")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
@@ -451,7 +451,7 @@ def test_samples_that_are_in_the_gallery_twice_are_reported(crnr: Runner) -> Non
 
 @pytest.mark.parametrize("command", [("build", "dup.npz", "--update"), ("add", "gallery.h5", "dup.npz")])
 def test_samples_that_share_a_name_are_not_lost(crnr: Runner, command: tuple[str, ...]) -> None:
-    """Two crops of a picture, for one."""
+    """Two crops of an image, for one."""
     values = np.random.default_rng(0).random((8, 6))
     paths = [f"img{i // 2}.png" for i in range(8)]
     np.savez("dup.npz", features=values, labels=["a"] * 4 + ["b"] * 4, paths=paths)
@@ -468,25 +468,25 @@ def test_samples_that_share_a_name_are_not_lost(crnr: Runner, command: tuple[str
 
 @pytest.mark.usefixtures("built")
 def test_a_file_that_is_listed_twice_is_added_once(crnr: Runner) -> None:
-    make_pictures(crnr.here / "new", ["emu"], first=30)
+    make_images(crnr.here / "new", ["emu"], first=30)
     assert crnr("add", "gallery.h5", "new", "new", "-q").exit == 0
     assert len(load_gallery(Path("gallery.h5")).names) == 16
 
 
 def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     for name in ("yak", "zebra"):
         Path("gallery", name).mkdir()
-        Path("gallery", name, "0.png").write_text("no picture")
+        Path("gallery", name, "0.png").write_text("no image")
     lost = "note: class {}: left out, as none of its files can be used\n"
     built = crnr("build", "gallery")
     assert (built.exit, lost.format("yak") in built.err, lost.format("zebra") in built.err) == (3, True, True)
     Path("gallery/yak").rename("new_yak")
     Path("new").mkdir()
     Path("new_yak").rename("new/yak")
-    picture(2, 60).save("new/0.png")
+    draw_image(2, 60).save("new/0.png")
     Path("new/emu").mkdir()
-    picture(2, 61).save("new/emu/0.png")
+    draw_image(2, 61).save("new/emu/0.png")
     added = crnr("add", "gallery.h5", "new")
     assert (added.exit, lost.format("yak") in added.err, lost.format("emu") in added.err) == (3, True, False)
     for path in Path("gallery/ant").iterdir():
@@ -521,9 +521,9 @@ def test_verify(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err == "gallery.h5: OK, 12 samples, valid checksum, all the same as in the sources\n"
     Path("moved").rename("gallery")
-    picture(1, 50).save("gallery/bee/1.png")
+    draw_image(1, 50).save("gallery/bee/1.png")
     Path("gallery/ant/3.png").unlink()
-    picture(2, 51).save("gallery/cow/new.png")
+    draw_image(2, 51).save("gallery/cow/new.png")
     Path("gallery/cow/gone.png").symlink_to("nowhere")
     outcome = crnr("verify", "gallery.h5", "--against", "gallery", "--json")
     assert outcome.exit == 1
@@ -569,8 +569,8 @@ def test_a_second_writer_is_refused(crnr: Runner) -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_a_gallery_of_bad_pictures_only_costs_rows(crnr: Runner) -> None:
-    """A batch without one good picture, with PCA and without."""
+def test_a_gallery_of_bad_images_only_costs_rows(crnr: Runner) -> None:
+    """A batch without one good image, with PCA and without."""
     Path("queries").mkdir()
     Path("queries/a.png").write_bytes(b"")
     crnr("build", "gallery", "--pca", "3", "-o", "pca.h5")
@@ -580,10 +580,10 @@ def test_a_gallery_of_bad_pictures_only_costs_rows(crnr: Runner) -> None:
         assert [row["status"] for row in read_rows(Path("out.csv"))] == ["empty_file"]
 
 
-def test_deep_and_flat_pictures_mix(crnr: Runner) -> None:
+def test_deep_and_flat_images_mix(crnr: Runner) -> None:
     """8 and 16 bits in one gallery: each is brought to its own unit vector."""
-    make_pictures(crnr.here / "gallery")
-    values = np.asarray(picture(0, 2)).astype(np.uint16) * 257
+    make_images(crnr.here / "gallery")
+    values = np.asarray(draw_image(0, 2)).astype(np.uint16) * 257
     Image.fromarray(values).save("gallery/ant/deep.png")
     assert crnr("build", "gallery", "--size", "8").exit == 0  # their own: resizing rounds flat ones to bytes
     gallery = load_gallery(Path("gallery.h5"))

@@ -29,8 +29,8 @@ def same_padding(side: int, width: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def plain_features(state: State, picture: Any, stages: Any = LITE0) -> Any:
-    """The features of one picture, (3, height, width), in double precision."""
+def plain_features(state: State, image: Any, stages: Any = LITE0) -> Any:
+    """The features of one image, (3, height, width), in double precision."""
 
     def convolved(values: Any, name: str, norm: str, stride: int = 1) -> Any:
         kernel = state[f"{name}.weight"].astype(np.float64)
@@ -54,7 +54,7 @@ def plain_features(state: State, picture: Any, stages: Any = LITE0) -> Any:
         return np.minimum(np.maximum(values, 0), 6)
 
     clipped: list[float] = []
-    values = relu6(convolved(picture.astype(np.float64), "_conv_stem", "_bn0", 2))
+    values = relu6(convolved(image.astype(np.float64), "_conv_stem", "_bn0", 2))
     number = 0
     for stage, (count, _, stride) in enumerate(stages):
         for repeat in range(count):
@@ -72,9 +72,9 @@ def plain_features(state: State, picture: Any, stages: Any = LITE0) -> Any:
     return values.mean(axis=(1, 2))
 
 
-def run(content: bytes, pictures: Any) -> Any:
+def run(content: bytes, images: Any) -> Any:
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    return session.run(["features"], {"image": pictures})[0]
+    return session.run(["features"], {"image": images})[0]
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def run(content: bytes, pictures: Any) -> Any:
 def test_features_are_those_of_the_published_network(size: int, depth: float, stages: Any) -> None:
     """65 pixels become 33, 17, 9, 5 and 3, so that zeros are added on both sides; 64 need them on one."""
     state = tiny_state(stages)
-    pictures = np.random.default_rng(1).normal(size=(3, 3, size, size)).astype(np.float32)
-    found = run(make_model(state, size, depth), pictures)
-    expected = np.array([plain_features(state, picture, stages) for picture in pictures])
-    assert (expected.std(axis=0) > 0.002).sum() > HEAD / 2  # the others may be 0 or 6 for all pictures
+    images = np.random.default_rng(1).normal(size=(3, 3, size, size)).astype(np.float32)
+    found = run(make_model(state, size, depth), images)
+    expected = np.array([plain_features(state, image, stages) for image in images])
+    assert (expected.std(axis=0) > 0.002).sum() > HEAD / 2  # the others may be 0 or 6 for all images
     np.testing.assert_allclose(found, expected, rtol=5e-4, atol=5e-5)
 
 
@@ -180,18 +180,18 @@ def test_the_models_of_the_catalogue(name: str, tmp_path: Path, monkeypatch: pyt
     assert (network.mean, network.std, network.filter) == ((127.0,), (128.0,), "bicubic")
 
 
-@pytest.mark.skipif(not FLOWERS, reason=f"the pictures in {SHARED} are not on this machine")
+@pytest.mark.skipif(not FLOWERS, reason=f"the images in {SHARED} are not on this machine")
 def test_lite0_equals_an_independent_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 
     monkeypatch.setenv("CRNR_MODELS", str(tmp_path))
     made = get_model("efficientnet-lite0").path.read_bytes()
     other = onnxruntime.InferenceSession(SHARED / "efficientnet_lite0_features.onnx")
-    pictures = []
+    images = []
     for path in FLOWERS[:: len(FLOWERS) // 12]:
         pixels = np.asarray(Image.open(path).convert("RGB").resize((224, 224), Image.Resampling.BICUBIC))
-        pictures.append((pixels.transpose(2, 0, 1) - np.float32(127)) / np.float32(128))
-    inputs = np.array(pictures, np.float32)
+        images.append((pixels.transpose(2, 0, 1) - np.float32(127)) / np.float32(128))
+    inputs = np.array(images, np.float32)
     name = other.get_inputs()[0].name
     expected = np.concatenate([other.run(None, {name: one[None]})[0].reshape(1, -1) for one in inputs])
     found = run(made, inputs)

@@ -23,7 +23,7 @@ from crnr_cli.models.onnx_files import _locations, external_files, model_hash
 from crnr_cli.recipe.network import Network
 from helpers.onnx_models import flat_model, make_external, projection_model
 from helpers.runner import Runner, rows
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 
 def tensors_everywhere() -> onnx.ModelProto:
@@ -215,8 +215,8 @@ def test_what_cannot_be_the_name_of_a_file(tmp_path: Path, name: str) -> None:
 
 @pytest.fixture
 def photos(crnr: Runner) -> Runner:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "queries", first=50)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "queries", first=50)
     return crnr
 
 

@@ -1,4 +1,4 @@
-"""The files that say how pictures are prepared, as Hugging Face, timm and open_clip write them.
+"""The files that say how images are prepared, as Hugging Face, timm and open_clip write them.
 
 What the network is given is compared with the definitions of those libraries, in Pillow and NumPy alone.
 """
@@ -177,7 +177,7 @@ def compare(found: Any, folder: Path, definition: Definition) -> None:
     difference = np.abs(found - wanted.transpose(0, 3, 1, 2).reshape(len(wanted), -1))
     if definition[1] is None:  # the same operations
         np.testing.assert_allclose(difference, 0, atol=2e-5)
-    else:  # the box is cut out in whole pixels of the picture, before it is resized
+    else:  # the box is cut out in whole pixels of the image, before it is resized
         level = 1 / 255 / min(definition[4])
         assert difference.mean() < level / 2
         assert difference.max() < 4 * level
@@ -247,7 +247,7 @@ def test_the_file_may_be_above_the_folder_onnx(crnr: Runner) -> None:
     assert (built.exit, built.out) == (0, "")
     assert built.err.count("prepared") == 1
     assert (
-        "note: pictures are prepared as repo/preprocessor_config.json says; if the network expects "
+        "note: images are prepared as repo/preprocessor_config.json says; if the network expects "
         "another preparation, set --extractor-preset\n"
     ) in built.err
     assert "own preprocessing" not in crnr("info").out
@@ -282,7 +282,7 @@ def test_the_note_names_the_file_once(tmp_path: Path) -> None:
     path = write(tmp_path / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
     model = tokens_export(tmp_path / "dinov2.onnx")
     assert explain_network(NetworkOptions(model), 1).note == (
-        f"pictures are prepared as {path} says; assumed: pool cls; if this is wrong, set --extractor-preset "
+        f"images are prepared as {path} says; assumed: pool cls; if this is wrong, set --extractor-preset "
         "or --pool"
     )
     all_but_size: Any = {"crop": 1, "filter": "box", "mean": (0.0,), "std": (1.0,), "pool": "cls"}
@@ -296,7 +296,7 @@ def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path)
     found = explain_network(NetworkOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 48, 48])), 1)
     assert (found.require_network().size, found.require_network().crop) == ((48, 48), 32 / 40)
     assert found.note == (
-        f"pictures are prepared as {tmp_path}/preprocessor_config.json says; if the network expects "
+        f"images are prepared as {tmp_path}/preprocessor_config.json says; if the network expects "
         "another preparation, set --extractor-preset"
     )
 
@@ -304,7 +304,7 @@ def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path)
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "patches": (
         {"image_processor_type": "Siglip2ImageProcessor", "max_num_patches": 256, "do_resize": True},
-        "it has max_num_patches: pictures keep their own shapes, but crnr needs the same size for all",
+        "it has max_num_patches: images keep their own shapes, but crnr needs the same size for all",
         "--size",
     ),
     "padding": (
@@ -314,7 +314,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "LeViT": (
         {"image_processor_type": "LevitImageProcessor"},
-        "crnr cannot prepare pictures as its image processor Levit does",
+        "crnr cannot prepare images as its image processor Levit does",
         "--size",
     ),
     "longest edge": (
@@ -325,7 +325,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no size": ({"image_processor_type": "X"}, "it has no size", "--size"),
     "not resized": (
         {"image_processor_type": "CLIPImageProcessor", "do_resize": False},
-        "it does not resize pictures, but crnr needs the same size for all",
+        "it does not resize images, but crnr needs the same size for all",
         "--size",
     ),
     "any shape": (
@@ -335,7 +335,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "squeezed, then cut": (
         {"image_processor_type": "DeiTImageProcessor"},
-        "it squeezes pictures to 256x256 and then cuts out 224x224, which crnr cannot do",
+        "it squeezes images to 256x256 and then cuts out 224x224, which crnr cannot do",
         "--crop",
     ),
     "black around it": (
@@ -405,7 +405,7 @@ def test_what_crnr_cannot_do_names_the_file_and_the_option(crnr: Runner, case: s
     if option == "--size":
         assert (chosen.exit, chosen.out) == (1, "")
         assert chosen.err == (
-            f"error: preprocessor_config.json: {words}; choose the size of pictures with --size\n"
+            f"error: preprocessor_config.json: {words}; choose the size of images with --size\n"
         )
         chosen = crnr(*build, *scale, "--size", "32")
     assert chosen.exit == 0, chosen.err

@@ -13,7 +13,7 @@ from crnr_cli.models.presets import guess_preset
 from helpers.onnx_models import save_model
 from helpers.paths import TESTS
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 REAL_MODEL = TESTS.parent.parent / "shared" / "data" / "efficientnet_lite0_features.onnx"
 
@@ -71,7 +71,7 @@ def test_the_name_and_the_layers_tell_the_preset(
         ("vit_small.onnx", (3,), "Relu"),  # many families have ViT in their names
         ("eclipse.onnx", (3,), "Relu"),
         ("video_clip_resnet50.onnx", (3,), "Relu"),
-        ("siglip2-base-patch16-naflex.onnx", (3,), "Relu"),  # its pictures have no common size
+        ("siglip2-base-patch16-naflex.onnx", (3,), "Relu"),  # its images have no common size
     ],
 )
 def test_other_models_are_of_no_known_family(
@@ -138,13 +138,13 @@ def test_a_real_model_by_another_name(tmp_path: Path) -> None:
 
 
 def test_the_name_of_the_file_makes_no_difference(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "queries", first=50)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "queries", first=50)
     answers = []
     for name in ("efficientnet_lite0.onnx", "model.onnx"):
         save_network(crnr.here / name, (3, 5), "Clip")
         built = crnr("build", "gallery", "--extractor", name)
         assert (built.exit, built.out) == (0, "")
-        assert "note: pictures are prepared with the preset efficientnet-lite, a guess by the " in built.err
+        assert "note: images are prepared with the preset efficientnet-lite, a guess by the " in built.err
         answers.append(crnr("classify", "queries").out)
     assert answers[0] == answers[1]

@@ -237,7 +237,7 @@ LEVELS = 10
 
 @pytest.fixture(scope="module")
 def greys(copy: Copy) -> Copy:
-    """Folders of pictures whose greys differ by class, and tables of their histograms."""
+    """Folders of images whose greys differ by class, and tables of their histograms."""
     rng = np.random.default_rng(1)
     for name in ("old", "new"):
         features, labels = [], []

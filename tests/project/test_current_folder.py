@@ -14,7 +14,7 @@ from scipy.io import savemat
 
 from crnr_cli.cluster.dask import connected
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 # The program that pip installs. With `python -m`, Python itself adds the current folder to its path.
 CRNR = (sys.executable, str(Path(sys.executable).parent / "crnr"))
@@ -24,8 +24,8 @@ TRAP = "open(__file__.rpartition('/')[0] + '/executed', 'a').write(__name__)"
 
 @pytest.fixture
 def trapped(crnr: Runner) -> Runner:
-    """A folder with pictures, features, and a malicious module for every name that Python may import."""
-    make_pictures(crnr.here / "gallery")
+    """A folder with images, features, and a malicious module for every name that Python may import."""
+    make_images(crnr.here / "gallery")
     features, labels = np.eye(4), ["a", "a", "b", "b"]
     savemat(crnr.here / "features.mat", {"features": features, "labels": labels})
     with h5py.File(crnr.here / "features.h5", "w") as file:
@@ -96,8 +96,8 @@ def test_workers_are_started_safely(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["tex", "odd"],
 )
 def test_matplotlibrc_of_the_current_folder_is_not_obeyed(crnr: Runner, content: bytes) -> None:
-    make_pictures(crnr.here / "gallery")
-    picture(0, 9).save(crnr.here / "query.png")
+    make_images(crnr.here / "gallery")
+    draw_image(0, 9).save(crnr.here / "query.png")
     assert run(crnr, "build gallery -q").exit == 0
     explain = "explain query.png -q --json -o why.png"
     plain = run(crnr, explain)

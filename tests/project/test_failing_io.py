@@ -21,7 +21,7 @@ import pytest
 from helpers.imitation import IMITATIONS, LINUX, OTHERS, environment
 from helpers.paths import TESTS
 from helpers.runner import Runner
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 HERE = TESTS / "project" / "failing_io"
 KILLED = 0
@@ -288,7 +288,7 @@ def test_every_call_of_split_may_fail(
 ) -> None:
     """No file is ever half there, and the same command then gives the split of a run without a fault."""
     start = tmp_path / "start"
-    make_pictures(start / "all", ("ant", "bee"), per_class=2)
+    make_images(start / "all", ("ant", "bee"), per_class=2)
     command = ["split", "all", "--gallery", "g", "--queries", "q", "--how", how, "--quiet"]
 
     def split(folder: Path) -> dict[str, bytes]:
@@ -302,7 +302,7 @@ def test_every_call_of_split_may_fail(
     assert (whole.exit, whole.err) == (0, "")
     assert whole.calls > 8
     new = split(tmp_path / "run")
-    assert len(new) == 8  # each picture twice
+    assert len(new) == 8  # each image twice
     for fail_at in range(1, whole.calls + 1, 1 if full else 2):
         folder = fresh(start, tmp_path / "run")
         ended = server.run(folder, command, fail_at, fail_with)

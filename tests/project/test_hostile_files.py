@@ -22,7 +22,7 @@ from scipy.io import savemat
 from helpers.mutations import mutated
 from helpers.paths import TESTS
 from helpers.runner import Runner, helper_command, read_rows
-from helpers.samples import make_features, make_pictures, picture
+from helpers.samples import draw_image, make_features, make_images
 
 FORMATS = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
 
@@ -109,8 +109,7 @@ MAKERS = {
     "packed.mat": ("features", lambda path: make_matlab(path, packed=True)),
     "table.csv": ("table", make_table),
     **{
-        f"picture.{suffix}": ("picture", lambda path: picture(0, 1, (40, 30)).save(path))
-        for suffix in FORMATS
+        f"image.{suffix}": ("image", lambda path: draw_image(0, 1, (40, 30)).save(path)) for suffix in FORMATS
     },
 }
 # The gallery is the riskiest input, and the one with the most to lose; some take a process each.
@@ -177,13 +176,13 @@ mutations.main()
     assert words in done.stderr
 
 
-def test_damaged_pictures_cost_a_row_each(crnr: Runner) -> None:
+def test_damaged_images_cost_a_row_each(crnr: Runner) -> None:
     """All the way: through the decoders and into the CSV."""
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     crnr("build", "gallery", "-q")
     Path("queries").mkdir()
     for suffix in FORMATS:
-        picture(0, 1, (40, 30)).save(f"whole.{suffix}")
+        draw_image(0, 1, (40, 30)).save(f"whole.{suffix}")
         whole = Path(f"whole.{suffix}").read_bytes()
         for seed in range(30):
             Path(f"queries/{seed}.{suffix}").write_bytes(mutated(whole, seed)[0])
@@ -199,14 +198,14 @@ def test_damaged_pictures_cost_a_row_each(crnr: Runner) -> None:
 
 
 def test_a_decoder_has_a_limit_of_memory(crnr: Runner) -> None:
-    """A picture that decodes to more than --max-pixels allows for costs its row, and not the machine."""
-    make_pictures(crnr.here / "gallery")
+    """An image that decodes to more than --max-pixels allows for costs its row, and not the machine."""
+    make_images(crnr.here / "gallery")
     crnr("build", "gallery", "-q")
     code = (
         "import sys\n"
-        "from crnr_cli.pictures import decoder_process as d\n"
-        "from crnr_cli.pictures import pixels\n"
-        "from crnr_cli.pictures.pixels import PixelRequest\n"
+        "from crnr_cli.images import decoder_process as d\n"
+        "from crnr_cli.images import pixels\n"
+        "from crnr_cli.images.pixels import PixelRequest\n"
         "pixels.BASE_BYTES = 2**27; d.limit_memory(PixelRequest(None, max_pixels=1))\n"
         "sys.stdout.buffer.write(d.reply([d.decode_or_error('big.png', PixelRequest((8, 8)))]))"
     )

@@ -34,7 +34,7 @@ ROOT_MODULES = {
 REGISTRIES = {"methods", "cli"}  # rooms whose door is more than a docstring
 # Where each library may be imported: a room, or a module of the root.
 HOMES = {
-    "PIL": {"pictures"},
+    "PIL": {"images"},
     "distributed": {"cluster"},
     "faiss": {"solvers"},
     "h5py": {"sources", "gallery"},
@@ -48,7 +48,7 @@ HOMES = {
     "scipy": {"solvers", "recipe", "results", "sources"},
     "sklearn": {"methods", "estimators"},
     "psutil": {"system"},
-    "subprocess": {"pictures", "sources", "system"},
+    "subprocess": {"images", "sources", "system"},
     "threadpoolctl": {"system"},
     "typer": {"cli"},
 }
@@ -201,7 +201,7 @@ def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:
         ),
         pytest.param("crnr_cli.jobs.classify", "scipy PIL rich", id="classify, which never factorizes"),
         pytest.param(
-            "crnr_cli.pictures.decoder_process",
+            "crnr_cli.images.decoder_process",
             "numpy h5py scipy typer rich dataclasses hashlib",
             id="a decoder process",
         ),

@@ -16,7 +16,7 @@ from crnr_cli import cli
 from crnr_cli.gallery.file import load_gallery
 from helpers.each import check_each
 from helpers.runner import Runner, read_rows
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 CLASSES = ("café", "日本", os.fsdecode(b"not \xff utf-8"))
 PRINT_ENCODING = "import sys; print(sys.getfilesystemencoding())"
@@ -57,7 +57,7 @@ def test_the_same_bytes_in_another_locale(
     for number, name in enumerate(CLASSES):
         (crnr.here / "gallery" / name).mkdir(parents=True)
         for sample in range(3):
-            picture(number, sample).save(crnr.here / "gallery" / name / f"{sample} é.png")
+            draw_image(number, sample).save(crnr.here / "gallery" / name / f"{sample} é.png")
     np.savez(crnr.here / "features.npz", features=np.eye(4), labels=["é", "é", "日", "日"])
     results = []
     for env in (environment(LC_ALL="C.UTF-8"), other):
@@ -96,7 +96,7 @@ def test_what_is_printed_is_utf_8_whatever_python_is_told(crnr: Runner) -> None:
     for number, name in enumerate(CLASSES):
         (crnr.here / "gallery" / name).mkdir(parents=True)
         for sample in range(3):
-            picture(number, sample).save(crnr.here / "gallery" / name / f"{sample} ☃.png")
+            draw_image(number, sample).save(crnr.here / "gallery" / name / f"{sample} ☃.png")
     assert crnr("build", "gallery", "-q").exit == 0
 
     def printed(command: str, env: Environment) -> tuple[bytes, bytes]:
@@ -120,7 +120,7 @@ def test_what_is_printed_is_utf_8_whatever_python_is_told(crnr: Runner) -> None:
 
 def test_no_file_is_opened_with_the_encoding_of_the_system(crnr: Runner) -> None:
     """Python warns of one, which is an error here; each command is a process, and starts others."""
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     (crnr.here / "labels.csv").write_bytes(b"path,label\ngallery/ant/0.png,ant\ngallery/bee/0.png,bee\n")
     warned = environment(PYTHONWARNDEFAULTENCODING="1", PYTHONWARNINGS="error::EncodingWarning")
     for command in (

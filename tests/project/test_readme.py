@@ -46,13 +46,13 @@ def test_there_are_two_of_them_and_they_are_one_line_each() -> None:
 def folder(crnr: Runner, tmp_path: Path) -> Path:
     """A folder as the recipes expect it."""
     for digit in range(10):
-        for part, count in (("gallery", 20), ("queries", 2), ("new_pictures", 2), ("photos", 2)):
+        for part, count in (("gallery", 20), ("queries", 2), ("new_images", 2), ("photos", 2)):
             (tmp_path / part / str(digit)).mkdir(parents=True)
             source = "queries" if part == "queries" else "gallery"
-            first = 20 if part == "new_pictures" else 0
+            first = 20 if part == "new_images" else 0
             found = sorted((SAMPLE_DATA / source / str(digit)).iterdir())
-            for picture in found[first : first + count]:
-                shutil.copy(picture, tmp_path / part / str(digit))
+            for image in found[first : first + count]:
+                shutil.copy(image, tmp_path / part / str(digit))
     (tmp_path / "others").mkdir()
     for i in range(4):
         noise(i, (28, 28)).save(tmp_path / "others" / f"{i}.png")
@@ -86,8 +86,8 @@ def test_the_python_code_of_the_readme_works(
     crnr: Runner, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert crnr("build", "gallery", "-q").exit == 0
-    pictures, estimators = python_blocks(README)
-    exec(pictures, {})
+    images, estimators = python_blocks(README)
+    exec(images, {})
     *answers, why, strongest = capsys.readouterr().out.splitlines()
     assert len(answers) == 20
     assert answers[0].startswith("queries/0/")
@@ -117,8 +117,8 @@ def test_the_loop_makes_the_gallery_better(crnr: Runner, folder: Path) -> None:
     """With two examples in the wrong folders; the person marks them, and corrects the wrong answers."""
     for digit in range(10):
         found = sorted((SAMPLE_DATA / "gallery" / str(digit)).iterdir())
-        for picture in found[20:40]:
-            shutil.copy(picture, folder / "new_pictures" / str(digit))
+        for image in found[20:40]:
+            shutil.copy(image, folder / "new_images" / str(digit))
     shutil.copytree(SAMPLE_DATA / "queries", folder / "queries", dirs_exist_ok=True)
     for path, wrong in (("gallery/3/1500.png", "5"), ("gallery/7/3500.png", "1")):
         shutil.move(path, f"gallery/{wrong}/misplaced{Path(path).name}")

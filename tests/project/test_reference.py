@@ -1,6 +1,6 @@
 """build and classify against the documented formulas, written out plainly and applied to one query at a time.
 
-A case is drawn at random: pictures of several formats, depths, modes and orientations, or a table of numbers;
+A case is drawn at random: images of several formats, depths, modes and orientations, or a table of numbers;
 a recipe; a method with its parameters. Whatever the case, the CSV holds the residuals of the plain formulas.
 """
 
@@ -177,7 +177,7 @@ METHODS: dict[str, tuple[Callable[..., list[float]], Parameters, float, float]] 
 class Recipe:
     power: float = 1.0
     pca: int | None = None
-    size: tuple[int, int] | None = None  # of pictures
+    size: tuple[int, int] | None = None  # of images
     color: bool = False
 
     def options(self) -> Iterator[str]:
@@ -242,7 +242,7 @@ class Case:
     recipe: Recipe
     dtype: str = "float64"
     stored_as: str = "npz"
-    kinds: list[str] = field(default_factory=list)  # of pictures
+    kinds: list[str] = field(default_factory=list)  # of images
 
     @property
     def n(self) -> int:
@@ -255,7 +255,7 @@ class Case:
 
 STORED_AS = ["npz", "h5", "mat", "npz of float32", "npz of int16", "h5 by columns"]
 SUFFIXES = ("png", "bmp", "jpg", "tif", "pgm", "webp", "gif")
-PICTURES = {  # the mode, and whether EXIF says that it is turned
+IMAGES = {  # the mode, and whether EXIF says that it is turned
     "png": ("L", False),
     "turned png": ("L", True),
     "png of 16 bits": ("I;16", False),
@@ -275,10 +275,10 @@ PICTURES = {  # the mode, and whether EXIF says that it is turned
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, pictures: bool) -> Case:
+def cases(draw: st.DrawFn, *, images: bool) -> Case:
     sizes = draw(st.lists(st.integers(1, 5), min_size=2, max_size=4))
-    size = draw(st.sampled_from([(4, 4), (5, 3), (3, 6)])) if pictures else None
-    color = pictures and draw(st.booleans())
+    size = draw(st.sampled_from([(4, 4), (5, 3), (3, 6)])) if images else None
+    color = images and draw(st.booleans())
     n_features = size[0] * size[1] * (3 if color else 1) if size else draw(st.sampled_from([3, 8, 40]))
     method = draw(st.sampled_from(list(METHODS)))
     _, parameters, *_ = METHODS[method]
@@ -299,7 +299,7 @@ def cases(draw: st.DrawFn, *, pictures: bool) -> Case:
         recipe=recipe,
         dtype=draw(st.sampled_from(["float64", "float32"])),
         stored_as=draw(st.sampled_from(STORED_AS)),
-        kinds=draw(st.lists(st.sampled_from(list(PICTURES)), min_size=1, max_size=4)) if pictures else [],
+        kinds=draw(st.lists(st.sampled_from(list(IMAGES)), min_size=1, max_size=4)) if images else [],
     )
 
 
@@ -335,11 +335,9 @@ def write_features(case: Case, here: Path) -> tuple[list[str], Array, Array]:
     return [f"samples.{kind}", f"queries.{kind}"], gallery.astype(float), queries.astype(float)
 
 
-def write_picture(
-    path: Path, rng: np.random.Generator, kind: str, size: tuple[int, int], color: bool
-) -> Array:
+def write_image(path: Path, rng: np.random.Generator, kind: str, size: tuple[int, int], color: bool) -> Array:
     """Write noise and return its pixels. A JPEG of twice `size` would be decoded at half its size."""
-    mode, is_turned = PICTURES[kind]
+    mode, is_turned = IMAGES[kind]
     suffix = next(part for part in kind.split() if part in SUFFIXES)
     width, height = (int(2 * max(size) - 1 - rng.integers(2)) for _ in range(2))
     bands = {"RGB": (3,), "P": (3,), "RGBA": (4,)}.get(mode, ())
@@ -359,7 +357,7 @@ def write_picture(
     return plain_pixels(image, orientation, size, color)
 
 
-def write_pictures(case: Case, here: Path) -> tuple[list[str], Array, Array]:
+def write_images(case: Case, here: Path) -> tuple[list[str], Array, Array]:
     """gallery/<class>/<n>.* and queries/<n>.*; returns their names and their pixels."""
     rng = np.random.default_rng(case.seed)
     size, color = case.recipe.size, case.recipe.color
@@ -367,7 +365,7 @@ def write_pictures(case: Case, here: Path) -> tuple[list[str], Array, Array]:
     pixels = []
     for number, folder in enumerate([*(f"gallery/{label}" for label in case.labels), *["queries"] * M]):
         kind = case.kinds[number % len(case.kinds)]
-        pixels.append(write_picture(here / folder / f"{number:03d}", rng, kind, size, color))
+        pixels.append(write_image(here / folder / f"{number:03d}", rng, kind, size, color))
     return ["gallery", "queries"], np.array(pixels[: case.n]), np.array(pixels[case.n :])
 
 
@@ -431,26 +429,26 @@ QUICK: dict[str, Any] = {**LONG, "derandomize": True, "phases": (Phase.explicit,
 
 
 @settings(max_examples=40, **QUICK)
-@given(cases(pictures=False))
+@given(cases(images=False))
 def test_features_are_answered_by_the_formulas(case: Case) -> None:
     check(case, write_features)
 
 
 @settings(max_examples=15, **QUICK)
-@given(cases(pictures=True))
-def test_pictures_are_answered_by_the_formulas(case: Case) -> None:
-    check(case, write_pictures)
+@given(cases(images=True))
+def test_images_are_answered_by_the_formulas(case: Case) -> None:
+    check(case, write_images)
 
 
 @pytest.mark.slow
 @settings(max_examples=600, **LONG)
-@given(cases(pictures=False))
+@given(cases(images=False))
 def test_many_features_are_answered_by_the_formulas(case: Case) -> None:
     check(case, write_features)
 
 
 @pytest.mark.slow
 @settings(max_examples=200, **LONG)
-@given(cases(pictures=True))
-def test_many_pictures_are_answered_by_the_formulas(case: Case) -> None:
-    check(case, write_pictures)
+@given(cases(images=True))
+def test_many_images_are_answered_by_the_formulas(case: Case) -> None:
+    check(case, write_images)

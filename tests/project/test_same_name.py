@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 FORMS = ("NFC", "NFD")
 Spell = Callable[[str], str]  # a text in the Unicode form that the command is given
@@ -145,9 +145,9 @@ def galleries(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         if name not in made:
             made[name] = here = tmp_path_factory.mktemp("same")
             with chdir(here):
-                make_pictures(Path("s"), ("ant", name), per_class=3)
-                make_pictures(Path("q"), ("ant", name), per_class=2, first=5)
-                picture(1, 9).save("one.png")
+                make_images(Path("s"), ("ant", name), per_class=3)
+                make_images(Path("q"), ("ant", name), per_class=2, first=5)
+                draw_image(1, 9).save("one.png")
                 crnr = Runner(here)
                 assert crnr("build", "s", "-o", "g.h5", "-q") == Outcome(0, "", "")
                 assert crnr("classify", "q", "-g", "g.h5", "-o", "out.csv", "-q") == Outcome(0, "", "")

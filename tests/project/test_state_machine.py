@@ -34,7 +34,7 @@ numbers = st.integers(0, 4)
 
 @dataclass(frozen=True)
 class Content:
-    """What is in a file: its hash, and its pixels if it is a usable picture."""
+    """What is in a file: its hash, and its pixels if it is a usable image."""
 
     sha256: str
     pixels: tuple[int, ...] | None
@@ -63,19 +63,19 @@ class Galleries(RuleBasedStateMachine):
     @initialize(first=numbers, second=numbers)
     def build(self, first: int, second: int) -> None:
         for label, number in (("ant", first), ("bée", second)):
-            self.picture(label, number, seed=number)
+            self.image(label, number, seed=number)
         assert self.crnr(*BUILD, self.source, "--size", SIDE) == Outcome(0, "", "")
         self.known = dict(self.files)
 
     @rule(label=classes, number=numbers, seed=st.integers(0, 9))
-    def picture(self, label: str, number: int, seed: int) -> None:
-        """A new picture, or another one in its place; with few seeds, so that some are copies."""
+    def image(self, label: str, number: int, seed: int) -> None:
+        """A new image, or another one in its place; with few seeds, so that some are copies."""
         pixels = np.random.default_rng(seed).integers(1, 256, (SIDE, SIDE), dtype=np.uint8)
         path = self.place(label, number)
         Image.fromarray(pixels).save(path)
         self.noted(path, label, tuple(pixels.ravel().tolist()))
 
-    @rule(label=classes, number=numbers, content=st.sampled_from([b"", b"no picture", b"\x89PNG\r\n\x1a\n"]))
+    @rule(label=classes, number=numbers, content=st.sampled_from([b"", b"no image", b"\x89PNG\r\n\x1a\n"]))
     def broken(self, label: str, number: int, content: bytes) -> None:
         (path := self.place(label, number)).write_bytes(content)
         self.noted(path, label, None)

@@ -1,4 +1,4 @@
-"""Gradients as the extractor: its defaults, its description in a gallery, and pictures of every kind."""
+"""Gradients as the extractor: its defaults, its description in a gallery, and images of every kind."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe, restore_extractor
 from helpers.paths import DATA, SAMPLE_DATA
 from helpers.runner import Runner, rows
-from helpers.samples import CLASSES, make_pictures, noise, picture
+from helpers.samples import CLASSES, draw_image, make_images, noise
 
 SMALL = (8, 8)
 
 
 @dataclass
 class Seen:
-    """Pictures of these sizes."""
+    """Images of these sizes."""
 
     found: set[tuple[int, int]]
     colored: bool = False
@@ -68,7 +68,7 @@ def made(
         ([], (32, 32), 4, []),
     ],
 )
-def test_size_and_cell_are_derived_from_the_pictures(
+def test_size_and_cell_are_derived_from_the_images(
     sizes: list[tuple[int, int]], size: tuple[int, int], cell: int, notes: list[str]
 ) -> None:
     extractor, found = made({}, *sizes)
@@ -88,7 +88,7 @@ def colorful(seed: int, size: tuple[int, int] = SMALL) -> Image.Image:
 
 
 @pytest.mark.parametrize(("n_colored", "color"), [(0, False), (3, False), (6, True)])
-def test_most_of_the_pictures_determine_whether_colour_is_used(
+def test_most_of_the_images_determine_whether_colour_is_used(
     crnr: Runner, n_colored: int, color: bool
 ) -> None:
     """Unreadable ones have no say."""
@@ -96,7 +96,7 @@ def test_most_of_the_pictures_determine_whether_colour_is_used(
         path = crnr.here / "gallery" / CLASSES[i % 2] / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         (colorful(i) if i < n_colored else noise(i)).save(path)
-    (crnr.here / "gallery" / CLASSES[0] / "broken.png").write_bytes(b"no picture")
+    (crnr.here / "gallery" / CLASSES[0] / "broken.png").write_bytes(b"no image")
     built = crnr("build", "gallery", "--json", "--allow-skipped")
     assert built.exit == 0, built.err
     about = json.loads(built.out)
@@ -106,7 +106,7 @@ def test_most_of_the_pictures_determine_whether_colour_is_used(
 
 
 def test_options_override_what_is_derived(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", per_class=2)
+    make_images(crnr.here / "gallery", per_class=2)
     options = ("--color", "--size", "12x9", "--cell", 4, "--bins", 6, "--block-norm", "clipped")
     built = crnr("build", "gallery", *options, "--json", "-q")
     assert (built.exit, built.err) == (0, "")
@@ -130,17 +130,17 @@ REFUSED = {
 
 @pytest.mark.parametrize(("options", "words"), REFUSED.items(), ids=REFUSED.keys())
 def test_options_that_do_not_fit_are_refused(crnr: Runner, options: str, words: str) -> None:
-    make_pictures(crnr.here / "gallery", per_class=2)
+    make_images(crnr.here / "gallery", per_class=2)
     refused = crnr("build", "gallery", *options.split())
     assert (refused.exit, refused.out, refused.err) == (2, "", f"error: {words}\n")
     assert not Path("gallery.h5").exists()
 
 
-def test_settings_of_pictures_are_refused_for_features(crnr: Runner) -> None:
+def test_settings_of_images_are_refused_for_features(crnr: Runner) -> None:
     np.savez("f.npz", features=np.eye(6), labels=list("aabbcc"))
     for option in (["--cell", "2"], ["--bins", "8"], ["--grey"], ["--extractor", "gradients"]):
         refused = crnr("build", "f.npz", *option)
-        words = f"error: {option[0]} is for pictures, but these are features\n"
+        words = f"error: {option[0]} is for images, but these are features\n"
         assert (refused.exit, refused.out, refused.err) == (2, "", words)
 
 
@@ -155,7 +155,7 @@ def test_the_description_is_stored_and_restored() -> None:
         "color": True,
     }
     assert restore_extractor(stored) == EXTRACTOR
-    recipe = Recipe.for_pictures(EXTRACTOR)
+    recipe = Recipe.for_images(EXTRACTOR)
     assert (recipe.since_version, Recipe.from_stored(recipe.to_stored())) == (2, recipe)
 
 
@@ -187,11 +187,11 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
     ),
     "no settings": ({"name": "gradients"}, "the description of its extractor is incomplete"),
     "a setting too many": ({**DESCRIBED, "lens": 1}, "the description of its extractor is incomplete"),
-    "no side": ({**DESCRIBED, "size": [0, 8]}, f"gradients: invalid picture size 0x8; {AT_MOST}"),
-    "a negative side": ({**DESCRIBED, "size": [8, -8]}, f"gradients: invalid picture size 8x-8; {AT_MOST}"),
+    "no side": ({**DESCRIBED, "size": [0, 8]}, f"gradients: invalid image size 0x8; {AT_MOST}"),
+    "a negative side": ({**DESCRIBED, "size": [8, -8]}, f"gradients: invalid image size 8x-8; {AT_MOST}"),
     "a huge side": (
         {**DESCRIBED, "size": [10**9, 8]},
-        f"gradients: invalid picture size 1000000000x8; {AT_MOST}",
+        f"gradients: invalid image size 1000000000x8; {AT_MOST}",
     ),
     "three sides": ({**DESCRIBED, "size": [8, 8, 8]}, INVALID),
     "a size that is no list": ({**DESCRIBED, "size": 8}, INVALID),
@@ -223,9 +223,9 @@ def rehash(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def small_gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of three random pictures of 8 x 8."""
+    """Of three random images of 8 x 8."""
     extractor = Gradients(SMALL, False, 2)
-    recipe = Recipe.for_pictures(extractor)
+    recipe = Recipe.for_images(extractor)
     pixels = np.random.default_rng(0).integers(0, 256, (3, 64), dtype=np.uint8)
     vectors, _ = recipe.unit_vectors(extractor.open(1).extract(pixels), "float32")
     samples, method = Samples.of(vectors, np.arange(3)), make_method("nn", {})
@@ -318,7 +318,7 @@ def test_values_do_not_depend_on_the_batch() -> None:
         assert np.array_equal(extract(pixels[start:stop]), together[start:stop])
 
 
-def test_gradients_of_colour_pictures_are_those_of_their_brightness() -> None:
+def test_gradients_of_colour_images_are_those_of_their_brightness() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 3), dtype=np.uint8)
     grey = (pixels.astype(np.float64) @ [0.299, 0.587, 0.114]).astype(np.float32)
     both = Gradients(SMALL, True, 2).open(1).extract(pixels.reshape(3, -1))[:, :-N_COLORS].astype(np.float64)
@@ -328,9 +328,9 @@ def test_gradients_of_colour_pictures_are_those_of_their_brightness() -> None:
 
 
 @pytest.mark.parametrize("color", [False, True])
-def test_a_blank_picture_has_nothing_to_compare(color: bool) -> None:
-    """In colour, too: of a picture of one colour, only the histogram would be left."""
-    recipe = Recipe.for_pictures(Gradients((3, 2), color, 2))
+def test_a_blank_image_has_nothing_to_compare(color: bool) -> None:
+    """In colour, too: of an image of one colour, only the histogram would be left."""
+    recipe = Recipe.for_images(Gradients((3, 2), color, 2))
     bands = 3 if color else 1
     pixels = np.full((2, 6 * bands), 120, np.uint8)
     pixels[:, ::bands] = 200
@@ -361,10 +361,10 @@ DEPTHS = {
 
 
 @pytest.mark.parametrize("options", [["--grey"], ["--color"], ["--grey", "--block-norm", "none"]])
-def test_pictures_of_any_depth_have_the_same_answers(crnr: Runner, options: list[str]) -> None:
-    make_pictures(crnr.here / "gallery", size=(12, 11))
+def test_images_of_any_depth_have_the_same_answers(crnr: Runner, options: list[str]) -> None:
+    make_images(crnr.here / "gallery", size=(12, 11))
     (crnr.here / "queries").mkdir()
-    values = np.asarray(picture(1, 99, (12, 11))).copy()
+    values = np.asarray(draw_image(1, 99, (12, 11))).copy()
     values[0, 0] = 255  # from the largest value, the range is known
     for name, convert in DEPTHS.items():
         Image.fromarray(convert(values)).save(crnr.here / "queries" / f"{name}.tif")
@@ -380,7 +380,7 @@ def test_pictures_of_any_depth_have_the_same_answers(crnr: Runner, options: list
 @pytest.mark.parametrize("norm", ["soft", "clipped", "none"])
 def test_a_copy_of_another_depth_is_found(norm: str) -> None:
     extractor = Gradients((28, 28), False, 4, 8, norm)
-    recipe = Recipe.for_pictures(extractor)
+    recipe = Recipe.for_images(extractor)
     pixels = np.array([np.asarray(Image.open(path)).ravel() for path in SAMPLE_DATA.glob("gallery/*/*.png")])
     assert pixels.shape[1] == 28 * 28
     vectors, _ = recipe.unit_vectors(extractor.open(1).extract(pixels), "float32")
@@ -393,14 +393,14 @@ def test_a_copy_of_another_depth_is_found(norm: str) -> None:
 
 @pytest.mark.parametrize("options", [["--grey"], ["--color"]])
 def test_floats_that_are_huge_tiny_blank_or_not_finite(crnr: Runner, options: list[str]) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     (crnr.here / "queries").mkdir()
-    values = np.asarray(picture(1, 99)).astype(np.float32)
+    values = np.asarray(draw_image(1, 99)).astype(np.float32)
     odd = {"blank": np.full((8, 8), 3.5, np.float32), "huge": values * np.float32(1e30)}
     for name, bad in (("inf", np.inf), ("nan", np.nan)):
         odd[name] = values.copy()
         odd[name][3, 4] = bad
-    if options == ["--grey"]:  # in colour, the range of such a small picture is taken to end at 1
+    if options == ["--grey"]:  # in colour, the range of such a small image is taken to end at 1
         odd["tiny"] = values * np.float32(1e-30)
     for name, floats in odd.items():
         Image.fromarray(floats).save(crnr.here / "queries" / f"{name}.tif")
@@ -415,7 +415,7 @@ def test_floats_that_are_huge_tiny_blank_or_not_finite(crnr: Runner, options: li
 
 
 def tiny(folder: Path, size: tuple[int, int], mode: str, first: int = 0) -> None:
-    """Two classes of pictures, alike within a class, of as few pixels as wanted."""
+    """Two classes of images, alike within a class, of as few pixels as wanted."""
     for number, name in enumerate("ab"):
         (folder / name).mkdir(parents=True)
         shape = (size[1], size[0], 3)[: 3 if mode == "RGB" else 2]
@@ -437,7 +437,7 @@ def tiny(folder: Path, size: tuple[int, int], mode: str, first: int = 0) -> None
         ((64, 1), "L"),
     ],
 )
-def test_pictures_of_any_size_are_labelled(crnr: Runner, size: tuple[int, int], mode: str) -> None:
+def test_images_of_any_size_are_labelled(crnr: Runner, size: tuple[int, int], mode: str) -> None:
     tiny(crnr.here / "gallery", size, mode)
     tiny(crnr.here / "queries", size, mode, first=50)
     built = crnr("build", "gallery", "-q")
@@ -450,7 +450,7 @@ def test_pictures_of_any_size_are_labelled(crnr: Runner, size: tuple[int, int], 
         assert [row["label"] for row in found] == list("aaabbb")
 
 
-def test_pictures_of_one_pixel_have_only_a_colour(crnr: Runner) -> None:
+def test_images_of_one_pixel_have_only_a_colour(crnr: Runner) -> None:
     tiny(crnr.here / "coloured", (1, 1), "RGB")
     tiny(crnr.here / "grey", (1, 1), "L")
     assert crnr("build", "coloured", "-q").exit == 0
@@ -467,14 +467,14 @@ def test_pictures_of_one_pixel_have_only_a_colour(crnr: Runner) -> None:
     assert (unanswered.exit, unanswered.err) == (0, "")  # greys are colours
 
 
-def test_pictures_of_different_small_sizes_are_brought_to_one(crnr: Runner) -> None:
+def test_images_of_different_small_sizes_are_brought_to_one(crnr: Runner) -> None:
     for number, size in enumerate([(1, 1), (2, 1), (3, 3), (5, 2), (6, 6), (64, 64)]):
         path = crnr.here / "gallery" / "ab"[number % 2] / f"{size[0]}x{size[1]}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         noise(number, size).save(path)
     built = crnr("build", "gallery", "--allow-skipped")
     assert (built.exit, built.out) == (0, "")
-    assert "pictures differ in size: all are resized to 32x32" in built.err
+    assert "images differ in size: all are resized to 32x32" in built.err
     assert "left out: gallery/a/1x1.png: nothing to compare: all of one colour\n" in built.err
     answered = crnr("classify", "gallery")
     assert answered.exit == 3
@@ -496,7 +496,7 @@ def test_galleries_without_a_description_have_pixels_or_features() -> None:
 @pytest.mark.parametrize("options", [[], ["--color"], ["--size", "5x4"]])
 def test_pixels_give_the_pixels_themselves(crnr: Runner, options: list[str]) -> None:
     """The vector is that of Pillow's pixels divided by their norm, to the bit, in a gallery of version 1."""
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     built = crnr("build", "gallery", "--extractor", "pixels", *options, "--dtype", "float64", "--json", "-q")
     assert (built.exit, built.err) == (0, "")
     assert json.loads(built.out)["extractor"] == {"name": "pixels"}

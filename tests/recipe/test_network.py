@@ -16,7 +16,7 @@ from crnr_cli.choices import ExtractorOptions, NetworkOptions
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.queries import QueryOptions, Run, load_for_queries, open_queries
 from crnr_cli.gallery.samples import Reading, read_raw
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_session import make_network
@@ -24,7 +24,7 @@ from crnr_cli.recipe.recipe import restore_extractor
 from crnr_cli.sources.opening import open_source
 from helpers.onnx_models import Shape, flat_model, map_model, save_model
 from helpers.runner import Runner, rows
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 IMAGENET = ("--extractor-preset", "imagenet")
 
@@ -63,8 +63,8 @@ def expected(
     folder: Path, box: tuple[int, int, int, int], filter: Image.Resampling, mean: Any, std: Any
 ) -> Any:
     """(m, 8, 8, 3) by Pillow's own steps."""
-    pictures = [Image.open(path).crop(box).resize((8, 8), filter) for path in sorted(folder.rglob("*.png"))]
-    return (np.array([np.asarray(p) for p in pictures], np.float64) - mean) / std
+    images = [Image.open(path).crop(box).resize((8, 8), filter) for path in sorted(folder.rglob("*.png"))]
+    return (np.array([np.asarray(p) for p in images], np.float64) - mean) / std
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_model_of_bytes_scales_them_itself(photos: Path) -> None:
     np.testing.assert_array_equal(found, wanted.reshape(6, -1))
 
 
-def test_pictures_of_more_bits_are_brought_to_eight(tmp_path: Path) -> None:
+def test_images_of_more_bits_are_brought_to_eight(tmp_path: Path) -> None:
     """A ramp in 8 bits, in 16, and as floats of 0 to 1 gives one vector."""
     ramp = np.tile(np.arange(0, 256, dtype=np.uint8), (256, 1))
     (tmp_path / "x" / "a").mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_compare_uses_it_too(crnr: Runner, photos: Path) -> None:
     assert [method["accuracy"] for method in record["methods"]] == [1, 1]
 
 
-def test_a_blank_picture_has_no_answer(crnr: Runner, photos: Path) -> None:
+def test_a_blank_image_has_no_answer(crnr: Runner, photos: Path) -> None:
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET).exit == 0
     Image.new("RGB", (50, 50), "red").save("red.png")
@@ -255,7 +255,7 @@ def test_another_model_is_refused(crnr: Runner, photos: Path) -> None:
     assert refused.err.count("\n") == 1
 
 
-def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Runner, pictures: Path) -> None:
+def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Runner, images: Path) -> None:
     assert crnr("build", "gallery").exit == 0
     refused = crnr("classify", "queries", "--extractor", "m.onnx")
     assert (refused.exit, refused.out) == (2, "")
@@ -264,7 +264,7 @@ def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Runner, pictures:
 
 def _models(folder: Path) -> dict[str, Path]:
     """Models that cannot be used as they are, by what is wrong with them."""
-    picture = ["n", 3, 8, 8]
+    image = ["n", 3, 8, 8]
     return {
         "text": save_model(
             folder / "text.onnx",
@@ -276,18 +276,18 @@ def _models(folder: Path) -> dict[str, Path]:
         "two inputs": save_model(
             folder / "two.onnx",
             [helper.make_node("Add", ["image", "mask"], ["sum"])],
-            {"image": picture, "mask": picture},
-            {"sum": picture},
+            {"image": image, "mask": image},
+            {"sum": image},
         ),
-        "maps": map_model(folder / "maps.onnx", picture),
+        "maps": map_model(folder / "maps.onnx", image),
         "two outputs": save_model(
             folder / "outputs.onnx",
             [
                 helper.make_node("Flatten", ["image"], ["features"]),
                 helper.make_node("Identity", ["image"], ["maps"]),
             ],
-            {"image": picture},
-            {"features": ["n", 192], "maps": picture},
+            {"image": image},
+            {"features": ["n", 192], "maps": image},
         ),
         "any size": flat_model(folder / "any.onnx", ["n", 3, "h", "w"]),
         "no channels": flat_model(folder / "open.onnx", ["n", "x", "y", "z"]),
@@ -302,15 +302,15 @@ def _models(folder: Path) -> dict[str, Path]:
             "text",
             [],
             1,
-            "expects text and not pictures: its input ids is tensor(int64) with 2 dimensions, "
-            "but pictures need 4",
+            "expects text and not images: its input ids is tensor(int64) with 2 dimensions, "
+            "but images need 4",
         ),
-        ("two inputs", [], 1, "takes 2 inputs (image, mask), not one picture"),
+        ("two inputs", [], 1, "takes 2 inputs (image, mask), not one image"),
         (
             "maps",
             ["--pool", "none"],
             1,
-            "its output maps is a map of 3 x 8 x 8 per picture, not a vector; --pool mean takes its mean",
+            "its output maps is a map of 3 x 8 x 8 per image, not a vector; --pool mean takes its mean",
         ),
         (
             "two outputs",
@@ -324,7 +324,7 @@ def _models(folder: Path) -> dict[str, Path]:
             2,
             "has no output x; choose with --extractor-output: features, maps",
         ),
-        ("any size", [], 2, "takes pictures of any size; choose one with --size, such as --size 224"),
+        ("any size", [], 2, "takes images of any size; choose one with --size, such as --size 224"),
         (
             "no channels",
             [],
@@ -341,7 +341,7 @@ def _models(folder: Path) -> dict[str, Path]:
             "four channels",
             ["--layout", "nchw"],
             2,
-            "takes pictures with 4 channels, not rgb; change --channels",
+            "takes images with 4 channels, not rgb; change --channels",
         ),
     ],
 )
@@ -358,7 +358,7 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (["--size", "9"], "--size: m.onnx only takes pictures of 8x8; leave it out"),
+        (["--size", "9"], "--size: m.onnx only takes images of 8x8; leave it out"),
         (["--pool", "avg"], "--pool: the output features of m.onnx is already a vector of 192; leave it out"),
         (["--crop", "2"], "--crop: '2' is not a number from 0 to 1"),
         (["--mean", "1,2"], "--mean: '1,2' is neither a number nor three numbers separated by commas"),
@@ -406,7 +406,7 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     assert "need --extractor MODEL.onnx" in alone.err
 
 
-def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, pictures: Path) -> None:
+def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, images: Path) -> None:
     hint = "note: on photographs, a network is far better than gradients ("
     assert hint in crnr("build", "photos").err
     assert hint not in crnr("build", "gallery").err
@@ -470,7 +470,7 @@ def test_an_output_without_numbers_is_refused(crnr: Runner, from_row: int) -> No
     ]
     nodes = [helper.make_node("Flatten", ["image"], ["flat"]), *constants, empty]
     save_model(Path("m.onnx"), nodes, {"image": ["n", 3, 8, 8]}, {"features": ["n", "d"]})
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     outcome = crnr("build", "gallery", "--extractor", "m.onnx", *IMAGENET)
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == "error: m.onnx: its output features has no numbers; choose another one\n"

@@ -26,14 +26,14 @@ def slope(before: float, here: float, after: float, is_first: bool, is_last: boo
     return here - before if is_last else (after - before) / 2
 
 
-def cells_by_loops(picture: Array, cell: int, bins: int) -> dict[tuple[int, int], list[float]]:
+def cells_by_loops(image: Array, cell: int, bins: int) -> dict[tuple[int, int], list[float]]:
     """The histogram of each cell: pixel by pixel, as the definition says."""
-    h, w = picture.shape
+    h, w = image.shape
     rows, columns = max(1, round(h / cell)), max(1, round(w / cell))
     found = {(i, j): [0.0] * bins for i in range(rows) for j in range(columns)}
 
     def at(y: int, x: int) -> float:
-        return float(picture[min(max(y, 0), h - 1), min(max(x, 0), w - 1)])
+        return float(image[min(max(y, 0), h - 1), min(max(x, 0), w - 1)])
 
     for y in range(h):
         for x in range(w):
@@ -61,13 +61,13 @@ def divided(values: list[float], by: float) -> list[float]:
     return [value / by for value in values] if by > 0 else values
 
 
-def by_loops(picture: Array, cell: int, bins: int, norm: str) -> Array:
-    """The squares of the values of a picture, block by block."""
-    cells = cells_by_loops(picture, cell, bins)
+def by_loops(image: Array, cell: int, bins: int, norm: str) -> Array:
+    """The squares of the values of an image, block by block."""
+    cells = cells_by_loops(image, cell, bins)
     rows, columns = (1 + max(places) for places in zip(*cells, strict=True))
     if (
         norm == "none"
-    ):  # only the picture as a whole is divided by something, so that its roots have unit length
+    ):  # only the image as a whole is divided by something, so that its roots have unit length
         everything = [value for i in range(rows) for j in range(columns) for value in cells[i, j]]
         return np.array(divided(everything, sum(everything)))
     tall, wide = min(2, rows), min(2, columns)
@@ -84,17 +84,17 @@ def by_loops(picture: Array, cell: int, bins: int, norm: str) -> Array:
     return np.concatenate([divided(block, math.sqrt(length(block) ** 2 + mean / 4)) for block in blocks])
 
 
-def values(pictures: Array, cell: int, bins: int, norm: str) -> Array:
-    """Of pictures (m, height, width)."""
-    m, height, width = pictures.shape
+def values(images: Array, cell: int, bins: int, norm: str) -> Array:
+    """Of images (m, height, width)."""
+    m, height, width = images.shape
     oriented = OrientedGradients(width, height, cell, bins, norm)
-    found = oriented.values(pictures.reshape(m, height * width))
+    found = oriented.values(images.reshape(m, height * width))
     assert (found.shape, found.dtype) == ((m, oriented.n_values), np.float32)
     return found
 
 
 def noise(height: int, width: int, kind: str, seed: int = 0) -> Array:
-    """Two pictures of bytes, or of float32 of any sign and scale."""
+    """Two images of bytes, or of float32 of any sign and scale."""
     random = np.random.default_rng([seed, height, width])
     if kind == "uint8":
         return random.integers(0, 256, (2, height, width), dtype=np.uint8)
@@ -111,22 +111,22 @@ def test_values_are_those_of_a_loop_over_pixels(norm: str, bins: int, kind: str)
     """Compared before the square root, which makes much of a rounding error beside zero."""
     for number, (height, width) in enumerate(SIZES):
         cell = 1 + (number + bins) % 8
-        pictures = noise(height, width, kind)
-        for picture, found in zip(pictures, values(pictures, cell, bins, norm), strict=True):
-            squares, expected = np.square(found.astype(np.float64)), by_loops(picture, cell, bins, norm)
+        images = noise(height, width, kind)
+        for image, found in zip(images, values(images, cell, bins, norm), strict=True):
+            squares, expected = np.square(found.astype(np.float64)), by_loops(image, cell, bins, norm)
             np.testing.assert_allclose(squares, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("norm", BLOCK_NORMS)
 def test_cells_of_every_side(norm: str) -> None:
     for cell in range(1, 9):
-        pictures = noise(17, 14, "uint8", seed=cell)
-        found, expected = values(pictures, cell, 8, norm)[0], by_loops(pictures[0], cell, 8, norm)
+        images = noise(17, 14, "uint8", seed=cell)
+        found, expected = values(images, cell, 8, norm)[0], by_loops(images[0], cell, 8, norm)
         squares = np.square(found.astype(np.float64))
         np.testing.assert_allclose(squares, expected, rtol=0, atol=1e-5, err_msg=f"cell {cell}")
 
 
-def test_a_picture_of_32_x_32_has_the_documented_number_of_values() -> None:
+def test_an_image_of_32_x_32_has_the_documented_number_of_values() -> None:
     assert OrientedGradients(32, 32, 4, 8, "clipped").n_values == 1568
     assert OrientedGradients(28, 28, 4, 8, "soft").n_values == 1152
     assert OrientedGradients(28, 28, 4, 8, "none").n_values == 392
@@ -138,19 +138,19 @@ def test_a_picture_of_32_x_32_has_the_documented_number_of_values() -> None:
 
 
 def two_tones(seed: int, height: int, width: int) -> Array:
-    """A random picture of black and one grey, whose gradients are multiples of 45 degrees."""
+    """A random image of black and one grey, whose gradients are multiples of 45 degrees."""
     random = np.random.default_rng(seed)
-    picture = np.zeros((height, width), np.uint8)
-    picture[2:-2, 2:-2] = random.choice([0, 201], (height - 4, width - 4))
-    return picture
+    image = np.zeros((height, width), np.uint8)
+    image[2:-2, 2:-2] = random.choice([0, 201], (height - 4, width - 4))
+    return image
 
 
 def dots(seed: int, height: int, width: int) -> Array:
     """Isolated dots of any grey, whose gradients are multiples of 90 degrees."""
-    picture = np.zeros((height, width), np.uint8)
+    image = np.zeros((height, width), np.uint8)
     places = np.s_[2:-2:3, 2:-2:3]
-    picture[places] = np.random.default_rng(seed).integers(0, 256, picture[places].shape)
-    return picture
+    image[places] = np.random.default_rng(seed).integers(0, 256, image[places].shape)
+    return image
 
 
 def folded(found: Array, bins: int) -> Array:
@@ -162,9 +162,9 @@ def folded(found: Array, bins: int) -> Array:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("make", "bins"), [(two_tones, 8), (dots, 4)], ids=["two tones", "dots"])
 def test_clipped_blocks_of_pixels_are_those_of_scikit_image(make: object, bins: int, seed: int) -> None:
-    picture = make(seed, 11 + seed, 17 - seed)  # type: ignore[operator]
-    expected = hog(picture, bins // 2, (1, 1), (2, 2), block_norm="L2-Hys")
-    found = folded(values(picture[None], 1, bins, "clipped"), bins)
+    image = make(seed, 11 + seed, 17 - seed)  # type: ignore[operator]
+    expected = hog(image, bins // 2, (1, 1), (2, 2), block_norm="L2-Hys")
+    found = folded(values(image[None], 1, bins, "clipped"), bins)
     assert expected.max() > 0.2
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
@@ -173,9 +173,9 @@ def test_clipped_blocks_of_pixels_are_those_of_scikit_image(make: object, bins: 
 @pytest.mark.parametrize(("make", "bins"), [(two_tones, 8), (dots, 4)], ids=["two tones", "dots"])
 def test_blocks_of_pixels_have_the_proportions_of_scikit_image(make: object, bins: int, norm: str) -> None:
     """However strong a block is, the directions within it are as frequent as there."""
-    picture = make(7, 12, 14)  # type: ignore[operator]
-    expected = hog(picture, bins // 2, (1, 1), (2, 2), block_norm="L2").reshape(-1, 2 * bins)
-    found = folded(values(picture[None], 1, bins, norm), bins)
+    image = make(7, 12, 14)  # type: ignore[operator]
+    expected = hog(image, bins // 2, (1, 1), (2, 2), block_norm="L2").reshape(-1, 2 * bins)
+    found = folded(values(image[None], 1, bins, norm), bins)
     if norm == "none":
         cells = found.reshape(12, 14, bins // 2)
         corners = [cells[:-1, :-1], cells[:-1, 1:], cells[1:, :-1], cells[1:, 1:]]
@@ -191,24 +191,24 @@ def test_blocks_of_pixels_have_the_proportions_of_scikit_image(make: object, bin
 def test_stripes_in_larger_cells_are_those_of_scikit_image(cell: int, turned: bool) -> None:
     """The gradients are only in the middle columns of cells, which overlapping cells do not share.
 
-    Along the stripes, overlapping cells have the same sums as others. The edges of the picture differ.
+    Along the stripes, overlapping cells have the same sums as others. The edges of the image differ.
     """
     n = 6
     columns = np.zeros(n * cell)
     for number, step in enumerate(np.random.default_rng(cell).integers(-60, 60, n)):
         middle = number * cell + cell // 2
         columns[middle + 1 :: 2] += step
-    picture = np.broadcast_to(columns, (n * cell, n * cell)).astype(np.float32)
-    picture = picture.T if turned else picture
-    theirs = hog(picture, 2, (cell, cell), (2, 2), block_norm="L2-Hys", feature_vector=False)
-    found = folded(values(picture[None], cell, 4, "clipped"), 4).reshape(theirs.shape)
+    image = np.broadcast_to(columns, (n * cell, n * cell)).astype(np.float32)
+    image = image.T if turned else image
+    theirs = hog(image, 2, (cell, cell), (2, 2), block_norm="L2-Hys", feature_vector=False)
+    found = folded(values(image[None], cell, 4, "clipped"), 4).reshape(theirs.shape)
     inner = np.s_[1:-1, 1:-1]
     assert theirs[inner].any(axis=(2, 3, 4)).all()
     np.testing.assert_allclose(found[inner], theirs[inner], rtol=0, atol=1e-5)
 
 
 shapes = st.tuples(st.integers(1, 10), st.integers(1, 10))
-some_pictures = shapes.flatmap(lambda shape: arrays(np.uint8, (2, *shape)))
+some_images = shapes.flatmap(lambda shape: arrays(np.uint8, (2, *shape)))
 cells = st.integers(1, 8)
 bin_numbers = st.sampled_from([2, 4, 6, 8, 12, 64])
 norms = st.sampled_from(BLOCK_NORMS)
@@ -220,44 +220,44 @@ def assert_close(found: Array, expected: Array, bins: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 if bins <= 12 else 1e-3)
 
 
-@given(some_pictures, cells, bin_numbers, norms, st.integers(-1000, 1000), st.integers(1, 40))
+@given(some_images, cells, bin_numbers, norms, st.integers(-1000, 1000), st.integers(1, 40))
 def test_brightness_and_contrast_do_not_matter(
-    pictures: Array, cell: int, bins: int, norm: str, added: int, factor: int
+    images: Array, cell: int, bins: int, norm: str, added: int, factor: int
 ) -> None:
-    """Whole numbers, so that the changed pictures are not rounded.
+    """Whole numbers, so that the changed images are not rounded.
 
     Up to a dozen directions, not even the square root of what is nearly zero changes by much, so that such
-    copies of a picture are found.
+    copies of an image are found.
     """
-    changed = (pictures.astype(np.float32) * factor + added).astype(np.float32)
-    found, expected = (values(given, cell, bins, norm) for given in (changed, pictures))
+    changed = (images.astype(np.float32) * factor + added).astype(np.float32)
+    found, expected = (values(given, cell, bins, norm) for given in (changed, images))
     assert_close(found, expected, bins)
     if bins <= 12:
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
-@given(some_pictures, cells, bin_numbers, norms)
-def test_a_negative_has_the_opposite_directions(pictures: Array, cell: int, bins: int, norm: str) -> None:
-    found = values(255 - pictures, cell, bins, norm).reshape(-1, bins)
-    expected = np.roll(values(pictures, cell, bins, norm).reshape(-1, bins), bins // 2, axis=1)
+@given(some_images, cells, bin_numbers, norms)
+def test_a_negative_has_the_opposite_directions(images: Array, cell: int, bins: int, norm: str) -> None:
+    found = values(255 - images, cell, bins, norm).reshape(-1, bins)
+    expected = np.roll(values(images, cell, bins, norm).reshape(-1, bins), bins // 2, axis=1)
     assert_close(found, expected, bins)
 
 
-@given(some_pictures, cells, bin_numbers, norms, st.sampled_from(["left and right", "top and bottom"]))
-def test_a_mirrored_picture_has_mirrored_blocks_and_directions(
-    pictures: Array, cell: int, bins: int, norm: str, exchanged: str
+@given(some_images, cells, bin_numbers, norms, st.sampled_from(["left and right", "top and bottom"]))
+def test_a_mirrored_image_has_mirrored_blocks_and_directions(
+    images: Array, cell: int, bins: int, norm: str, exchanged: str
 ) -> None:
     """Direction b of n becomes n/2 - b if left and right are exchanged, and -b if top and bottom are."""
-    _, height, width = pictures.shape
+    _, height, width = images.shape
     oriented = OrientedGradients(width, height, cell, bins, norm)
     (rows, columns), (tall, wide) = oriented.blocks, (min(2, n) for n in oriented.cells)
     if norm == "none":
         tall = wide = 1
-    arranged = values(pictures, cell, bins, norm).reshape(2, rows, columns, tall, wide, bins)
+    arranged = values(images, cell, bins, norm).reshape(2, rows, columns, tall, wide, bins)
     if exchanged == "left and right":
-        mirrored, axes, first = pictures[:, :, ::-1], (2, 4), bins // 2
+        mirrored, axes, first = images[:, :, ::-1], (2, 4), bins // 2
     else:
-        mirrored, axes, first = pictures[:, ::-1], (1, 3), 0
+        mirrored, axes, first = images[:, ::-1], (1, 3), 0
     expected = np.flip(arranged, axes)[..., (first - np.arange(bins)) % bins]
     found = values(mirrored, cell, bins, norm).reshape(expected.shape)
     assert_close(found, expected, bins)
@@ -265,45 +265,43 @@ def test_a_mirrored_picture_has_mirrored_blocks_and_directions(
 
 @pytest.mark.parametrize("norm", BLOCK_NORMS)
 @pytest.mark.parametrize("kind", ["uint8", "float32"])
-def test_the_values_of_a_picture_do_not_depend_on_the_batch(norm: str, kind: str) -> None:
+def test_the_values_of_an_image_do_not_depend_on_the_batch(norm: str, kind: str) -> None:
     for size in ((1, 1), (1, 7), (6, 1), (9, 8), (32, 32), (90, 70)):
-        pictures = np.concatenate([noise(*size, kind, seed) for seed in range(20)])
-        together = values(pictures, 4, 8, norm)
+        images = np.concatenate([noise(*size, kind, seed) for seed in range(20)])
+        together = values(images, 4, 8, norm)
         for start, stop in ((0, 1), (7, 8), (39, 40), (3, 6), (0, 33), (33, 40)):
-            apart = values(pictures[start:stop], 4, 8, norm)
+            apart = values(images[start:stop], 4, 8, norm)
             assert np.array_equal(apart, together[start:stop]), (size, start, stop)
-        assert np.array_equal(values(pictures[::-1], 4, 8, norm), together[::-1]), size
+        assert np.array_equal(values(images[::-1], 4, 8, norm), together[::-1]), size
 
 
-def test_a_batch_of_no_pictures_has_no_values() -> None:
+def test_a_batch_of_no_images_has_no_values() -> None:
     assert values(np.empty((0, 5, 5), np.uint8), 2, 8, "soft").shape == (0, 32)
 
 
-@given(some_pictures, cells, bin_numbers, norms)
+@given(some_images, cells, bin_numbers, norms)
 def test_whole_numbers_in_float32_give_the_bits_of_bytes(
-    pictures: Array, cell: int, bins: int, norm: str
+    images: Array, cell: int, bins: int, norm: str
 ) -> None:
-    as_bytes, as_floats = (
-        values(pictures.astype(dtype), cell, bins, norm) for dtype in (np.uint8, np.float32)
-    )
+    as_bytes, as_floats = (values(images.astype(dtype), cell, bins, norm) for dtype in (np.uint8, np.float32))
     assert np.array_equal(as_floats, as_bytes)
 
 
-@given(some_pictures, cells, norms, st.sampled_from([1e-36, 1e-30, 1e-3, 1e30, 1e36]))
+@given(some_images, cells, norms, st.sampled_from([1e-36, 1e-30, 1e-3, 1e30, 1e36]))
 @settings(max_examples=40)
-def test_huge_and_tiny_values_are_as_good_as_any(pictures: Array, cell: int, norm: str, scale: float) -> None:
-    scaled = (pictures.astype(np.float64) * scale).astype(np.float32)
-    assert_close(values(scaled, cell, 8, norm), values(pictures, cell, 8, norm), 8)
+def test_huge_and_tiny_values_are_as_good_as_any(images: Array, cell: int, norm: str, scale: float) -> None:
+    scaled = (images.astype(np.float64) * scale).astype(np.float32)
+    assert_close(values(scaled, cell, 8, norm), values(images, cell, 8, norm), 8)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("norm", BLOCK_NORMS)
-def test_a_picture_with_nan_or_infinity_has_values_that_are_not_finite(norm: str, bad: float) -> None:
-    """So that it is refused, and the other pictures of its batch are not."""
-    pictures = np.concatenate([noise(9, 8, "float32", seed) for seed in range(3)])
-    expected = values(pictures, 2, 8, norm)
+def test_an_image_with_nan_or_infinity_has_values_that_are_not_finite(norm: str, bad: float) -> None:
+    """So that it is refused, and the other images of its batch are not."""
+    images = np.concatenate([noise(9, 8, "float32", seed) for seed in range(3)])
+    expected = values(images, 2, 8, norm)
     for places in ((0, 0), (4, 4), (8, 7), np.s_[3:6, 2:5], np.s_[:, :]):
-        spoilt = pictures.copy()
+        spoilt = images.copy()
         spoilt[2][places] = bad
         spoilt[2, 0, 3] = 3e38
         spoilt[2, 2, 3] = -3e38
@@ -314,7 +312,7 @@ def test_a_picture_with_nan_or_infinity_has_values_that_are_not_finite(norm: str
 
 
 @pytest.mark.parametrize("norm", BLOCK_NORMS)
-def test_a_blank_picture_has_only_zeros(norm: str) -> None:
+def test_a_blank_image_has_only_zeros(norm: str) -> None:
     for level, size in product([0, 77, 1e-30, 1e30, -3.4e38], [(1, 1), (1, 5), (9, 8)]):
         dtype = np.uint8 if level in (0, 77) else np.float32
         assert not values(np.full((3, *size), level, dtype), 3, 8, norm).any(), (level, size)

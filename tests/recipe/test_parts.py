@@ -1,4 +1,4 @@
-"""Parts: tiles of a picture against a loop over its places, and the commands with --parts."""
+"""Parts: tiles of an image against a loop over its places, and the commands with --parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Parts, Pca, Power
 from helpers.onnx_models import projection_model
 from helpers.runner import Runner, rows
-from helpers.samples import CLASSES, make_features, make_pictures, noise, picture
+from helpers.samples import CLASSES, draw_image, make_features, make_images, noise
 
 GRADIENTS = Gradients((20, 18), False, 3)  # 6 x 7 cells, 5 x 6 blocks of 32 values
 IN_COLOUR = Gradients((20, 18), True, 3)
@@ -40,7 +40,7 @@ def placed(extractor: Extractor, rows: int, columns: int) -> Parts:
 
 
 def by_loops(values: Array, parts: Parts, section: Section) -> list[list[float]]:
-    """The tiles of one picture: the places whose middle is within the box of the tile, row by row."""
+    """The tiles of one image: the places whose middle is within the box of the tile, row by row."""
     tiles = []
     for top, bottom, left, right, name in parts.tiles:
         if name:
@@ -79,7 +79,7 @@ def test_tiles_are_those_of_a_loop_over_the_places(extractor: Extractor, grid: t
 
 @given(st.integers(1, 12), st.integers(1, 12), st.data())
 def test_tiles_cover_every_value_once(rows: int, columns: int, data: st.DataObject) -> None:
-    """They have about the same size, and their boxes fill the picture."""
+    """They have about the same size, and their boxes fill the image."""
     depth, centred = data.draw(st.integers(1, 3)), data.draw(st.booleans())
     grid = data.draw(st.integers(1, rows)), data.draw(st.integers(1, columns))
     n = rows * columns * depth
@@ -103,8 +103,8 @@ def test_a_blank_tile_is_zero_and_leaves_the_others_alone() -> None:
     step = placed(RawPixels((6, 6)), 2, 2)
     pixels = np.random.default_rng(0).random((4, 6, 6))
     blank = pixels.copy()
-    for picture_, level in zip(blank, (0, 1, 1 / 3, 0.1), strict=True):
-        picture_[:3, 3:] = level
+    for image_, level in zip(blank, (0, 1, 1 / 3, 0.1), strict=True):
+        image_[:3, 3:] = level
     before, after = (step.apply(values.reshape(4, 36).copy(), "float64") for values in (pixels, blank))
     assert not after[:, 9:18].any()
     assert before[:, 9:18].any(axis=1).all()
@@ -112,8 +112,8 @@ def test_a_blank_tile_is_zero_and_leaves_the_others_alone() -> None:
         assert np.array_equal(after[:, tile], before[:, tile])
 
 
-def test_a_picture_of_blank_tiles_has_nothing_to_compare() -> None:
-    recipe = Recipe.for_pictures(RawPixels((4, 2)), (Parts(1, 2),))
+def test_an_image_of_blank_tiles_has_nothing_to_compare() -> None:
+    recipe = Recipe.for_images(RawPixels((4, 2)), (Parts(1, 2),))
     vectors, faults = recipe.unit_vectors(np.array([[9, 9, 40, 40] * 2, [9, 9, 40, 41] * 2]), "float32")
     assert [fault and (fault.status, fault.detail) for fault in faults] == [
         ("zero_norm", "nothing to compare: all values are zero after the recipe"),
@@ -124,7 +124,7 @@ def test_a_picture_of_blank_tiles_has_nothing_to_compare() -> None:
 
 @pytest.mark.parametrize("extractor", EXTRACTORS, ids=lambda extractor: extractor.describe())
 def test_each_part_of_a_vector_has_unit_length(extractor: Extractor) -> None:
-    recipe = Recipe.for_pictures(extractor, (Power(0.5), Parts(2, 3)))
+    recipe = Recipe.for_images(extractor, (Power(0.5), Parts(2, 3)))
     raw = np.random.default_rng(0).random((4, extractor.n_values)).astype(np.float32)
     for dtype in ("float32", "float64"):
         vectors, faults = recipe.unit_vectors(raw, dtype)
@@ -136,7 +136,7 @@ def test_each_part_of_a_vector_has_unit_length(extractor: Extractor) -> None:
 
 @pytest.mark.parametrize("extractor", [GRADIENTS, PIXELS], ids=["gradients", "pixels"])
 def test_vectors_do_not_depend_on_the_batch(extractor: Extractor) -> None:
-    recipe = Recipe.for_pictures(extractor, (Parts(2, 3),))
+    recipe = Recipe.for_images(extractor, (Parts(2, 3),))
     raw = np.random.default_rng(0).random((50, extractor.n_values)).astype(np.float32)
     together, _ = recipe.unit_vectors(raw, "float32")
     for start, stop in ((0, 1), (49, 50), (10, 43)):
@@ -166,31 +166,31 @@ def test_a_place_belongs_to_one_tile_at_most() -> None:
                 Parts.of(grid).for_extractor(extractor)
 
 
-def test_parts_need_places_in_the_picture() -> None:
-    with pytest.raises(UsageError, match=r"^--parts is for pictures, but these are features$"):
+def test_parts_need_places_in_the_image() -> None:
+    with pytest.raises(UsageError, match=r"^--parts is for images, but these are features$"):
         Recipe.of(12, steps=(Parts(2, 2),))
     with pytest.raises(
         UsageError, match=r"^--parts cannot be combined with --pca, after which values have no"
     ):
-        Recipe.for_pictures(PIXELS, (Pca(3), Parts(2, 2)))
+        Recipe.for_images(PIXELS, (Pca(3), Parts(2, 2)))
 
 
 REFUSED = {
     "--parts 2x2 --pca 2": "--parts cannot be combined with --pca, after which values have no place in the "
-    "picture",
+    "image",
     "--parts 3x1": "--parts 3x1: choose at most 2x2 for gradients, 8x8, cells of 3, 8 directions",
     "--parts 9x1 --extractor pixels": "--parts 9x1: choose at most 8x8 for pixels, 8x8, grey",
     "--parts 2": "--parts '2': write the rows and columns of tiles, such as 4x4",
     "--parts 0x2": "--parts '0x2': write the rows and columns of tiles, such as 4x4",
     "--parts 2x2 --extractor model.onnx --extractor-preset raw": (
-        "--parts cannot be used with a network: its features have no place in the picture"
+        "--parts cannot be used with a network: its features have no place in the image"
     ),
 }
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED.items(), ids=REFUSED.keys())
 def test_parts_that_do_not_fit_are_refused(crnr: Runner, options: str, words: str) -> None:
-    make_pictures(crnr.here / "gallery", per_class=1)
+    make_images(crnr.here / "gallery", per_class=1)
     if "model.onnx" in options:
         projection_model(crnr.here / "model.onnx")
     refused = crnr("build", "gallery", *options.split())
@@ -202,13 +202,13 @@ def test_parts_of_features_are_refused(crnr: Runner) -> None:
     make_features(crnr.here / "f.npz")
     for more in ([], ["--pca", "2"]):
         refused = crnr("build", "f.npz", "--parts", "2x2", *more)
-        words = "error: --parts is for pictures, but these are features\n"
+        words = "error: --parts is for images, but these are features\n"
         assert (refused.exit, refused.out, refused.err) == (2, "", words)
 
 
 def gallery_of(extractor: Extractor, method: str, grid: str) -> tuple[FittedGallery, Array]:
-    """A gallery of random pictures in three classes, and the vectors of others."""
-    recipe = Recipe.for_pictures(extractor, (Parts.of(grid),))
+    """A gallery of random images in three classes, and the vectors of others."""
+    recipe = Recipe.for_images(extractor, (Parts.of(grid),))
     bands = 3 if extractor.request(1).color else 1
     shape = (16, 20 * 18 * bands if isinstance(extractor, Gradients) else 7 * 5 * bands)
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
@@ -275,8 +275,8 @@ def labelled(crnr: Runner, *options: object) -> str:
 
 
 def test_one_tile_of_gradients_is_the_whole(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", size=(16, 16))
-    make_pictures(crnr.here / "queries", per_class=2, first=50, size=(16, 16))
+    make_images(crnr.here / "gallery", size=(16, 16))
+    make_images(crnr.here / "queries", per_class=2, first=50, size=(16, 16))
     for name, options in (("whole.h5", []), ("one.h5", ["--parts", "1x1"])):
         built = crnr("build", "gallery", "-o", name, "-q", *options)
         assert (built.exit, built.out, built.err) == (0, "", "")
@@ -288,11 +288,11 @@ def test_one_tile_of_gradients_is_the_whole(crnr: Runner) -> None:
 @pytest.fixture
 def in_tiles(crnr: Runner) -> Runner:
     """gallery.h5 with parts, of gallery/, and queries/ of which a part is covered."""
-    make_pictures(crnr.here / "gallery", per_class=5, size=(16, 16))
+    make_images(crnr.here / "gallery", per_class=5, size=(16, 16))
     for number, name in enumerate(CLASSES):
         (crnr.here / "queries" / name).mkdir(parents=True)
         for sample in range(2):
-            pixels = np.asarray(picture(number, 70 + sample, (16, 16))).copy()
+            pixels = np.asarray(draw_image(number, 70 + sample, (16, 16))).copy()
             pixels[10:, :7] = noise(sample, (7, 6))
             Image.fromarray(pixels).save(crnr.here / "queries" / name / f"{sample}.png")
     built = crnr("build", "gallery", "--parts", "2x2", "--json", "-q")
@@ -302,10 +302,10 @@ def in_tiles(crnr: Runner) -> Runner:
 
 
 def test_the_commands_that_change_a_gallery_keep_its_parts(in_tiles: Runner) -> None:
-    """After adding, removing or updating, it answers as one that was built from the same pictures."""
+    """After adding, removing or updating, it answers as one that was built from the same images."""
     crnr = in_tiles
     before = labelled(crnr)
-    make_pictures(crnr.here / "more", per_class=1, first=30, size=(16, 16))
+    make_images(crnr.here / "more", per_class=1, first=30, size=(16, 16))
     added = crnr("add", "gallery.h5", "more", "-q")
     assert (added.exit, added.out, added.err) == (0, "", "")
     assert crnr("build", "gallery", "more", "--parts", "2x2", "-o", "both.h5", "-q").exit == 0
@@ -316,7 +316,7 @@ def test_the_commands_that_change_a_gallery_keep_its_parts(in_tiles: Runner) -> 
     removed = crnr("remove", "gallery.h5", *samples, "-q")
     assert (removed.exit, removed.out, removed.err) == (0, "", "")
     np.testing.assert_allclose(residuals(labelled(crnr)), residuals(before), atol=1e-5)
-    picture(0, 90, (16, 16)).save("gallery/ant/new.png")
+    draw_image(0, 90, (16, 16)).save("gallery/ant/new.png")
     updated = crnr("build", "gallery", "--update", "-q")
     assert (updated.exit, updated.out, updated.err) == (0, "", "")
     assert crnr("build", "gallery", "--parts", "2x2", "-o", "new.h5", "-q").exit == 0

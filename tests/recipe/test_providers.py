@@ -17,14 +17,14 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.recipe import network_session
 from crnr_cli.recipe.network_session import (
     available_providers,
+    images_per_batch,
+    images_per_run,
     make_network,
     open_session,
-    pictures_per_batch,
-    pictures_per_run,
 )
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner, read_rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 RealSession = onnxruntime.InferenceSession
 
@@ -172,7 +172,7 @@ def test_auto_without_any(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_batches_fit_the_provider(
     model: Path, accelerator: type[Accelerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small ones on the processor, large ones elsewhere; all pictures in their order."""
+    """Small ones on the processor, large ones elsewhere; all images in their order."""
     pixels = np.random.default_rng(0).integers(0, 256, (300, 192), dtype=np.uint8)
     claim(monkeypatch, "openvino")
     options = NetworkOptions(model, "raw")
@@ -181,17 +181,17 @@ def test_batches_fit_the_provider(
         network = make_network(options, 1, provider)
         accelerator.sizes.clear()
         vectors = network.open(1, provider).extract(pixels)
-        most = pictures_per_run(CPU if provider == CPU else "openvino")
+        most = images_per_run(CPU if provider == CPU else "openvino")
         assert sum(accelerator.sizes) == 300
         assert max(accelerator.sizes) == most
         assert len(accelerator.sizes) == -(-300 // most)
         expected = vectors if expected is None else expected
         np.testing.assert_array_equal(vectors, expected)
         np.testing.assert_array_equal(np.sort(vectors), np.sort(pixels))
-    assert pictures_per_run(CPU) < pictures_per_batch(CPU) < pictures_per_batch("cuda")
-    assert pictures_per_batch(AUTO) == pictures_per_batch("openvino")
+    assert images_per_run(CPU) < images_per_batch(CPU) < images_per_batch("cuda")
+    assert images_per_batch(AUTO) == images_per_batch("openvino")
     claim(monkeypatch)
-    assert pictures_per_batch(AUTO) == pictures_per_batch(CPU)
+    assert images_per_batch(AUTO) == images_per_batch(CPU)
 
 
 def test_a_run_that_fails_is_not_repeated_elsewhere(
@@ -207,7 +207,7 @@ def test_a_run_that_fails_is_not_repeated_elsewhere(
     for provider, remedy in (("cuda", "; --provider cpu is slower, but may have more memory"), (CPU, "")):
         with pytest.raises(DataError) as caught:
             network.open(1, provider).extract(np.ones((2, 192), np.uint8))
-        assert str(caught.value) == f"{model}: cannot be run on 2 pictures (out of memory){remedy}"
+        assert str(caught.value) == f"{model}: cannot be run on 2 images (out of memory){remedy}"
 
 
 RAW = ("--extractor", "m.onnx", "--extractor-preset", "raw")
@@ -226,8 +226,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture
 def ready(crnr: Runner, model: Path) -> Runner:
-    make_pictures(crnr.here / "photos", per_class=3)
-    make_pictures(crnr.here / "queries", per_class=2, first=7)
+    make_images(crnr.here / "photos", per_class=3)
+    make_images(crnr.here / "queries", per_class=2, first=7)
     assert crnr("build", "photos", "-o", "g.h5", *RAW, "--provider", "cpu").exit == 0
     return crnr
 

@@ -21,7 +21,7 @@ from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Pca, principal_axes
 from crnr_cli.sources.opening import open_source
-from helpers.samples import picture
+from helpers.samples import draw_image
 
 
 def axes_of(recipe: Recipe) -> Array:
@@ -98,8 +98,8 @@ def test_scale_neither_overflows_nor_vanishes(scale: float) -> None:
     assert vectors[0] == pytest.approx([0.6, 0.8])
 
 
-def test_a_picture_of_one_colour_has_nothing_to_compare() -> None:
-    recipe = Recipe.for_pictures(RawPixels((2, 2)))
+def test_an_image_of_one_colour_has_nothing_to_compare() -> None:
+    recipe = Recipe.for_images(RawPixels((2, 2)))
     pixels = np.array([[200] * 4, [200, 200, 200, 201]], np.uint8)
     batch = recipe.open().raw(Batch(["blank", "not"], [None, None], pixels, 2))
     assert [error and error.status for error in batch.errors] == ["zero_norm", None]
@@ -109,12 +109,12 @@ def test_a_picture_of_one_colour_has_nothing_to_compare() -> None:
 @given(
     arrays(np.float32, (6, 12), elements=st.sampled_from([0.0, 1.0, np.nan, np.inf])), st.sampled_from([1, 3])
 )
-def test_one_colour_is_what_a_loop_over_pixels_finds(pictures: np.ndarray, bands: int) -> None:
-    def is_blank(picture: np.ndarray) -> bool:
-        pixels = [tuple(picture[i : i + bands].tolist()) for i in range(0, 12, bands)]
+def test_one_colour_is_what_a_loop_over_pixels_finds(images: np.ndarray, bands: int) -> None:
+    def is_blank(image: np.ndarray) -> bool:
+        pixels = [tuple(image[i : i + bands].tolist()) for i in range(0, 12, bands)]
         return all(pixel == pixels[0] and np.isfinite(pixel).all() for pixel in pixels)
 
-    assert is_one_color(pictures, bands).tolist() == [is_blank(picture) for picture in pictures]
+    assert is_one_color(images, bands).tolist() == [is_blank(image) for image in images]
 
 
 EIGHT_BITS = "8 bits"
@@ -134,7 +134,7 @@ DEPTHS = {
     ids=["some of 16 bits", "all kinds", "none of 8 bits"],
 )
 @pytest.mark.parametrize("extractor", ["pixels", "gradients"])
-def test_the_depth_of_pictures_does_not_matter_to_what_a_recipe_learns(
+def test_the_depth_of_images_does_not_matter_to_what_a_recipe_learns(
     tmp_path: Path, depths: tuple[str, ...], extractor: str
 ) -> None:
     found = []
@@ -142,7 +142,7 @@ def test_the_depth_of_pictures_does_not_matter_to_what_a_recipe_learns(
         for i in range(12):
             path = tmp_path / name / f"class{i % 3}" / f"{i}.tif"
             path.parent.mkdir(parents=True, exist_ok=True)
-            values = np.maximum(np.asarray(picture(i % 3, i)), np.uint8(255) * np.eye(8, dtype=np.uint8))
+            values = np.maximum(np.asarray(draw_image(i % 3, i)), np.uint8(255) * np.eye(8, dtype=np.uint8))
             Image.fromarray(DEPTHS[chosen[i % len(chosen)]](values)).save(path)
         reading = Reading(
             extractor=ExtractorOptions(extractor, {"size": (8, 8)}), steps=(Pca(4),), dtype="float64", jobs=1

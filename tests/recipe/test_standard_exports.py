@@ -51,7 +51,7 @@ PREPARED: dict[str, tuple[int, int | None, Image.Resampling, Any, Any]] = {
 
 
 @pytest.mark.parametrize("preset", PREPARED)
-def test_the_presets_prepare_pictures_as_their_families_do(photos: Path, preset: str) -> None:
+def test_the_presets_prepare_images_as_their_families_do(photos: Path, preset: str) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, "h", "w"])
     found = features(photos, model, preset=preset)
     wanted = [by_pillow(image, *PREPARED[preset]) for image in opened_photos(photos)]
@@ -65,7 +65,7 @@ def test_the_presets_prepare_pictures_as_their_families_do(photos: Path, preset:
 
 
 def test_the_filter_of_a_preset_is_the_one_that_was_tested() -> None:
-    """On smooth pictures the filters agree."""
+    """On smooth images the filters agree."""
     for name, (_, _, filter, _, _) in PREPARED.items():
         assert PRESETS[name].filter == filter.name.lower()
 
@@ -125,7 +125,7 @@ def test_an_export_of_a_known_family_needs_no_option(crnr: Runner, photos: Path,
     built = crnr("build", "photos", "--extractor", place)
     assert (built.exit, built.out) == (0, "")
     told = [line for line in built.err.splitlines() if "prepared" in line]
-    assert told == [f"note: pictures are prepared with the preset {preset}, a guess {note}"]
+    assert told == [f"note: images are prepared with the preset {preset}, a guess {note}"]
     found = features(photos, model)
     wanted = [by_pillow(image, *PREPARED[preset]).mean(axis=(0, 1)) + plus for image in opened_photos(photos)]
     np.testing.assert_allclose(found, wanted, atol=0.03)
@@ -246,7 +246,7 @@ def test_what_is_not_known_is_an_error_that_names_the_option(crnr: Runner, photo
     unknown = crnr("build", "photos", "--extractor", "network.onnx")
     assert (unknown.exit, unknown.out) == (2, "")
     assert unknown.err == (
-        "error: network.onnx: how it expects its pictures is not known; choose --extractor-preset: "
+        "error: network.onnx: how it expects its images is not known; choose --extractor-preset: "
         "efficientnet-lite, imagenet, imagenet-v2, dinov2, dinov3, clip, siglip, vit, mobileclip, raw; or "
         "give --crop, --filter, --mean and --std\n"
     )
@@ -260,7 +260,7 @@ def test_what_is_not_known_is_an_error_that_names_the_option(crnr: Runner, photo
 def test_tokens_of_an_unknown_family_need_an_option(photos: Path) -> None:
     model = onnx_models.tokens_export(photos / "m.onnx")
     assert error_of(model, preset="raw", size=(8, 8)) == (
-        f"{model}: its output last_hidden_state is a map of 5 x 3 per picture, not a vector; --pool mean "
+        f"{model}: its output last_hidden_state is a map of 5 x 3 per image, not a vector; --pool mean "
         "takes the mean of all tokens, --pool cls the first one"
     )
     assert error_of(model, preset="siglip").endswith("--pool cls the first one")  # it has no class token
@@ -285,8 +285,8 @@ def test_an_export_that_takes_text_too_is_refused(crnr: Runner, photos: Path) ->
     refused = crnr("build", "photos", "--extractor", "model.onnx")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
-        "error: model.onnx: takes 3 inputs (input_ids, pixel_values, attention_mask), not one picture; use "
-        "the part of it for pictures, which exports name vision_model.onnx\n"
+        "error: model.onnx: takes 3 inputs (input_ids, pixel_values, attention_mask), not one image; use "
+        "the part of it for images, which exports name vision_model.onnx\n"
     )
 
 
@@ -375,7 +375,7 @@ def test_the_explanation_has_every_decision_and_its_reason(tmp_path: Path) -> No
 def test_the_explanation_of_an_error_has_what_led_to_it(tmp_path: Path) -> None:
     found = explained(onnx_models.timm_export(tmp_path / "x.onnx", 32))
     assert ([one.name for one in found.inputs], list(found.settings)) == (["input"], ["input"])
-    assert str(found.error).startswith(f"{tmp_path}/x.onnx: how it expects its pictures is not known")
+    assert str(found.error).startswith(f"{tmp_path}/x.onnx: how it expects its images is not known")
     missing = explained(tmp_path / "nosuch.onnx")
     assert (missing.inputs, missing.network) == ([], None)
     with pytest.raises(CrnrError, match="no such file"):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from helpers.browser import no_complaint, opened, requests
 from helpers.runner import Runner
-from helpers.samples import make_pictures, noise, picture
+from helpers.samples import draw_image, make_images, noise
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -20,15 +20,15 @@ EVIL = "<img src=x onerror=alert(1)>"
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a source with everything that an audit finds, and a class and a file with names of a stranger."""
     crnr = Runner(tmp_path_factory.mktemp("audit"))
-    make_pictures(crnr.here / "pictures", per_class=8)
-    picture(1, 50).save(crnr.here / "pictures/ant/wrong.png")
-    shutil.copytree(crnr.here / "pictures/bee", crnr.here / "pictures" / EVIL.replace("/", ""))
-    shutil.copy(crnr.here / "pictures/cow/3.png", crnr.here / "pictures/cow" / f"{EVIL}.png")
-    Image.open(crnr.here / "pictures/cow/5.png").save(crnr.here / "pictures/cow/near.png", compress_level=0)
-    noise(1, (8, 8)).save(crnr.here / "pictures/cow/odd.png")
+    make_images(crnr.here / "images", per_class=8)
+    draw_image(1, 50).save(crnr.here / "images/ant/wrong.png")
+    shutil.copytree(crnr.here / "images/bee", crnr.here / "images" / EVIL.replace("/", ""))
+    shutil.copy(crnr.here / "images/cow/3.png", crnr.here / "images/cow" / f"{EVIL}.png")
+    Image.open(crnr.here / "images/cow/5.png").save(crnr.here / "images/cow/near.png", compress_level=0)
+    noise(1, (8, 8)).save(crnr.here / "images/cow/odd.png")
     (crnr.here / "queries").mkdir()
-    shutil.copy(crnr.here / "pictures/ant/3.png", crnr.here / "queries/leaked.png")
-    outcome = crnr("audit", "pictures", "--against", "queries", "--html", crnr.here / "audit.html", "-q")
+    shutil.copy(crnr.here / "images/ant/3.png", crnr.here / "queries/leaked.png")
+    outcome = crnr("audit", "images", "--against", "queries", "--html", crnr.here / "audit.html", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
     return crnr.here / "audit.html"
 
@@ -45,7 +45,7 @@ def test_it_is_whole_at_any_width(browser: Any, page: Path, width: int) -> None:
         "Queries that are among the samples too",
     ]
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    loaded = "return [...document.images].map((picture) => picture.complete && picture.naturalWidth)"
+    loaded = "return [...document.images].map((image) => image.complete && image.naturalWidth)"
     assert set(browser.execute_script(loaded)) == {8}
     assert requests(browser) == [page.as_uri()]
     assert no_complaint(browser)

@@ -17,7 +17,7 @@ from crnr_cli.gallery import queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.report import evaluation
-from crnr_cli.report.evaluation import MAX_PICTURES, choose_pictures, histogram, matrix_cells
+from crnr_cli.report.evaluation import MAX_IMAGES, choose_images, histogram, matrix_cells
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import score
@@ -25,7 +25,7 @@ from helpers.browser import no_complaint, opened, requests
 from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 EVIL = "<script>alert(1)</script>"
 EVIL_PATH = "</script><img src=x onerror=alert(2)>.png"
@@ -65,10 +65,10 @@ def test_histogram_counts_every_answer_once() -> None:
     assert (bins[0]["wrong"], bins[-1]["right"]) == (1, 2)
 
 
-def test_a_page_embeds_no_more_pictures_than_it_can_carry() -> None:
+def test_a_page_embeds_no_more_images_than_it_can_carry() -> None:
     mistakes = [row("a", f"b{i % 7}", path=f"{i}.png") for i in range(500)]
-    paths = choose_pictures(mistakes)
-    assert len(paths) == len(set(paths)) == MAX_PICTURES
+    paths = choose_images(mistakes)
+    assert len(paths) == len(set(paths)) == MAX_IMAGES
     assert paths[:3] == ["0.png", "1.png", "2.png"]
 
 
@@ -131,7 +131,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_any_work(crnr: Runner, 
 
 @pytest.fixture(scope="module")
 def digits_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report on the sample data, with its pictures and its gallery."""
+    """The report on the sample data, with its images and its gallery."""
     crnr = Runner(tmp_path_factory.mktemp("digits"))
     built = crnr("build", SAMPLE_DATA / "gallery", "-q")
     assert built.exit == 0, built.err
@@ -139,11 +139,11 @@ def digits_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return crnr.here / "r.html"
 
 
-def test_pictures_and_the_gallery_are_in_the_page(digits_page: Path) -> None:
+def test_images_and_the_gallery_are_in_the_page(digits_page: Path) -> None:
     page = digits_page.read_text()
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
     assert len(data["mistakes"]) > 0
-    assert all(m["picture"].startswith("data:image/png;base64,") for m in data["mistakes"])
+    assert all(m["image"].startswith("data:image/png;base64,") for m in data["mistakes"])
     assert sum(count for _, _, count in data["cells"]) == 100
     assert "500 in 10 classes, 50 per class" in page
     assert "gradients, 28x28, cells of 4, 8 directions" in page
@@ -152,7 +152,7 @@ def test_pictures_and_the_gallery_are_in_the_page(digits_page: Path) -> None:
 def test_the_page_loads_without_complaint_and_without_the_network(browser: Any, digits_page: Path) -> None:
     opened(browser, digits_page)
     assert browser.find_element("css selector", "h1").text.endswith("of 100 labelled correctly")
-    loaded = "return [...document.images].map((picture) => picture.complete && picture.naturalWidth)"
+    loaded = "return [...document.images].map((image) => image.complete && image.naturalWidth)"
     assert set(browser.execute_script(loaded)) == {28}
     assert requests(browser) == [digits_page.as_uri()]
     assert no_complaint(browser)
@@ -305,7 +305,7 @@ def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_pat
 def test_a_report_on_queries_classified_now_loads_the_gallery_once(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     crnr("build", "gallery", "--pca", 3, "-q")
     loaded: list[Path] = []
 
@@ -324,4 +324,4 @@ def test_a_report_on_queries_classified_now_loads_the_gallery_once(
     for page in ("now.html", "csv.html"):
         text = Path(page).read_text()
         assert "12 in 3 classes, 4 per class" in text
-        assert "pictures: gradients, 8x8, cells of 3, 8 directions; 3 principal components" in text
+        assert "images: gradients, 8x8, cells of 3, 8 directions; 3 principal components" in text

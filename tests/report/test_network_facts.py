@@ -8,7 +8,7 @@ import pytest
 
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from helpers.samples import make_pictures
     ],
 )
 def test_the_report_names_the_network_and_its_preset(crnr: Runner, options: list[str], words: str) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     flat_model(crnr.here / "some-model.onnx", ["n", 3, 8, 8])
     assert crnr("build", "gallery", "--extractor", "some-model.onnx", "-q", *options).exit == 0
     assert crnr("evaluate", "gallery", "--html", "r.html", "-q").exit == 0

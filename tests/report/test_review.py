@@ -15,7 +15,7 @@ import pytest
 from helpers.browser import click, eventually, no_complaint, opened, requests
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Outcome, Runner, read_rows
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 
 SECONDS = 60  # to wait for what takes a moment, on a slow machine
 
@@ -160,7 +160,7 @@ EVIL = "</script><script>alert(1)</script>"
 @pytest.fixture
 def small(crnr: Runner) -> Path:
     """A page with answers of several kinds, and classes with all sorts of names."""
-    make_pictures(crnr.here / "q", classes=("x",), per_class=4)
+    make_images(crnr.here / "q", classes=("x",), per_class=4)
     rows = [
         ("q/x/0.png", "ant", "bee", "0.1", "ok"),
         ("q/x/1.png", "unknown", 'c"o,w', "0.2", "rejected"),
@@ -405,8 +405,8 @@ def test_text_has_contrast_enough(browser: Any, digits: Runner, scheme: str) -> 
 def test_twenty_thousand_answers_scroll_and_respond(browser: Any, crnr: Runner) -> None:
     from selenium.webdriver import Keys
 
-    make_pictures(crnr.here / "q", classes=("ant", "bee", "cow"), per_class=20_000 // 3 + 1)
-    make_pictures(crnr.here / "gallery", per_class=6, first=90_000)
+    make_images(crnr.here / "q", classes=("ant", "bee", "cow"), per_class=20_000 // 3 + 1)
+    make_images(crnr.here / "gallery", per_class=6, first=90_000)
     assert crnr("build", "gallery", "-q") == Outcome(0, "", "")
     assert crnr("classify", "q", "-o", "out.csv", "-q") == Outcome(0, "", "")
     outcome = crnr("review", "out.csv", "--limit", "20000")

@@ -13,12 +13,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from crnr_cli.pictures.thumbnails import read_thumbnails
+from crnr_cli.images.thumbnails import read_thumbnails
 from crnr_cli.recipe.steps import Tile
 from crnr_cli.report import plots
 from crnr_cli.report.plots import TileDrawing, draw_tiles, tiles_figure
 from helpers.runner import Runner
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 HALVES = [Tile(0, 0.5, 0, 0.5), Tile(0, 0.5, 0.5, 1), Tile(0.5, 1, 0, 0.5), Tile(0.5, 1, 0.5, 1)]
 
@@ -29,7 +29,7 @@ def drawing(margins: list[float], others: list[str], *more: Tile, side: int = 64
 
 
 def drawn(figure: Figure) -> tuple[np.ndarray, list[str]]:
-    """The pixels of the picture alone, and its texts."""
+    """The pixels of the image alone, and its texts."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
@@ -67,7 +67,7 @@ def test_the_key_names_both_ends_and_has_the_lines() -> None:
     assert (lines.get_x(), lines.get_width()) == pytest.approx((-0.4, 0.4))
 
 
-def test_the_picture_is_shown_in_grey_behind_the_tiles() -> None:
+def test_the_image_is_shown_in_grey_behind_the_tiles() -> None:
     red = np.zeros((64, 64, 3), np.uint8)
     red[..., 0] = 240
     pixels, _ = drawn(tiles_figure(TileDrawing("title", red, HALVES, np.zeros(4), [""] * 4)))
@@ -117,8 +117,8 @@ def test_thousands_of_tiles_are_one_shape() -> None:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     """An ant with one tile of a bee."""
     crnr = Runner(tmp_path_factory.mktemp("tiles"))
-    make_pictures(crnr.here / "gallery", ("ant", "<i>bee</i>", "cow"), size=(16, 16))
-    ant, bee = picture(0, 9, (16, 16)), picture(1, 9, (16, 16))
+    make_images(crnr.here / "gallery", ("ant", "<i>bee</i>", "cow"), size=(16, 16))
+    ant, bee = draw_image(0, 9, (16, 16)), draw_image(1, 9, (16, 16))
     ant.paste(bee.crop((0, 0, 8, 8)))
     ant.save(crnr.here / "query.png")
     build = ("build", "gallery", "--extractor", "pixels", "--parts", "2x2", "-o", "g.h5", "-q")
@@ -157,7 +157,7 @@ def test_the_drawing_is_written(built: Runner, suffix: str) -> None:
     assert suffix == "pdf" or b"<!-- 3 of 4 parts for ant -->" in written
 
 
-def test_the_page_has_the_picture_in_words_too(built: Runner) -> None:
+def test_the_page_has_the_image_in_words_too(built: Runner) -> None:
     result = built("explain", "query.png", "-g", "g.h5", "--against", "nn", "-o", "w.html")
     assert (result.exit, result.err) == (0, "w.html: written\n")
     page = (built.here / "w.html").read_text()

@@ -19,7 +19,7 @@ from crnr_cli.results.formats import parse_prediction, read_answers
 from crnr_cli.results.table import read_predictions
 from crnr_cli.system import files
 from helpers.runner import Outcome, Runner, read_rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 from helpers.templates import Templates
 
 FIXED = ["path", "truth", "label", "residual", "runner_up", "margin", "status", "separation"]
@@ -28,8 +28,8 @@ ALL = ("csv", "jsonl", "parquet")
 
 
 def build_gallery(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery", per_class=6)
-    make_pictures(crnr.here / "queries", first=10)
+    make_images(crnr.here / "gallery", per_class=6)
+    make_images(crnr.here / "queries", first=10)
     Path("queries/bee/empty.png").write_bytes(b"")
     assert crnr("build", "gallery", "--calibrate", "-q").exit == 0
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from helpers.runner import Runner, rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 from helpers.templates import Templates
 
 COLUMNS = ["path", "truth", "label", "residual", "runner_up", "margin", "status", "separation"]
 
 
 def build_gallery(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "queries", first=10)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "queries", first=10)
     Path("queries/bee/empty.png").write_bytes(b"")
     assert crnr("build", "gallery", "--dtype", "float64", "-q").exit == 0
 

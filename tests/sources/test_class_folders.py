@@ -11,19 +11,19 @@ import pytest
 
 from crnr_cli.gallery.file import load_gallery
 from helpers.runner import Runner, rows
-from helpers.samples import make_features, make_pictures, picture
+from helpers.samples import draw_image, make_features, make_images
 from helpers.templates import Templates
 
 
 def build_gallery(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
-    make_pictures(crnr.here / "new", first=10)
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "new", first=10)
     assert crnr("build", "gallery", "-q").exit == 0
 
 
 @pytest.fixture
 def built(crnr: Runner, templates: Templates) -> Runner:
-    """gallery.h5 with the classes ant, bee and cow, and other pictures of them in new/."""
+    """gallery.h5 with the classes ant, bee and cow, and other images of them in new/."""
     templates.copy(build_gallery, crnr.here)
     return crnr
 
@@ -64,21 +64,21 @@ def test_a_class_folder_is_evaluated_like_the_files_in_it(built: Runner) -> None
 
 def test_a_name_in_another_unicode_form_is_the_same(built: Runner) -> None:
     composed, decomposed = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
-    make_pictures(built.here / "accents", [composed, "bee"])
-    make_pictures(built.here / "queries", [decomposed])
+    make_images(built.here / "accents", [composed, "bee"])
+    make_images(built.here / "queries", [decomposed])
     assert built("build", "accents", "-q").exit == 0
     assert built("add", "gallery.h5", f"queries/{decomposed}").exit == 0
     assert set(labels().values()) == {composed, "bee"}
 
 
-def test_pictures_beside_folders_are_ambiguous(built: Runner) -> None:
-    make_pictures(built.here / "new" / "ant", ["old"], first=20)
+def test_images_beside_folders_are_ambiguous(built: Runner) -> None:
+    make_images(built.here / "new" / "ant", ["old"], first=20)
     before = Path("gallery.h5").read_bytes()
     outcome = built("add", "gallery.h5", "new/ant")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == (
-        "error: new/ant: contains both pictures, as the folder of a class does, and folders, which may be "
-        "classes; name its files or folders one by one, or put all pictures into one class with --class ant\n"
+        "error: new/ant: contains both images, as the folder of a class does, and folders, which may be "
+        "classes; name its files or folders one by one, or put all images into one class with --class ant\n"
     )
     assert Path("gallery.h5").read_bytes() == before
     assert built("add", "gallery.h5", "new/ant", "--class", "ant").exit == 0
@@ -94,7 +94,7 @@ def test_a_folder_of_no_class_is_refused(built: Runner) -> None:
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         "error: new/photos: contains files but no class folders, and is not named after a class of "
-        "gallery.h5; name the class of its pictures with --class NAME\n"
+        "gallery.h5; name the class of its images with --class NAME\n"
     )
     assert built("add", "gallery.h5", "new/photos", "--class", "ant").exit == 0
     assert labels()["new/photos/10.png"] == "ant"
@@ -102,7 +102,7 @@ def test_a_folder_of_no_class_is_refused(built: Runner) -> None:
 
 def test_a_new_class_is_named(built: Runner) -> None:
     Path("Downloads").mkdir()
-    picture(3, 0).save("Downloads/IMG_0001.png")
+    draw_image(3, 0).save("Downloads/IMG_0001.png")
     outcome = built("add", "gallery.h5", "Downloads/IMG_0001.png")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.splitlines()[:2] == [
@@ -140,7 +140,7 @@ def test_a_class_that_cannot_be(built: Runner, name: str) -> None:
 
 
 def test_stray_files_beside_class_folders_are_left_out_as_before(built: Runner) -> None:
-    picture(0, 99).save("new/stray.png")
+    draw_image(0, 99).save("new/stray.png")
     outcome = built("add", "gallery.h5", "new")
     assert outcome.exit == 3
     assert "left out: new/stray.png: not in a class folder\n" in outcome.err
@@ -148,15 +148,15 @@ def test_stray_files_beside_class_folders_are_left_out_as_before(built: Runner) 
 
 def test_a_chosen_class_is_verified_by_the_content_alone(built: Runner) -> None:
     Path("Downloads").mkdir()
-    picture(0, 50).save("Downloads/one.png")
+    draw_image(0, 50).save("Downloads/one.png")
     assert built("add", "gallery.h5", "Downloads/one.png", "--class", "ant").exit == 0
     sources = ("--against", "gallery", "--against", "Downloads")
     assert built("verify", "gallery.h5", *sources).exit == 0
-    picture(0, 51).save("Downloads/one.png")
+    draw_image(0, 51).save("Downloads/one.png")
     assert built("verify", "gallery.h5", *sources).exit == 1
     # The folder of another class does say something, and so does a class folder that was renamed.
     Path("Downloads").rename("bee")
-    picture(0, 50).save("bee/one.png")
+    draw_image(0, 50).save("bee/one.png")
     assert built("verify", "gallery.h5", "--against", "gallery", "--against", "bee").exit == 1
     Path("gallery/ant").rename("gallery/ants")
     assert built("verify", "gallery.h5", "--against", "gallery").exit == 1

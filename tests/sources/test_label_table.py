@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crnr_cli.sources.label_table import LabelOptions
 from helpers.runner import Outcome, Runner, read_rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 
 def write_table(path: Path, rows: list[tuple[str, ...]]) -> Path:
@@ -24,17 +24,17 @@ def write_table(path: Path, rows: list[tuple[str, ...]]) -> Path:
 
 @pytest.fixture
 def here(crnr: Runner) -> Runner:
-    """The same pictures in class folders and, with a table, in one folder."""
+    """The same images in class folders and, with a table, in one folder."""
     for name, first, count in (("gallery", 0, 4), ("queries", 10, 2)):
-        make_pictures(crnr.here / name, first=first, per_class=count)
+        make_images(crnr.here / name, first=first, per_class=count)
         flat = crnr.here / f"flat_{name}"
         flat.mkdir()
-        for picture in sorted((crnr.here / name).rglob("*.png")):
-            shutil.copy2(picture, flat / f"{picture.parent.name}-{picture.name}")
+        for image in sorted((crnr.here / name).rglob("*.png")):
+            shutil.copy2(image, flat / f"{image.parent.name}-{image.name}")
     rows = [
-        (f"{folder.name}/{picture.name}", picture.name.split("-")[0])
+        (f"{folder.name}/{image.name}", image.name.split("-")[0])
         for folder in (crnr.here / "flat_gallery", crnr.here / "flat_queries")
-        for picture in sorted(folder.iterdir())
+        for image in sorted(folder.iterdir())
     ]
     write_table(crnr.here / "labels.csv", [("path", "label"), *rows])
     return crnr
@@ -145,7 +145,7 @@ def test_options_of_a_table_need_one(here: Runner) -> None:
     make_features(Path("f.npz"))
     outcome = here("build", "f.npz", "--labels", "labels.csv")
     assert outcome.exit == 2
-    assert "--labels is for pictures, but these are features" in outcome.err
+    assert "--labels is for images, but these are features" in outcome.err
 
 
 def test_a_label_that_is_no_class_is_the_truth_all_the_same(here: Runner) -> None:

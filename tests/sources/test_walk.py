@@ -11,11 +11,11 @@ import pytest
 from crnr_cli.sources import walk
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.compact_listing import CompactListing
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import fingerprint, open_source
-from crnr_cli.sources.pictures import Pictures
 from crnr_cli.sources.walk import Folder, FolderListing, list_some_folders
 from helpers.runner import Runner, powerless
-from helpers.samples import make_pictures, picture
+from helpers.samples import draw_image, make_images
 
 
 def elsewhere(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[FolderListing]:
@@ -31,10 +31,10 @@ def elsewhere(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[FolderL
     return iter(found)
 
 
-def both(*names: str) -> tuple[Pictures, Pictures]:
+def both(*names: str) -> tuple[Images, Images]:
     alone, spread = (open_source(names, InputOptions(), lister=lister) for lister in (None, elsewhere))
-    assert isinstance(alone, Pictures)
-    assert isinstance(spread, Pictures)
+    assert isinstance(alone, Images)
+    assert isinstance(spread, Images)
     return alone, spread
 
 
@@ -55,9 +55,9 @@ def plain(file: object) -> str:
 
 @pytest.fixture
 def folders(crnr: Runner) -> None:
-    make_pictures(crnr.here / "q", ["a", "b/deep/er", "d", "e"], per_class=3)
+    make_images(crnr.here / "q", ["a", "b/deep/er", "d", "e"], per_class=3)
     for name in ("aa.png", "c.png", "z.png"):  # between the folders, and after them
-        picture(0, 0).save(f"q/{name}")
+        draw_image(0, 0).save(f"q/{name}")
     Path("q/empty").mkdir()
     Path("q/.hidden").mkdir()
     Path("q/d/.DS_Store").write_text("")
@@ -91,8 +91,8 @@ def test_links_that_several_folders_follow(
 ) -> None:
     """Each is followed once, by the first folder: also if nobody else knows that it was."""
     monkeypatch.setattr(walk, "_GROUPS", groups)
-    make_pictures(crnr.here / "q", [f"f{i}" for i in range(6)], per_class=1)
-    make_pictures(crnr.here / "other", ["x", "y"], per_class=1)
+    make_images(crnr.here / "q", [f"f{i}" for i in range(6)], per_class=1)
+    make_images(crnr.here / "other", ["x", "y"], per_class=1)
     for i in range(6):
         for j in range(6):
             if i != j and (i + j) % 2:
@@ -125,8 +125,8 @@ def test_classes_and_parts(folders: None) -> None:
     for start in range(len(alone)):
         for stop in range(start + 1, len(alone) + 1):
             mine, theirs = (one.part((start, stop)).open(InputOptions().keys) for one in (spread, alone))
-            assert isinstance(mine, Pictures)
-            assert isinstance(theirs, Pictures)
+            assert isinstance(mine, Images)
+            assert isinstance(theirs, Images)
             assert list(map(plain, mine.files)) == list(map(plain, theirs.files))
             assert mine.base == theirs.base
 
@@ -153,20 +153,20 @@ def test_packed_files_are_a_sequence(folders: None) -> None:
     for i in (n, -n - 1):
         with pytest.raises(IndexError):
             found[i]
-    part = Pictures(found.cut(2, 5))
-    assert fingerprint(part) == fingerprint(Pictures(expected[2:5]))
+    part = Images(found.cut(2, 5))
+    assert fingerprint(part) == fingerprint(Images(expected[2:5]))
 
 
 def test_what_systems_leave_on_a_disk_is_no_class(crnr: Runner) -> None:
-    make_pictures(crnr.here / "q", ["a", "b"], per_class=2)
+    make_images(crnr.here / "q", ["a", "b"], per_class=2)
     left = ["$RECYCLE.BIN", "System Volume Information", "lost+found", "__MACOSX", ".Trashes"]
     for folder in left:
-        picture(0, 0).save(made(crnr.here / "q" / folder) / "0.png")
+        draw_image(0, 0).save(made(crnr.here / "q" / folder) / "0.png")
     beside = ["Thumbs.db", "ehthumbs.db", "desktop.ini", "Desktop.ini", ".DS_Store", "._0.png", "Icon\r"]
     for name in beside:
         (crnr.here / "q" / "a" / name).touch()
     source = open_source(["q"], InputOptions())
-    assert isinstance(source, Pictures)
+    assert isinstance(source, Images)
     assert source.class_names() == ["a", "b"]
     assert source.ignored == len(left) + len(beside)
 
@@ -178,7 +178,7 @@ def made(folder: Path) -> Path:
 
 def test_a_list_made_on_windows_is_read(crnr: Runner) -> None:
     """Unless a name ends with a carriage return: then not all lines end with one."""
-    make_pictures(crnr.here / "q", ["a", "b"], per_class=2)
+    make_images(crnr.here / "q", ["a", "b"], per_class=2)
     (crnr.here / "q/a/0.png").rename(crnr.here / "q/a/odd.png\r")
     assert crnr("build", "q", "-q", "-o", "g.h5").exit == 0
     names = sorted(str(path.relative_to(crnr.here)) for path in (crnr.here / "q/b").iterdir())

@@ -105,7 +105,7 @@ def test_the_answers_are_the_same_bytes_on_any_number_of_cores(
 
 
 def test_fewer_batches_at_once_where_memory_is_short(
-    crnr: Runner, monkeypatch: pytest.MonkeyPatch, pictures: Path
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, images: Path
 ) -> None:
     assert crnr("build", "gallery", "-q").exit == 0
     used = count_batches_at_once(monkeypatch.setattr)

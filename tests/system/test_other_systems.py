@@ -20,7 +20,7 @@ import scipy.io
 
 from helpers.imitation import LINUX, MACOS, OTHERS, WINDOWS, On, environment
 from helpers.runner import Outcome, Runner, ended, helper_command
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 # What is run, in this order: the later commands use what the earlier ones wrote.
 SESSION = """
@@ -66,11 +66,11 @@ COMMANDS = SESSION.strip().splitlines()
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures, and features in every format that a child process reads."""
+    """Images, and features in every format that a child process reads."""
     start = tmp_path_factory.mktemp("start")
-    make_pictures(start / "gallery")
-    make_pictures(start / "queries", first=4, per_class=2)
-    make_pictures(start / "more", first=8, per_class=2)
+    make_images(start / "gallery")
+    make_images(start / "queries", first=4, per_class=2)
+    make_images(start / "more", first=8, per_class=2)
     make_features(start / "many.npz", per_class=700, dimension=200)  # more than a block, so that it is mapped
     make_features(start / "more.npz", per_class=5, dimension=200, seed=1)
     with np.load(start / "more.npz") as more:
@@ -322,8 +322,8 @@ def test_what_somebody_else_has_put_there_is_not_followed(on: On, how: str, endi
 
 
 def test_a_link_among_the_folders_is_refused(on: On) -> None:
-    make_pictures(on.here / "pictures", ("ant",), per_class=1)
-    (on.here / "out.csv").write_text("path,truth,label\npictures/ant/0.png,,ant\n")
+    make_images(on.here / "images", ("ant",), per_class=1)
+    (on.here / "out.csv").write_text("path,truth,label\nimages/ant/0.png,,ant\n")
     (on.here / "sorted").mkdir()
     (on.here / "elsewhere").mkdir()
     (on.here / "sorted" / "ant").symlink_to("../elsewhere")
@@ -354,14 +354,14 @@ def test_a_child_that_takes_too_much_is_ended(on: On, code: str, limits: str) ->
     assert said.out == f"{code == HUNGRY} {code != HUNGRY}\n", said.err
 
 
-def test_a_picture_that_takes_too_much_memory_costs_one_row(on: On) -> None:
-    make_pictures(on.here / "gallery")
+def test_an_image_that_takes_too_much_memory_costs_one_row(on: On) -> None:
+    make_images(on.here / "gallery")
     said = on.python(
         "import json\n"
         "from pathlib import Path\n"
-        "from crnr_cli.pictures import pixels\n"
-        "from crnr_cli.pictures.pixels import PixelRequest\n"
-        "from crnr_cli.pictures.pool import DecoderPool\n"
+        "from crnr_cli.images import pixels\n"
+        "from crnr_cli.images.pixels import PixelRequest\n"
+        "from crnr_cli.images.pool import DecoderPool\n"
         "pixels.BASE_BYTES = 2**26\n"
         f"command = {list(helper_command('helpers.bad_decoder'))!r}\n"
         "paths = ['gallery/ant/0.png', 'gallery/ant/hungry.png', 'gallery/ant/1.png']\n"

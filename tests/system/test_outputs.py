@@ -55,7 +55,7 @@ def test_an_input_is_known_by_the_file_and_not_by_its_name(output: str, given: s
         pass
     found = Path("data").stat()
     with planned([DeclaredOutput(Path(output))]), pytest.raises(OutputError, match=IS_INPUT):
-        refuse_listed([(given, found.st_size, found.st_mtime_ns)], are_pictures=True)
+        refuse_listed([(given, found.st_size, found.st_mtime_ns)], are_images=True)
 
 
 @pytest.mark.usefixtures("data")
@@ -63,7 +63,7 @@ def test_other_files_are_no_obstacle() -> None:
     with planned([DeclaredOutput(Path("new"))], [Path("data"), Path("missing")]):
         refuse_inputs(["data", "missing", "nul\0"])
         refuse_mentioned(["data", "folder/new", "new"])
-        refuse_listed([("data", 4, 0)], are_pictures=True)
+        refuse_listed([("data", 4, 0)], are_images=True)
         refuse_inside("folder")
     with planned([DeclaredOutput(Path("second"))]):
         refuse_mentioned(["data"])  # only names are compared, as there may be very many
@@ -84,15 +84,15 @@ def test_an_input_with_the_name_of_a_partial_file(data: Path, ending: str) -> No
 
 
 @pytest.mark.usefixtures("data")
-def test_a_gallery_may_be_among_the_pictures_that_it_is_made_of() -> None:
+def test_a_gallery_may_be_among_the_images_that_it_is_made_of() -> None:
     Path("gallery.h5").write_bytes(b"\x89HDF\r\n\x1a\n...")
     with planned([DeclaredOutput(Path("gallery.h5"), is_gallery=True)]):
-        refuse_inputs(["gallery.h5"], are_pictures=True)
+        refuse_inputs(["gallery.h5"], are_images=True)
         refuse_inside(".")
         with pytest.raises(OutputError, match=IS_INPUT):
             refuse_inputs(["gallery.h5"])
     with planned([DeclaredOutput(Path("data"), is_gallery=True)]), pytest.raises(OutputError, match=IS_INPUT):
-        refuse_inputs(["data"], are_pictures=True)
+        refuse_inputs(["data"], are_images=True)
 
 
 @pytest.mark.usefixtures("data")

@@ -90,12 +90,12 @@
     const list = element("ul", undefined, "found");
     for (const mistake of found) {
       const item = element("li");
-      if (mistake.picture) {
-        const picture = element("img", undefined, "thumb");
-        picture.src = mistake.picture;
-        picture.alt = "";
-        sharpen(picture);
-        item.append(picture);
+      if (mistake.image) {
+        const image = element("img", undefined, "thumb");
+        image.src = mistake.image;
+        image.alt = "";
+        sharpen(image);
+        item.append(image);
       }
       const about = element("div");
       about.append(element("div", mistake.path || "no path", "path"));
@@ -109,11 +109,11 @@
     }
   };
 
-  // Small pictures are enlarged without blur.
-  const sharpen = (picture) => {
-    const look = () => picture.classList.toggle("tiny", Math.max(picture.naturalWidth, picture.naturalHeight) <= 48);
-    if (picture.complete) look();
-    picture.addEventListener("load", look);
+  // Small images are enlarged without blur.
+  const sharpen = (image) => {
+    const look = () => image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) <= 48);
+    if (image.complete) look();
+    image.addEventListener("load", look);
   };
   document.querySelectorAll("img.thumb").forEach(sharpen);
 

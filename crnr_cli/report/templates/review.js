@@ -25,7 +25,7 @@
     text.replace(HIDDEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`)
       .replace(/[\ud800-\udfff]/gu, "\ufffd");
 
-  // Pictures are unpacked when they are first seen.
+  // Images are unpacked when they are first seen.
   const packed = (selector) => {
     const parts = [...document.querySelectorAll(selector)], unpacked = [];
     return (i) => {
@@ -38,16 +38,16 @@
       return unpacked[part][i % perPart];
     };
   };
-  const pictureOf = packed("script.pictures"), samplePicture = packed("script.sample-pictures");
+  const imageOf = packed("script.images"), sampleImage = packed("script.sample-images");
   const thumb = (source, alt) => {
     if (!source) return element("span", undefined, "thumb");
-    const picture = element("img", undefined, "thumb");
-    picture.alt = alt;
-    picture.addEventListener("load", () => {
-      picture.classList.toggle("tiny", Math.max(picture.naturalWidth, picture.naturalHeight) <= 48);
+    const image = element("img", undefined, "thumb");
+    image.alt = alt;
+    image.addEventListener("load", () => {
+      image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) <= 48);
     });
-    picture.src = source;
-    return picture;
+    image.src = source;
+    return image;
   };
 
   // What was decided, by the place of the answer: the name of the class, and when.
@@ -156,7 +156,7 @@
     about.append(title, file);
     const mark = decisions.has(i) ? (isCorrected(i) ? "\u2260" : "\u2713") : "";
     const className = isCorrected(i) ? "mark wrong-text" : "mark right-text";
-    row.append(thumb(pictureOf(i), ""), about, element("span", figure(answer), "sure"), element("span", mark, className));
+    row.append(thumb(imageOf(i), ""), about, element("span", figure(answer), "sure"), element("span", mark, className));
     row.addEventListener("click", () => { select(i); toList(); });
     return row;
   };
@@ -222,9 +222,9 @@
     if (strong.length) {
       const examples = element("span", undefined, "examples");
       for (const sample of strong) {
-        const picture = thumb(samplePicture(sample), `gallery picture of ${shown(name)}`);
-        picture.title = shown(samples[sample]);
-        examples.append(picture);
+        const image = thumb(sampleImage(sample), `gallery image of ${shown(name)}`);
+        image.title = shown(samples[sample]);
+        examples.append(image);
       }
       button.append(examples);
     }
@@ -236,10 +236,10 @@
   const showDetail = () => {
     const answer = answers[current];
     byId("place").textContent = `Answer ${current + 1} of ${answers.length}`;
-    const picture = byId("picture"), source = pictureOf(current);
-    picture.className = source ? "large" : "large bare";
-    if (source) picture.replaceChildren(thumb(source, "The picture of this answer"));
-    else picture.textContent = "no picture";
+    const image = byId("image"), source = imageOf(current);
+    image.className = source ? "large" : "large bare";
+    if (source) image.replaceChildren(thumb(source, "The image of this answer"));
+    else image.textContent = "no image";
     const state = byId("state");
     if (isCorrected(current)) {
       state.replaceChildren(element("s", shown(said(answer)), "soft"), ` ${shown(decisions.get(current).name)}`);

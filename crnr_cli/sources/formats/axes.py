@@ -14,7 +14,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.wording import format_count
 
-MAX_AXES = 4  # samples, height, width and channels of pictures
+MAX_AXES = 4  # samples, height, width and channels of images
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Transposed(_View):
 
 @dataclass(frozen=True)
 class Stack(_View):
-    """Samples along any axis, such as pictures, as a table with one row per sample.
+    """Samples along any axis, such as images, as a table with one row per sample.
 
-    The remaining axes keep their order, so that the pixels of a row are in the order of a picture file.
+    The remaining axes keep their order, so that the pixels of a row are in the order of an image file.
     """
 
     axis: int

@@ -215,7 +215,7 @@ def _features(path: Path, arrays: Mapping[str, Any], name: str) -> Any:
     if not 2 <= len(values.shape) <= MAX_AXES or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
         raise DataError(
             f"{path}: features must be a table of numbers with one row per sample, or a stack of "
-            f"pictures, but are {values.dtype} of shape {values.shape}; "
+            f"images, but are {values.dtype} of shape {values.shape}; "
             "name another dataset with --features-key"
         )
     return values

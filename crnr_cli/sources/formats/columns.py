@@ -67,7 +67,7 @@ class Columns:
         found = [i for i in range(len(self.names)) if i not in others]
         if not found:
             raise DataError(
-                f"{self.path}: has no columns of numbers; a table with the labels of pictures is given "
+                f"{self.path}: has no columns of numbers; a table with the labels of images is given "
                 "with --labels"
             )
         return found

@@ -69,11 +69,11 @@ class Origins:
         )
 
     @property
-    def are_pictures(self) -> bool:
+    def are_images(self) -> bool:
         return bool(self.recipe.get("kind") == "pictures")
 
     def candidates(self, row: int, label: str, classes: Mapping[str, str]) -> tuple[str, ...]:
-        """The possible classes of a picture, the best first; a folder that was named is one of `classes`."""
+        """The possible classes of an image, the best first; a folder that was named is one of `classes`."""
         if label:
             return (label, *(self.folders[row] if self.folders else ()))
         named = self.named[row] if self.named else ""

@@ -47,7 +47,7 @@ def refuse_odd_class(path: Path, name: str, kind: str) -> None:
 def odd_cells_error(path: Path, name: str) -> DataError:
     return DataError(
         f"{path}: {name} is a cell array of something else than texts, or arrays of numbers of one size; "
-        "save one text, number or picture per sample"
+        "save one text, number or image per sample"
     )
 
 

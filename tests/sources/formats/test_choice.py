@@ -19,7 +19,7 @@ from crnr_cli.sources.tables import FeatureFile
 from helpers.runner import Outcome, Runner
 from helpers.tables import SUFFIXES, save_arrays, save_features
 
-STACK = np.random.default_rng(0).integers(0, 255, (4, 3, 7), dtype=np.uint8)  # 4 x 3 pixels, 7 pictures
+STACK = np.random.default_rng(0).integers(0, 255, (4, 3, 7), dtype=np.uint8)  # 4 x 3 pixels, 7 images
 COLOURED = np.random.default_rng(1).integers(0, 255, (7, 4, 5, 3), dtype=np.uint8)
 LABELS = np.array([1, 2, 1, 2, 3, 3, 1])
 ONE_HOT = np.eye(3)[LABELS - 1]  # samples x classes
@@ -37,7 +37,7 @@ def all_rows(file: FeatureFile) -> np.ndarray:
 @each_kind
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("labels", [LABELS, ONE_HOT, ONE_HOT.T], ids=["plain", "one-hot", "one-hot columns"])
-def test_a_stack_of_pictures_in_any_order(tmp_path: Path, suffix: str, axis: int, labels: Any) -> None:
+def test_a_stack_of_images_in_any_order(tmp_path: Path, suffix: str, axis: int, labels: Any) -> None:
     path = tmp_path / f"x.{suffix}"
     save_arrays(path, {"x": np.moveaxis(STACK, 2, axis), "gnd": labels})
     file = opened(path)
@@ -63,7 +63,7 @@ def test_a_stack_in_npy(tmp_path: Path, axis: int) -> None:
 
 
 @each_kind
-def test_coloured_pictures(tmp_path: Path, suffix: str) -> None:
+def test_coloured_images(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x.{suffix}"
     save_arrays(path, {"features": COLOURED, "labels": LABELS})
     file = opened(path)

@@ -18,7 +18,7 @@ from crnr_cli.sources.formats.csv_table import has_features
 from crnr_cli.sources.tables import FeatureFile
 from helpers.patches import set_free_bytes
 from helpers.runner import Outcome, Runner, read_rows
-from helpers.samples import make_features, make_pictures
+from helpers.samples import make_features, make_images
 
 VALUES = np.array([[0.5, -1, 3e-5], [2, 4, 1e300], [7, 8, 9.25], [1, 2, 3]])
 LABELS = ["ant", "bee", "ant", "cow"]
@@ -234,8 +234,8 @@ def test_the_whole_way(crnr: Runner) -> None:
     assert not Path("again.csv").exists()
 
 
-def test_a_csv_beside_pictures_is_not_one_of_features(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+def test_a_csv_beside_images_is_not_one_of_features(crnr: Runner) -> None:
+    make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     Path("notes.csv").write_text("1,2\n3,4\n")
     done = crnr("classify", "gallery/ant/0.png", "notes.csv", "-q")
@@ -247,4 +247,4 @@ def test_a_csv_beside_pictures_is_not_one_of_features(crnr: Runner) -> None:
     ]
     np.save("notes.npy", np.eye(2))
     mixed = crnr("classify", "gallery/ant/0.png", "notes.npy", "-q")
-    assert mixed == Outcome(2, "", "error: give pictures or feature files, not both at once\n")
+    assert mixed == Outcome(2, "", "error: give images or feature files, not both at once\n")

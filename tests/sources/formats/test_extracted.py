@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from crnr_cli import __version__
 from crnr_cli.sources.formats.extracted import PickedRows
 from helpers.runner import Outcome, Runner
-from helpers.samples import make_pictures
+from helpers.samples import make_images
 from helpers.templates import Templates
 
 
@@ -30,7 +30,7 @@ def test_picked_rows_are_those_of_the_table(rows: list[int], start: int, stop: i
 
 
 def extract_photos(crnr: Runner) -> None:
-    make_pictures(crnr.here / "photos", per_class=2)
+    make_images(crnr.here / "photos", per_class=2)
     assert crnr("extract", "photos", "-o", "f.h5", "-q") == Outcome(0, "", "")
 
 
@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a huge extractor": (
         lambda f: f["recipe"].attrs.update(extractor=gradients(size=[10**9, 10**9])),
-        "the description of its extractor cannot be used (gradients: invalid picture size ",
+        "the description of its extractor cannot be used (gradients: invalid image size ",
     ),
     "an extractor of other numbers": (
         lambda f: f["recipe"].attrs.update(extractor=gradients(cell=2)),
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_said(here: Runner, what: str) -> None:
 
 
 def test_values_that_are_not_finite_are_left_out(here: Runner) -> None:
-    """As a picture for which a network gives such values."""
+    """As an image for which a network gives such values."""
     with h5py.File("f.h5", "a") as file:
         file["features"][3, 0] = np.nan
     outcome = here("build", "f.h5")

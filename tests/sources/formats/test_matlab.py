@@ -23,7 +23,7 @@ from crnr_cli.sources.formats import Keys, matlab_process
 from crnr_cli.sources.tables import FeatureFile
 from helpers.patches import set_free_bytes
 from helpers.runner import Runner
-from helpers.samples import picture
+from helpers.samples import draw_image
 
 VALUES = np.arange(12.0).reshape(4, 3)  # 4 samples of 3 numbers
 LABELS = [2, 1, 2, 10]
@@ -173,7 +173,7 @@ def test_the_only_pair_is_taken_whatever_it_is_called(tmp_path: Path, save: Save
 
 
 @VERSIONS
-def test_cells_of_pictures_and_a_matrix_of_ones_are_a_pair(tmp_path: Path, save: Save) -> None:
+def test_cells_of_images_and_a_matrix_of_ones_are_a_pair(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     cells = np.empty(5, dtype=object)
     cells[:] = list(STACK.transpose(2, 0, 1))
@@ -437,16 +437,16 @@ def test_the_process_that_reads_has_limits_of_memory_and_time(tmp_path: Path) ->
     assert done.stderr == b"x.mat: needs more memory than there is; save fewer samples per fileTrue\n"
 
 
-# Stacks of pictures: height x width x samples is the usual order in MATLAB.
-STACK = np.arange(4 * 3 * 5).reshape(4, 3, 5)  # 4 x 3 pixels, 5 pictures
+# Stacks of images: height x width x samples is the usual order in MATLAB.
+STACK = np.arange(4 * 3 * 5).reshape(4, 3, 5)  # 4 x 3 pixels, 5 images
 STACK_LABELS = np.array([1.0, 2, 1, 2, 3])
 
 
 @VERSIONS
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["uint8", "float64"])
-def test_a_stack_of_pictures(tmp_path: Path, save: Save, axis: int, dtype: str) -> None:
-    """Exactly one axis has the number of labels; the pixels are in the order of a picture file."""
+def test_a_stack_of_images(tmp_path: Path, save: Save, axis: int, dtype: str) -> None:
+    """Exactly one axis has the number of labels; the pixels are in the order of an image file."""
     path = tmp_path / "x.mat"
     stack = np.moveaxis(STACK.astype(dtype), 2, axis)
     save(path, {"features": stack, "labels": STACK_LABELS})
@@ -457,7 +457,7 @@ def test_a_stack_of_pictures(tmp_path: Path, save: Save, axis: int, dtype: str) 
 
 
 @VERSIONS
-def test_a_stack_of_coloured_pictures(tmp_path: Path, save: Save) -> None:
+def test_a_stack_of_coloured_images(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     stack = np.arange(4 * 2 * 3 * 5, dtype=np.uint8).reshape(4, 2, 3, 5)
     save(path, {"x": stack, "label": STACK_LABELS[:, None]})
@@ -482,7 +482,7 @@ def test_an_ambiguous_stack_needs_to_be_told(tmp_path: Path, save: Save, chosen:
 
 
 @VERSIONS
-def test_cells_of_pictures(tmp_path: Path, save: Save) -> None:
+def test_cells_of_images(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     cells = np.empty(5, dtype=object)
     cells[:] = [STACK[:, :, k].astype(np.uint8) for k in range(5)]
@@ -557,16 +557,16 @@ def test_stacks_and_matrices_of_ones_in_other_files(tmp_path: Path, suffix: str)
     np.testing.assert_array_equal(rows(last), rows(file))
 
 
-def test_a_stack_gives_the_vectors_of_the_same_pictures_as_files(crnr: Runner) -> None:
-    pictures, labels = [], []
+def test_a_stack_gives_the_vectors_of_the_same_images_as_files(crnr: Runner) -> None:
+    images, labels = [], []
     for number, name in enumerate(("ant", "bee", "cow")):
         Path("gallery", name).mkdir(parents=True)
         for k in range(4):
-            image = picture(number, k, (6, 9))
+            image = draw_image(number, k, (6, 9))
             image.save(Path("gallery", name) / f"{k}.png")
-            pictures.append(np.asarray(image))
+            images.append(np.asarray(image))
             labels.append(name)
-    stack = np.stack(pictures, axis=2)
+    stack = np.stack(images, axis=2)
     assert stack.shape == (9, 6, 12)
     savemat("stack.mat", {"x": stack, "label": np.array(labels, dtype=object)[:, None]})
     assert crnr("build", "gallery", "-q", "-o", "files.h5", "--extractor", "pixels").exit == 0

@@ -96,7 +96,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'evaluate' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--corrections', '--errors', '--confusion', '--html', '--pictures-from', '--outsiders', '--min-accuracy', '--min-f1', '--min-coverage', '--min-rejected', '--reject', '--min-probability', '--sets', '--features-key', '--labels-key', '--samples', '--labels', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '-j', '--jobs', '--extractor', '--provider', '--strict', '--max-failure-rate', '--allow-skipped', '-q', '--quiet', '--json', '-h', '--help')
+            Options = @('-g', '--gallery', '--corrections', '--errors', '--confusion', '--html', '--images-from', '--outsiders', '--min-accuracy', '--min-f1', '--min-coverage', '--min-rejected', '--reject', '--min-probability', '--sets', '--features-key', '--labels-key', '--samples', '--labels', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '-j', '--jobs', '--extractor', '--provider', '--strict', '--max-failure-rate', '--allow-skipped', '-q', '--quiet', '--json', '-h', '--help')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -106,7 +106,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--html' = 'file'
                 '--labels' = 'file'
                 '--extractor' = 'file'
-                '--pictures-from' = 'folder'
+                '--images-from' = 'folder'
                 '--outsiders' = 'folder'
                 '--root' = 'folder'
                 '--min-accuracy' = 'nothing'
@@ -131,7 +131,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'review' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '-g', '--gallery', '--limit', '--pictures-from', '--extractor', '--provider', '-q', '--quiet', '--json', '-h', '--help')
+            Options = @('-o', '--output', '-g', '--gallery', '--limit', '--images-from', '--extractor', '--provider', '-q', '--quiet', '--json', '-h', '--help')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -139,7 +139,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--gallery' = 'file'
                 '--extractor' = 'file'
                 '--limit' = 'nothing'
-                '--pictures-from' = 'folder'
+                '--images-from' = 'folder'
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
             }
         }
@@ -251,13 +251,13 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'audit' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--against', '--csv', '--html', '--pictures-from', '--max-suspects', '--extractor', '--size', '--color', '--grey', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--features-key', '--labels-key', '--samples', '--labels', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '-j', '--jobs', '--strict', '--max-failure-rate', '--allow-skipped', '-q', '--quiet', '--json', '-h', '--help')
+            Options = @('--against', '--csv', '--html', '--images-from', '--max-suspects', '--extractor', '--size', '--color', '--grey', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--features-key', '--labels-key', '--samples', '--labels', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '-j', '--jobs', '--strict', '--max-failure-rate', '--allow-skipped', '-q', '--quiet', '--json', '-h', '--help')
             Values = @{
                 '--against' = 'file'
                 '--csv' = 'file'
                 '--html' = 'file'
                 '--labels' = 'file'
-                '--pictures-from' = 'folder'
+                '--images-from' = 'folder'
                 '--root' = 'folder'
                 '--max-suspects' = 'nothing'
                 '--size' = 'nothing'
@@ -293,7 +293,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'explain' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--against', '-o', '--output', '--pictures-from', '--features-key', '--labels-key', '--samples', '--labels', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '-j', '--jobs', '--extractor', '--provider', '-q', '--quiet', '--json', '-h', '--help')
+            Options = @('-g', '--gallery', '--against', '-o', '--output', '--images-from', '--features-key', '--labels-key', '--samples', '--labels', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '-j', '--jobs', '--extractor', '--provider', '-q', '--quiet', '--json', '-h', '--help')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -302,7 +302,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--labels' = 'file'
                 '--extractor' = 'file'
                 '--against' = @('crnr', 'nrc', 'crc', 'nsc', 'src', 'croc', 'procrc', 'nn', 'svm', 'softmax')
-                '--pictures-from' = 'folder'
+                '--images-from' = 'folder'
                 '--root' = 'folder'
                 '--features-key' = 'nothing'
                 '--labels-key' = 'nothing'
@@ -473,9 +473,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'model check' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--picture', '--size', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--json', '-h', '--help')
+            Options = @('--image', '--size', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--json', '-h', '--help')
             Values = @{
-                '--picture' = 'file'
+                '--image' = 'file'
                 '--size' = 'nothing'
                 '--crop' = 'nothing'
                 '--mean' = 'nothing'

@@ -1,4 +1,4 @@
-"""Small versions of picture files for pages and plots, decoded in separate processes like all pictures."""
+"""Small versions of image files for pages and plots, decoded in separate processes like all images."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from crnr_cli.arrays import Array
-from crnr_cli.pictures.pixels import MAX_PIXELS, PixelRequest, Pixels
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest, Pixels
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.system.cores import available_cores
 
 SIDE = 96  # maximum width and height in pixels
@@ -21,7 +21,7 @@ SIDE = 96  # maximum width and height in pixels
 def read_thumbnails(
     paths: Sequence[str], max_pixels: int = MAX_PIXELS, longest: int = SIDE
 ) -> dict[str, Array]:
-    """The pictures among these files as small RGB arrays; unreadable files are missing from the result."""
+    """The images among these files as small RGB arrays; unreadable files are missing from the result."""
     files = [path for path in dict.fromkeys(paths) if os.path.isfile(path)]  # noqa: PTH113 - it never raises
     decoders = DecoderPool(min(2, available_cores()))
     decoded = decoders.decode(files, PixelRequest(None, True, max_pixels, within=longest))
@@ -32,11 +32,11 @@ def read_thumbnails(
     }
 
 
-def data_uri(picture: Array) -> str:
-    """PNG for pictures that were small already, so that every pixel is exact; JPEG for reduced ones."""
-    kind = "png" if max(picture.shape[:2]) < SIDE // 2 else "jpeg"
+def data_uri(image: Array) -> str:
+    """PNG for images that were small already, so that every pixel is exact; JPEG for reduced ones."""
+    kind = "png" if max(image.shape[:2]) < SIDE // 2 else "jpeg"
     out = io.BytesIO()
-    Image.fromarray(picture).save(out, format=kind, quality=82)
+    Image.fromarray(image).save(out, format=kind, quality=82)
     return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
 
 

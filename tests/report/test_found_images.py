@@ -1,4 +1,4 @@
-"""Pictures in reports: found after a move, reported if missing, and never those of a stranger's CSV."""
+"""Images in reports: found after a move, reported if missing, and never those of a stranger's CSV."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.report.found_pictures import MISSING, OUTSIDE, PictureSearch, search_beside
+from crnr_cli.report.found_images import MISSING, OUTSIDE, ImageSearch, search_beside
 from crnr_cli.report.names import printable
 from helpers.runner import Runner
-from helpers.samples import make_pictures, noise
+from helpers.samples import make_images, noise
 
 
 def shown(page: Path) -> dict[str, bool]:
-    """The mistakes of a report, and whether they have a picture."""
+    """The mistakes of a report, and whether they have an image."""
     data = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
-    return {mistake["path"]: mistake["picture"] is not None for mistake in data["mistakes"]}
+    return {mistake["path"]: mistake["image"] is not None for mistake in data["mistakes"]}
 
 
 @pytest.fixture
 def work(crnr: Runner) -> Path:
-    """A folder with a CSV of two mistakes and their pictures; the current folder is another one."""
+    """A folder with a CSV of two mistakes and their images; the current folder is another one."""
     work = crnr.here / "work"
     (work / "q").mkdir(parents=True)
     (crnr.here / "elsewhere").mkdir()
@@ -37,7 +37,7 @@ def work(crnr: Runner) -> Path:
     return work
 
 
-def test_the_pictures_of_a_csv_are_found_from_any_folder(crnr: Runner, work: Path) -> None:
+def test_the_images_of_a_csv_are_found_from_any_folder(crnr: Runner, work: Path) -> None:
     for here, csv in (
         (work, "out.csv"),
         (crnr.here / "elsewhere", "../work/out.csv"),
@@ -48,23 +48,23 @@ def test_the_pictures_of_a_csv_are_found_from_any_folder(crnr: Runner, work: Pat
         assert list(shown(work / "r.html").values()) == [True, True]
 
 
-def test_pictures_that_moved_are_reported_and_found_where_they_are(crnr: Runner, work: Path) -> None:
+def test_images_that_moved_are_reported_and_found_where_they_are(crnr: Runner, work: Path) -> None:
     shutil.move(work / "q", crnr.here / "new")
     result = crnr("evaluate", "work/out.csv", "--html", "r.html")
     assert result.exit == 0
     assert result.err == (
-        "note: 2 of 2 pictures of mistakes are not shown: q/0.png was not found; run the command "
-        "in the folder where classify ran, or name their folder with --pictures-from\n"
+        "note: 2 of 2 images of mistakes are not shown: q/0.png was not found; run the command "
+        "in the folder where classify ran, or name their folder with --images-from\n"
     )
     assert list(shown(crnr.here / "r.html").values()) == [False, False]
     assert crnr("evaluate", "work/out.csv", "--html", "r.html", "-q").err == ""
-    result = crnr("evaluate", "work/out.csv", "--html", "r.html", "--pictures-from", "new")
+    result = crnr("evaluate", "work/out.csv", "--html", "r.html", "--images-from", "new")
     assert (result.exit, result.err) == (0, "")
     assert list(shown(crnr.here / "r.html").values()) == [True, True]
 
 
 @pytest.mark.parametrize("how", ["absolute", "dots", "link"])
-def test_a_csv_cannot_make_a_page_show_pictures_from_elsewhere(crnr: Runner, work: Path, how: str) -> None:
+def test_a_csv_cannot_make_a_page_show_images_from_elsewhere(crnr: Runner, work: Path, how: str) -> None:
     (private := crnr.here / "private").mkdir()
     noise(5).save(private / "passport.png")
     name = {
@@ -78,11 +78,11 @@ def test_a_csv_cannot_make_a_page_show_pictures_from_elsewhere(crnr: Runner, wor
     result = inside("evaluate", "out.csv", "--html", "r.html")
     assert result.exit == 0
     assert result.err == (
-        f"note: 1 of 1 pictures of mistakes is not shown: {name} is outside of the current folder and "
-        "that of the CSV; name their folder with --pictures-from to show it\n"
+        f"note: 1 of 1 images of mistakes is not shown: {name} is outside of the current folder and "
+        "that of the CSV; name their folder with --images-from to show it\n"
     )
     assert "data:image/" not in (work / "r.html").read_text()
-    assert inside("evaluate", "out.csv", "--html", "r.html", "--pictures-from", "../private").err == ""
+    assert inside("evaluate", "out.csv", "--html", "r.html", "--images-from", "../private").err == ""
     assert "data:image/" in (work / "r.html").read_text()
 
 
@@ -101,7 +101,7 @@ def test_no_name_leads_out_of_the_allowed_folders(
         (base / "in" / "link").symlink_to(base / "out")
     name = "/".join(names)
     name = f"{base}/{name}" if absolute else name
-    found = PictureSearch([base / "in"], [base / "in"], [base / "in"]).find(name)
+    found = ImageSearch([base / "in"], [base / "in"], [base / "in"]).find(name)
     if found not in (OUTSIDE, MISSING):
         assert Path(found).resolve().is_relative_to(base / "in")
 
@@ -112,8 +112,8 @@ def test_a_csv_on_stdin_is_in_the_current_folder(tmp_path: Path, monkeypatch: py
     assert search_beside(["-"], []).find("a.png") == "a.png"
 
 
-def test_explain_finds_the_gallery_pictures_from_any_folder(crnr: Runner) -> None:
-    make_pictures(crnr.here / "c" / "gallery")
+def test_explain_finds_the_gallery_images_from_any_folder(crnr: Runner) -> None:
+    make_images(crnr.here / "c" / "gallery")
     inside = Runner(crnr.here / "c")
     assert inside("build", "gallery", "-q").exit == 0
     query = crnr.here / "c" / "gallery" / "ant" / "0.png"
@@ -125,29 +125,29 @@ def test_explain_finds_the_gallery_pictures_from_any_folder(crnr: Runner) -> Non
     assert Path("there.html").read_text().count("data:image/png") == count == 8
 
 
-def test_explain_reports_gallery_pictures_that_are_missing_or_changed(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+def test_explain_reports_gallery_images_that_are_missing_or_changed(crnr: Runner) -> None:
+    make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     shutil.copy("gallery/ant/0.png", "query.png")
     shutil.move("gallery", "moved")
     words = (
-        "note: 7 of 7 gallery pictures are not shown: gallery/ant/0.png was not found; run the command "
-        "in the folder where build ran, or name their folder with --pictures-from\n"
+        "note: 7 of 7 gallery images are not shown: gallery/ant/0.png was not found; run the command "
+        "in the folder where build ran, or name their folder with --images-from\n"
     )
     for name in ("w.html", "w.png"):
         result = crnr("explain", "query.png", "-o", name)
         assert (result.exit, result.err) == (0, f"{words}{name}: written\n")
-    result = crnr("explain", "query.png", "-o", "w.html", "--pictures-from", "moved")
+    result = crnr("explain", "query.png", "-o", "w.html", "--images-from", "moved")
     assert (result.exit, result.err) == (0, "w.html: written\n")
-    # Another picture of the same name is not the sample.
+    # Another image of the same name is not the sample.
     shutil.copytree("moved", "gallery")
     noise(3).save("gallery/ant/0.png")
     result = crnr("explain", "query.png", "-o", "w.html")
-    assert "1 of 7 gallery pictures is not shown: gallery/ant/0.png was not found" in result.err
+    assert "1 of 7 gallery images is not shown: gallery/ant/0.png was not found" in result.err
 
 
 def test_explain_shows_the_nearest_sample_of_nn(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     shutil.copy("gallery/bee/2.png", "query.png")
     result = crnr("explain", "query.png", "--against", "nn", "-o", "w.html")

@@ -1,9 +1,9 @@
-"""A process that decodes pictures for its parent, so that a picture that makes it crash or hang does no harm.
+"""A process that decodes images for its parent, so that an image that makes it crash or hang does no harm.
 
 The first line on stdin is the request, as JSON. The process replies "ready". Each further line is a JSON list
 of paths. The replies come in the same order, for several paths at a time: one line with a JSON list of
-headers, followed by the pixels of all these pictures. Replies are buffered for a moment, and are lost if a
-picture kills the process. The process ends when its stdin is closed.
+headers, followed by the pixels of all these images. Replies are buffered for a moment, and are lost if an
+image kills the process. The process ends when its stdin is closed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import time
 from PIL import Image
 
 from crnr_cli.errors import SampleError
-from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import PixelRequest
+from crnr_cli.images.decode import read_pixels
+from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.system.child import limit_address_space
 from crnr_cli.system.signals import leave_to_parent
 
 _READY = b"ready\n"
-SECONDS_HELD_BACK = 0.1  # send small pictures in groups; waking the parent for each is slow
+SECONDS_HELD_BACK = 0.1  # send small images in groups; waking the parent for each is slow
 
 
 # [width, height, bands, is_float, sha256, n_bytes], or {"status", "detail"} if there are no pixels.

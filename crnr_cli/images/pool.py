@@ -1,4 +1,4 @@
-"""A pool of processes that decode many picture files in parallel, and return them in order."""
+"""A pool of processes that decode many image files in parallel, and return them in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Self
 
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.pictures.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
+from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
 from crnr_cli.system.child import NO_WINDOW, Guard, crash_reason, polling_interval, python_command
 from crnr_cli.system.cores import available_cores, run_side_by_side
 from crnr_cli.system.signals import ignoring_broken_pipes
@@ -23,23 +23,23 @@ MAX_PER_CHUNK = 128
 CHUNKS_AHEAD = 8  # the maximum number of chunks decoded in advance; it limits the memory
 _BUFFER = 2**18  # bytes
 ATTEMPTS = 5  # to start a decoder
-SECONDS_PER_PICTURE = 30.0  # a decoder silent for longer is considered hung
-COMMAND = tuple(python_command("crnr_cli.pictures.decoder_process"))
+SECONDS_PER_IMAGE = 30.0  # a decoder silent for longer is considered hung
+COMMAND = tuple(python_command("crnr_cli.images.decoder_process"))
 
 
 class DecoderPool:
-    """Starts decoder processes and hands pictures to them, at most `jobs` at a time."""
+    """Starts decoder processes and hands images to them, at most `jobs` at a time."""
 
     def __init__(
         self,
         jobs: int | None = None,
         *,
         command: Sequence[str] | None = None,
-        seconds_per_picture: float | None = None,
+        seconds_per_image: float | None = None,
     ) -> None:
         self.jobs = jobs or available_cores()
         self.command = tuple(command or COMMAND)
-        self.seconds_per_picture = seconds_per_picture or SECONDS_PER_PICTURE
+        self.seconds_per_image = seconds_per_image or SECONDS_PER_IMAGE
         self._early: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class _Decoders:
 
     def __init__(self, pool: DecoderPool, request: PixelRequest) -> None:
         self._pool, self._request = pool, request
-        self._pace = _SECONDS_PER_CHUNK / 16  # seconds per picture, as last measured
+        self._pace = _SECONDS_PER_CHUNK / 16  # seconds per image, as last measured
         self._idle: SimpleQueue[_Decoder] = SimpleQueue()
         self._all: list[_Decoder] = []
         self._closed = threading.Event()
@@ -116,7 +116,7 @@ class _Decoders:
         decoded = list(decoder.decode(paths))
         alive = len(decoded) == len(paths)
         # If not alive, the process died before it sent all replies. Request the rest one by one, to find the
-        # picture that kills it.
+        # image that kills it.
         for path in paths[len(decoded) :]:
             if self._closed.is_set():  # it was killed by stop()
                 break
@@ -153,7 +153,7 @@ class _Decoders:
         return decoder
 
     def _kill_hung_decoders(self) -> None:
-        while not self._closed.wait(polling_interval(self._pool.seconds_per_picture / 10)):
+        while not self._closed.wait(polling_interval(self._pool.seconds_per_image / 10)):
             for decoder in list(self._all):
                 decoder.kill_if_hung()
                 decoder.guard.check()
@@ -163,7 +163,7 @@ class _Decoder:
     """One decoder process. `decoder_process` describes the protocol."""
 
     def __init__(self, pool: DecoderPool, request: PixelRequest) -> None:
-        self._timeout = pool.seconds_per_picture
+        self._timeout = pool.seconds_per_image
         self._process = pool.start()
         self.guard = Guard(self._process, request.most_memory)
         assert self._process.stdin is not None

@@ -1,4 +1,4 @@
-"""Decoder processes: order, and pictures that take their decoder along."""
+"""Decoder processes: order, and images that take their decoder along."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.errors import DataError, SampleError
-from crnr_cli.pictures import pool
-from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import PixelRequest, Pixels
-from crnr_cli.pictures.pool import DecoderPool
+from crnr_cli.images import pool
+from crnr_cli.images.decode import read_pixels
+from crnr_cli.images.pixels import PixelRequest, Pixels
+from crnr_cli.images.pool import DecoderPool
 from helpers.patches import use_decoder, watch_decoders
 from helpers.runner import helper_command
-from helpers.samples import noise, picture
+from helpers.samples import draw_image, noise
 
 
 def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_reader_that_stops_early_leaves_no_process_behind(tmp_path: Path) -> N
 def test_a_reader_that_stops_early_starts_no_more_decoders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those at work are ended, which is no reason to look for the picture that did it."""
+    """Those at work are ended, which is no reason to look for the image that did it."""
     noise(0).save(tmp_path / "0.png")
     started = watch_decoders(monkeypatch.setattr)
     stream = DecoderPool(2).decode([str(tmp_path / "0.png")] * 5000, PixelRequest(None))
@@ -87,7 +87,7 @@ def test_answers_may_come_some_at_a_time(
 @pytest.mark.parametrize(
     ("name", "words"), [("crash.png", "crashed (signal 11)"), ("hang.png", "did not reply within 1 s")]
 )
-def test_a_picture_that_ends_its_decoder_costs_one_row(
+def test_an_image_that_ends_its_decoder_costs_one_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
 ) -> None:
     use_decoder(helper_command("helpers.bad_decoder"), monkeypatch.setattr, seconds=1.0)
@@ -101,9 +101,9 @@ def test_a_picture_that_ends_its_decoder_costs_one_row(
     assert (answers[1].status, words in answers[1].detail) == ("decode_error", True)
 
 
-def test_many_pictures_come_in_order(tmp_path: Path) -> None:
+def test_many_images_come_in_order(tmp_path: Path) -> None:
     """More than are decoded ahead, so that the first are taken while the last still wait."""
-    picture(0, 1).save(tmp_path / "x.png")
+    draw_image(0, 1).save(tmp_path / "x.png")
     n = pool.MAX_PER_CHUNK * (pool.CHUNKS_AHEAD + 2)
     paths = [str(tmp_path / ("x.png" if i % 7 else f"gone{i}")) for i in range(n)]
     answers = list(DecoderPool(2).decode(paths, PixelRequest(None)))
@@ -116,7 +116,7 @@ def test_a_decoder_that_never_starts_is_reported(monkeypatch: pytest.MonkeyPatch
         list(DecoderPool(1).decode(["x.png"], PixelRequest(None)))
 
 
-def test_a_decoder_that_dies_inside_an_answer_loses_only_that_picture(
+def test_a_decoder_that_dies_inside_an_answer_loses_only_that_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (

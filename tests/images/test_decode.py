@@ -1,4 +1,4 @@
-"""Decoding one picture: its pixels, and a status for every reason to refuse it."""
+"""Decoding one image: its pixels, and a status for every reason to refuse it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from PIL import Image, ImageCms
 
 from crnr_cli.errors import SampleError
-from crnr_cli.pictures import decode as images
-from crnr_cli.pictures.decode import read_pixels
-from crnr_cli.pictures.pixels import PixelRequest, Pixels
-from helpers.samples import TURNS, picture, save_turned
+from crnr_cli.images import decode as images
+from crnr_cli.images.decode import read_pixels
+from crnr_cli.images.pixels import PixelRequest, Pixels
+from helpers.samples import TURNS, draw_image, save_turned
 
 AS_IT_IS = PixelRequest(None)
 
@@ -33,7 +33,7 @@ def status(path: Path, form: PixelRequest = AS_IT_IS) -> tuple[str, str]:
 
 
 def test_grey_pixels_are_those_of_the_file(tmp_path: Path) -> None:
-    seen = picture(0, 1, (5, 4))
+    seen = draw_image(0, 1, (5, 4))
     seen.save(tmp_path / "x.png")
     pixels = read_pixels(str(tmp_path / "x.png"), PixelRequest(None, with_hash=True))
     np.testing.assert_array_equal(values(pixels)[:, :, 0], np.asarray(seen))
@@ -65,12 +65,12 @@ def test_16_bits_stay_16_bits(tmp_path: Path) -> None:
 def test_a_header_tells_the_size_as_seen(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    picture(0, 1, (5, 4)).save(tmp_path / "x.png", exif=exif)
+    draw_image(0, 1, (5, 4)).save(tmp_path / "x.png", exif=exif)
     header = read_pixels(str(tmp_path / "x.png"), PixelRequest(None, header_only=True))
     assert (header.width, header.height, header.data) == (4, 5, b"")
     turned = read_pixels(str(tmp_path / "x.png"), PixelRequest(None))
     assert (turned.width, turned.height) == (4, 5)
-    np.testing.assert_array_equal(values(turned)[:, :, 0], np.rot90(np.asarray(picture(0, 1, (5, 4))), -1))
+    np.testing.assert_array_equal(values(turned)[:, :, 0], np.rot90(np.asarray(draw_image(0, 1, (5, 4))), -1))
 
 
 @pytest.mark.parametrize("orientation", TURNS)
@@ -86,10 +86,10 @@ def test_a_header_tells_the_size_as_seen(tmp_path: Path) -> None:
     ],
     ids=["png", "jpeg", "webp", "tiff", "tiff in lzw", "tiff in deflate"],
 )
-def test_a_picture_is_turned_upright_once(
+def test_an_image_is_turned_upright_once(
     tmp_path: Path, name: str, options: dict[str, object], orientation: int
 ) -> None:
-    upright = picture(3, 1, (24, 16))
+    upright = draw_image(3, 1, (24, 16))
     save_turned(upright, tmp_path / name, orientation, **options)
     header = read_pixels(str(tmp_path / name), PixelRequest(None, header_only=True))
     assert (header.width, header.height) == upright.size
@@ -102,14 +102,14 @@ def test_a_picture_is_turned_upright_once(
 def test_an_orientation_that_does_not_exist_is_ignored(tmp_path: Path, suffix: str) -> None:
     exif = Image.Exif()
     exif[0x0112] = 9
-    picture(3, 1, (24, 16)).save(tmp_path / f"x.{suffix}", exif=exif)
+    draw_image(3, 1, (24, 16)).save(tmp_path / f"x.{suffix}", exif=exif)
     for request in (AS_IT_IS, PixelRequest(None, header_only=True)):
         pixels = read_pixels(str(tmp_path / f"x.{suffix}"), request)
         assert (pixels.width, pixels.height) == (24, 16)
 
 
 def test_a_tiff_whose_orientation_is_in_its_xmp_alone(tmp_path: Path) -> None:
-    upright = picture(3, 1, (24, 16))
+    upright = draw_image(3, 1, (24, 16))
     xmp = b'<rdf:Description tiff:Orientation="6"/>'
     upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "x.tif", tiffinfo={700: xmp})
     header = read_pixels(str(tmp_path / "x.tif"), PixelRequest(None, header_only=True))
@@ -122,15 +122,15 @@ def test_a_large_jpeg_turned_on_its_side(tmp_path: Path) -> None:
     """Decoded at a fraction of its size, and never at less than is asked for."""
     exif = Image.Exif()
     exif[0x0112] = 8
-    picture(1, 1, (400, 80)).save(tmp_path / "x.jpg", exif=exif)
+    draw_image(1, 1, (400, 80)).save(tmp_path / "x.jpg", exif=exif)
     pixels = read_pixels(str(tmp_path / "x.jpg"), PixelRequest((8, 40)))
     assert (pixels.width, pixels.height) == (8, 40)
 
 
-def test_a_broken_exif_block_is_no_reason_to_lose_the_picture(
+def test_a_broken_exif_block_is_no_reason_to_lose_the_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture(0, 1).save(tmp_path / "x.png")
+    draw_image(0, 1).save(tmp_path / "x.png")
 
     def broken(_: Image.Image) -> Image.Exif:
         raise SyntaxError("not a TIFF file")
@@ -151,7 +151,7 @@ def test_every_reason_has_a_status(tmp_path: Path) -> None:
     path.unlink()
     for content, expected in [
         (b"", ("empty_file", "the file is empty")),
-        (b"text", ("not_image", "not a picture in a supported format")),
+        (b"text", ("not_image", "not an image in a supported format")),
         (data[:-8], ("truncated", "the PNG ends before its last chunk")),
         (
             data[:2000] + b"\0\0" + data[2002:],
@@ -176,7 +176,7 @@ def test_a_file_too_large_to_be_read_at_once_has_the_same_pixels(
 ) -> None:
     whole, cut = tmp_path / f"whole.{suffix}", tmp_path / f"cut.{suffix}"
     compression = {"compression": "tiff_lzw"} if suffix == "tif" else {}
-    picture(0, 1, (90, 70)).convert(mode).save(whole, **compression)
+    draw_image(0, 1, (90, 70)).convert(mode).save(whole, **compression)
     cut.write_bytes(whole.read_bytes()[:-300])
     at_once = read_pixels(str(whole), AS_IT_IS), status(cut)
     monkeypatch.setattr(images, "SMALL_FILE", 0)
@@ -196,7 +196,7 @@ def test_a_file_too_large_to_be_read_at_once_has_the_same_pixels(
 def test_whatever_a_decoder_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: tuple[str, str]
 ) -> None:
-    picture(0, 1).save(tmp_path / "x.png")
+    draw_image(0, 1).save(tmp_path / "x.png")
 
     def fail(*args: object, **kwargs: object) -> None:
         raise error
@@ -220,7 +220,7 @@ def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
     ],
     ids=["16 bits", "floats of 0 to 1", "floats of 0 to 255", "8 bits"],
 )
-def test_a_network_gets_bytes_of_pictures_of_more_bits(
+def test_a_network_gets_bytes_of_images_of_more_bits(
     tmp_path: Path, numbers: np.ndarray, expected: list[int]
 ) -> None:
     Image.fromarray(numbers).save(tmp_path / "x.tif")
@@ -278,7 +278,7 @@ def test_pixels_are_what_the_tags_of_a_tiff_say(
     np.testing.assert_array_equal(eight, RAMP)
 
 
-def test_a_picture_in_lab_is_seen_in_grey_and_in_colour(tmp_path: Path) -> None:
+def test_an_image_in_lab_is_seen_in_grey_and_in_colour(tmp_path: Path) -> None:
     gray = Image.fromarray(RAMP).convert("RGB")
     profiles = ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB")
     lab = ImageCms.profileToProfile(gray, *profiles, outputMode="LAB")

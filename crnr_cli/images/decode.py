@@ -1,4 +1,4 @@
-"""Decode one picture file to pixels, as a person sees it.
+"""Decode one image file to pixels, as a person sees it.
 
 This module runs in decoder processes, which have to start fast: it imports nothing heavier than Pillow.
 """
@@ -19,7 +19,7 @@ from typing import BinaryIO
 from PIL import Image, UnidentifiedImageError
 
 from crnr_cli.errors import SampleError
-from crnr_cli.pictures.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels, scale_to_bytes
+from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels, scale_to_bytes
 
 # Recognised by content, not by name. EPS is not among them, as it would run Ghostscript.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
@@ -84,7 +84,7 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
 
 @contextmanager
 def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
-    """Open a regular file as a picture; any error is raised as a SampleError with a status."""
+    """Open a regular file as an image; any error is raised as a SampleError with a status."""
     try:
         found = os.stat(path)  # noqa: PTH116, faster than pathlib, like open below
         if not stat.S_ISREG(found.st_mode):
@@ -109,7 +109,7 @@ def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
     except PermissionError as e:
         raise SampleError("unreadable", "permission denied") from e
     except UnidentifiedImageError as e:
-        raise SampleError("not_image", "not a picture in a supported format") from e
+        raise SampleError("not_image", "not an image in a supported format") from e
     except MemoryError as e:
         raise SampleError("too_large", TOO_MUCH_MEMORY) from e
     except Exception as e:  # Pillow may raise anything on a damaged file; the user sees its message
@@ -138,7 +138,7 @@ def _check_png(file: BinaryIO, size: int) -> None:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # a broken EXIF block is no reason to reject the picture
+    except Exception:  # a broken EXIF block is no reason to reject the image
         return 1
 
 
@@ -155,7 +155,7 @@ def _apply_tiff_tags(image: Image.Image) -> Image.Image:
 
 def _inverts_deep_tiffs() -> bool:
     """Whether this version of Pillow inverts 16-bit TIFFs in which white is zero, as all do with 8 bits."""
-    from PIL import TiffImagePlugin  # loaded already, as the picture is a TIFF
+    from PIL import TiffImagePlugin  # loaded already, as the image is a TIFF
 
     way = (b"II", _WHITE_IS_ZERO, (1,), 1, (16,), ())
     return TiffImagePlugin.OPEN_INFO.get(way) != ("I;16", "I;16")

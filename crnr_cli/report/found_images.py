@@ -1,4 +1,4 @@
-"""Find the picture files that a CSV or a gallery names, without showing files that nobody meant to show."""
+"""Find the image files that a CSV or a gallery names, without showing files that nobody meant to show."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crnr_cli.arrays import Array
-from crnr_cli.pictures.pixels import MAX_PIXELS
-from crnr_cli.pictures.thumbnails import SIDE, read_thumbnails
+from crnr_cli.images.pixels import MAX_PIXELS
+from crnr_cli.images.thumbnails import SIDE, read_thumbnails
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import sha256_of
 from crnr_cli.system.names import with_slashes
@@ -19,11 +19,11 @@ OUTSIDE, MISSING = "outside", "not found"
 
 
 @dataclass(frozen=True)
-class PictureSearch:
-    """Where pictures are looked for, and which files may be shown."""
+class ImageSearch:
+    """Where images are looked for, and which files may be shown."""
 
     folders: Sequence[Path] = ()  # where relative names are looked for, besides the current folder
-    moved_to: Sequence[Path] = ()  # where the end of a name may be found too, if the pictures have moved
+    moved_to: Sequence[Path] = ()  # where the end of a name may be found too, if the images have moved
     roots: Sequence[Path] | None = None  # only files below these may be shown; None: any file
     hashes: Mapping[str, str] = field(default_factory=dict)  # only files with this SHA-256, by name
 
@@ -51,21 +51,21 @@ class PictureSearch:
 
 
 @dataclass
-class FoundPictures:
-    """Small pictures by the names that they were asked for, and the names that have none."""
+class FoundImages:
+    """Small images by the names that they were asked for, and the names that have none."""
 
-    pictures: dict[str, Array]
+    images: dict[str, Array]
     missing: list[str]
     outside: list[str]
 
     def notes(self, what: str, *, elsewhere: str) -> list[str]:
         """What to say about those that are not shown."""
-        remedy = "name their folder with --pictures-from"
+        remedy = "name their folder with --images-from"
         reasons = (
             (self.missing, f"was not found; run the command in {elsewhere}, or {remedy}"),
             (self.outside, f"is outside of the current folder and that of the CSV; {remedy} to show it"),
         )
-        total = len(self.pictures) + len(self.missing) + len(self.outside)
+        total = len(self.images) + len(self.missing) + len(self.outside)
         return [
             f"{len(names)} of {total} {what} {is_or_are(len(names))} not shown: {names[0]} {why}"
             for names, why in reasons
@@ -73,24 +73,24 @@ class FoundPictures:
         ]
 
 
-def find_pictures(
-    names: Sequence[str], search: PictureSearch, max_pixels: int = MAX_PIXELS, longest: int = SIDE
-) -> FoundPictures:
-    """Pictures that cannot be decoded count as missing; rows of feature files are not looked for."""
+def find_images(
+    names: Sequence[str], search: ImageSearch, max_pixels: int = MAX_PIXELS, longest: int = SIDE
+) -> FoundImages:
+    """Images that cannot be decoded count as missing; rows of feature files are not looked for."""
     names = [name for name in dict.fromkeys(names) if not is_table(name.rpartition("#")[0])]
     files = {name: search.find(name) for name in names}
     outside = [name for name, file in files.items() if file == OUTSIDE]
     existing = [file for file in files.values() if file not in (OUTSIDE, MISSING)]
     small = read_thumbnails(existing, max_pixels, longest)
-    pictures = {name: small[file] for name, file in files.items() if file in small}
-    missing = [name for name in names if name not in pictures and name not in outside]
-    return FoundPictures(pictures, missing, outside)
+    images = {name: small[file] for name, file in files.items() if file in small}
+    missing = [name for name in names if name not in images and name not in outside]
+    return FoundImages(images, missing, outside)
 
 
-def search_beside(tables: Sequence[str], more: Sequence[Path]) -> PictureSearch:
-    """Search for the pictures of predictions CSVs: below their folders, the current one and `more`."""
+def search_beside(tables: Sequence[str], more: Sequence[Path]) -> ImageSearch:
+    """Search for the images of predictions CSVs: below their folders, the current one and `more`."""
     folders = [Path(name).parent for name in tables if name != "-"]
-    return PictureSearch(folders, more, [Path(), *folders, *more])
+    return ImageSearch(folders, more, [Path(), *folders, *more])
 
 
 def _is_below(path: str, roots: Sequence[Path]) -> bool:

@@ -1,4 +1,4 @@
-"""Listing pictures in folders, and choosing between pictures and features."""
+"""Listing images in folders, and choosing between images and features."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pytest
 
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import fingerprint, open_source
-from crnr_cli.sources.pictures import Pictures
 from helpers.runner import Runner, read_rows, rows
-from helpers.samples import make_features, make_pictures, picture
+from helpers.samples import draw_image, make_features, make_images
 
 
-def listed(*names: str) -> Pictures:
+def listed(*names: str) -> Images:
     source = open_source(names, InputOptions())
-    assert isinstance(source, Pictures)
+    assert isinstance(source, Images)
     return source
 
 
 def test_a_listing_is_sorted_and_knows_its_classes(crnr: Runner) -> None:
-    make_pictures(crnr.here / "q", ["b", "a/deep"], per_class=2)
-    picture(0, 0).save("q/top.png")
+    make_images(crnr.here / "q", ["b", "a/deep"], per_class=2)
+    draw_image(0, 0).save("q/top.png")
     files = listed("q").files
     assert [file.path for file in files] == [
         "q/a/deep/0.png",
@@ -41,13 +41,13 @@ def test_a_listing_is_sorted_and_knows_its_classes(crnr: Runner) -> None:
 
 
 def test_a_file_by_its_name_has_the_nearest_folder_first(crnr: Runner) -> None:
-    make_pictures(crnr.here / "q", ["b"], per_class=1)
+    make_images(crnr.here / "q", ["b"], per_class=1)
     assert listed("q/b/0.png").files[0].folders == ("b", "q")
 
 
 def test_links_among_folders_are_followed_once(crnr: Runner) -> None:
     """Ten folders that link to each other have millions of paths."""
-    make_pictures(crnr.here / "q", [f"f{i}" for i in range(10)], per_class=1)
+    make_images(crnr.here / "q", [f"f{i}" for i in range(10)], per_class=1)
     for i in range(10):
         for j in range(10):
             if i != j:
@@ -57,15 +57,15 @@ def test_links_among_folders_are_followed_once(crnr: Runner) -> None:
 
 @pytest.fixture
 def deep_folders(crnr: Runner) -> Iterator[Callable[[int], None]]:
-    """Makes q/cat/a/a/a... so many levels deep, with a picture at the bottom."""
+    """Makes q/cat/a/a/a... so many levels deep, with an image at the bottom."""
 
     def make(levels: int) -> None:
-        make_pictures(crnr.here / "q", ["cat"], per_class=1)
+        make_images(crnr.here / "q", ["cat"], per_class=1)
         with contextlib.chdir("q/cat"):
             for _ in range(levels):
                 Path("a").mkdir()
                 os.chdir("a")
-            picture(0, 50).save("deep.png")
+            draw_image(0, 50).save("deep.png")
 
     yield make
     # Python's own functions for this call themselves on every level.
@@ -82,7 +82,7 @@ def deep_folders(crnr: Runner) -> Iterator[Callable[[int], None]]:
 def test_folders_that_are_nested_very_deep(
     crnr: Runner, deep_folders: Callable[[int], None], levels: int, status: str, code: int
 ) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     deep_folders(levels)
     outcome = crnr("classify", "q", "-o", "out.csv", "-q")
@@ -99,7 +99,7 @@ def test_folders_that_are_nested_very_deep(
 
 
 def test_a_linked_class_is_a_class(crnr: Runner) -> None:
-    make_pictures(crnr.here / "elsewhere", ["x"], per_class=2)
+    make_images(crnr.here / "elsewhere", ["x"], per_class=2)
     Path("q").mkdir()
     Path("q/a").symlink_to("../elsewhere/x")
     assert [file.folders for file in listed("q").files] == [("a",), ("a",)]
@@ -108,7 +108,7 @@ def test_a_linked_class_is_a_class(crnr: Runner) -> None:
 def test_names_that_no_file_can_have(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = None
     make_features(crnr.here / "g.npz")
-    make_pictures(crnr.here / "g")
+    make_images(crnr.here / "g")
     crnr("build", "g", "-q")
     names = ["a\0b", "x" * 5000, "g/ant/0.png/below"]
     outcome = crnr("classify", "-", "-o", "out.csv", "-q", stdin="\n".join(names).encode())
@@ -117,7 +117,7 @@ def test_names_that_no_file_can_have(crnr: Runner, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_fingerprint_of_a_listing(crnr: Runner) -> None:
-    make_pictures(crnr.here / "q", per_class=2)
+    make_images(crnr.here / "q", per_class=2)
     make_features(crnr.here / "a.npz")
     first = fingerprint(listed("q"))
     assert fingerprint(listed("q")) == first
@@ -129,10 +129,10 @@ def test_the_fingerprint_of_a_listing(crnr: Runner) -> None:
     assert fingerprint(open_source(["a.npz"], InputOptions())) != table
 
 
-def test_pictures_and_features_do_not_mix(crnr: Runner) -> None:
+def test_images_and_features_do_not_mix(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz")
-    make_pictures(crnr.here / "q")
-    with pytest.raises(UsageError, match="give pictures or feature files, not both at once"):
+    make_images(crnr.here / "q")
+    with pytest.raises(UsageError, match="give images or feature files, not both at once"):
         open_source(["a.npz", "q"], InputOptions())
 
 
@@ -154,7 +154,7 @@ def test_a_pipe_that_is_called_as_features_is_never_opened(crnr: Runner) -> None
 
 
 def test_a_list_separated_by_nul_needs_the_option(crnr: Runner) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     found = b"gallery/ant/0.png\0gallery/bee/1.png\0"
     refused = crnr("classify", "-", stdin=found)
@@ -167,12 +167,12 @@ def test_a_list_separated_by_nul_needs_the_option(crnr: Runner) -> None:
     ("named", "listed_on_stdin"),
     [(["q/0.png", "nosuch.png"], ""), (["q/0.png", "-"], "nosuch.png\n"), (["-"], "q/0.png\nnosuch.png\n")],
 )
-def test_a_missing_picture_costs_its_row_wherever_it_is_named(
+def test_a_missing_image_costs_its_row_wherever_it_is_named(
     crnr: Runner, named: list[str], listed_on_stdin: str
 ) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     Path("q").mkdir()
-    picture(0, 50).save("q/0.png")
+    draw_image(0, 50).save("q/0.png")
     assert crnr("build", "gallery", "-q").exit == 0
     outcome = crnr("classify", *named, "-q", stdin=listed_on_stdin)
     assert (outcome.exit, outcome.err) == (3, "")
@@ -201,7 +201,7 @@ def test_a_missing_picture_costs_its_row_wherever_it_is_named(
     ids=" ".join,
 )
 def test_a_missing_source_is_a_mistake_where_it_is_no_single_query(crnr: Runner, command: list[str]) -> None:
-    make_pictures(crnr.here / "gallery")
+    make_images(crnr.here / "gallery")
     make_features(crnr.here / "q.npz")
     assert crnr("build", "gallery", "-q").exit == 0
     before = Path("gallery.h5").read_bytes()

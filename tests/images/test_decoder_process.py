@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crnr_cli.pictures import decoder_process
-from crnr_cli.pictures.pixels import PixelRequest
-from helpers.samples import picture
+from crnr_cli.images import decoder_process
+from crnr_cli.images.pixels import PixelRequest
+from helpers.samples import draw_image
 
 
 def test_a_decoder_process_answers_with_headers_and_then_the_pixels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here in this process, to see what is said."""
-    picture(0, 1).save(tmp_path / "good.png")
+    draw_image(0, 1).save(tmp_path / "good.png")
     limits: list[PixelRequest] = []
     monkeypatch.setattr(
         decoder_process, "limit_memory", limits.append
@@ -46,7 +46,7 @@ def test_a_decoder_process_answers_with_headers_and_then_the_pixels(
         [8, 8, 1, False, "", 64],
         {"status": "vanished", "detail": "no such file"},
     ]
-    assert answers.read() == np.asarray(picture(0, 1)).tobytes()
+    assert answers.read() == np.asarray(draw_image(0, 1)).tobytes()
     assert limits == [form]
 
 

@@ -1,4 +1,4 @@
-"""Pictures that cannot be decoded, and pictures of every kind that can."""
+"""Images that cannot be decoded, and images of every kind that can."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.recipe.gradients import Gradients
 from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
 from helpers.runner import read_rows
-from helpers.samples import TURNS, make_pictures, noise, picture, save_turned
+from helpers.samples import TURNS, draw_image, make_images, noise, save_turned
 
 
-@pytest.mark.fault(1, "A picture that is all black or all of one colour")
-def test_constant_picture(case: Case) -> None:
+@pytest.mark.fault(1, "An image that is all black or all of one colour")
+def test_constant_image(case: Case) -> None:
     """There is nothing to compare: a query gets no label, but the status `zero_norm`. Such a sample is left
     out of a gallery, and build prints its name.
     """
-    make_pictures(case.here / "gallery")
+    make_images(case.here / "gallery")
     Image.new("L", (8, 8), 0).save("gallery/ant/black.png")
     why = "nothing to compare: all of one colour"
     case.run(
@@ -51,8 +51,8 @@ def test_constant_picture(case: Case) -> None:
 
 
 @pytest.mark.fault(12, "A truncated JPEG or PNG")
-def test_truncated_pictures(case: Case, queries: Path) -> None:
-    """Pictures are decoded completely, so it gets the status `truncated`, and is not filled up with grey."""
+def test_truncated_images(case: Case, queries: Path) -> None:
+    """Images are decoded completely, so it gets the status `truncated`, and is not filled up with grey."""
     names = ("half.jpg", "half.png", "most.jpg", "most.png")
     for name in names:
         noise(3, (200, 200)).save(queries / name)
@@ -73,7 +73,7 @@ def test_truncated_pictures(case: Case, queries: Path) -> None:
     )
 
 
-@pytest.mark.fault(13, "Changed bytes in a picture")
+@pytest.mark.fault(13, "Changed bytes in an image")
 def test_flipped_bytes(case: Case, queries: Path) -> None:
     """It gets the status `decode_error`, with the message of the decoder. The checksums of a PNG are
     verified; other formats have none, so changed bytes are not noticed if they can still be decoded.
@@ -129,20 +129,20 @@ def test_decompression_bomb(case: Case, queries: Path) -> None:
 @pytest.mark.fault(15, "Unsupported formats, such as EPS, which would run Ghostscript")
 def test_unsupported_formats(case: Case, queries: Path) -> None:
     """Only JPEG, PNG, GIF, BMP, TIFF, WebP, PPM and PGM are decoded; the content decides, not the name."""
-    picture(0, 1).convert("RGB").save(queries / "a.eps")
-    picture(0, 1).convert("RGB").save(queries / "b.jpg", "EPS")
-    picture(0, 1).save(queries / "c.png", "TGA")
+    draw_image(0, 1).convert("RGB").save(queries / "a.eps")
+    draw_image(0, 1).convert("RGB").save(queries / "b.jpg", "EPS")
+    draw_image(0, 1).save(queries / "c.png", "TGA")
     suffixes = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
     for suffix in suffixes:
-        picture(0, 1).save(queries / f"fine.{suffix}")
+        draw_image(0, 1).save(queries / f"fine.{suffix}")
     case.run(
         CLASSIFY,
         exit=3,
         err=[
             labelled(8, 11),
-            "no answer: queries/a.eps: not_image, not a picture in a supported format",
-            "no answer: queries/b.jpg: not_image, not a picture in a supported format",
-            "no answer: queries/c.png: not_image, not a picture in a supported format",
+            "no answer: queries/a.eps: not_image, not an image in a supported format",
+            "no answer: queries/b.jpg: not_image, not an image in a supported format",
+            "no answer: queries/c.png: not_image, not an image in a supported format",
             without("3 not_image"),
         ],
         statuses=GOOD
@@ -160,7 +160,7 @@ def residuals(path: str) -> tuple[float, ...]:
 @pytest.mark.fault(17, "An animated GIF, or a TIFF with many pages")
 def test_many_frames(case: Case, queries: Path) -> None:
     """The first frame is classified."""
-    frames = [picture(k, 50) for k in (0, 1, 2)]
+    frames = [draw_image(k, 50) for k in (0, 1, 2)]
     frames[0].save(queries / "first.png")
     for name in ("many.gif", "many.tif"):
         frames[0].save(queries / name, save_all=True, append_images=frames[1:])
@@ -174,10 +174,10 @@ def test_many_frames(case: Case, queries: Path) -> None:
     assert residuals("queries/many.gif") == pytest.approx(residuals("queries/first.png"), abs=1e-3)
 
 
-@pytest.mark.fault(18, "A picture in CMYK, with a palette, or with transparency")
+@pytest.mark.fault(18, "An image in CMYK, with a palette, or with transparency")
 def test_colour_models(case: Case, queries: Path) -> None:
     """It is put on white and converted; colours hidden by full transparency have no effect."""
-    seen = picture(0, 50)
+    seen = draw_image(0, 50)
     seen.save(queries / "grey.png")
     for hidden in (0, 255):
         half = Image.new("L", seen.size, 255)
@@ -196,11 +196,11 @@ def test_colour_models(case: Case, queries: Path) -> None:
     assert residuals("queries/cmyk.tif") == pytest.approx(residuals("queries/grey.png"), abs=0.02)
 
 
-@pytest.mark.fault(19, "A 16-bit or floating-point picture")
-def test_deep_pictures(case: Case, queries: Path) -> None:
-    """Its values are not clipped, so it gets the same unit vector as the 8-bit picture of the same size."""
+@pytest.mark.fault(19, "A 16-bit or floating-point image")
+def test_deep_images(case: Case, queries: Path) -> None:
+    """Its values are not clipped, so it gets the same unit vector as the 8-bit image of the same size."""
     case.build("gallery --size 8")
-    values = np.asarray(picture(0, 50))
+    values = np.asarray(draw_image(0, 50))
     Image.fromarray(values).save(queries / "08.png")
     Image.fromarray(values.astype(np.uint16) * 257).save(queries / "16.png")
     Image.fromarray(values.astype(np.float32) / 255).save(queries / "32.tif")
@@ -214,8 +214,8 @@ def test_deep_pictures(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(20, "EXIF or TIFF orientation")
 def test_orientation(case: Case, queries: Path) -> None:
-    """It is applied: the eight orientations of a picture give the same vector, in every format."""
-    upright = picture(0, 50, (12, 8))
+    """It is applied: the eight orientations of an image give the same vector, in every format."""
+    upright = draw_image(0, 50, (12, 8))
     names = [f"{orientation}.{suffix}" for orientation in TURNS for suffix in ("png", "tif", "webp")]
     for orientation in TURNS:
         save_turned(upright, queries / f"{orientation}.png", orientation)
@@ -231,12 +231,12 @@ def test_orientation(case: Case, queries: Path) -> None:
         assert residuals(f"queries/{name}") == pytest.approx(residuals("queries/1.png"), abs=1e-6), name
 
 
-@pytest.mark.fault(21, "Pictures of different sizes and shapes")
+@pytest.mark.fault(21, "Images of different sizes and shapes")
 def test_mixed_sizes(case: Case) -> None:
     """All are resized to one size, which build chooses, stores in the gallery, and applies to queries too."""
-    make_pictures(case.here / "gallery", ["ant"], size=(8, 8))
-    make_pictures(case.here / "gallery", ["bee", "cow"], size=(40, 30))
-    note = "note: pictures differ in size: all are resized to 32x32; --size chooses another size"
+    make_images(case.here / "gallery", ["ant"], size=(8, 8))
+    make_images(case.here / "gallery", ["bee", "cow"], size=(40, 30))
+    note = "note: images differ in size: all are resized to 32x32; --size chooses another size"
     case.run(
         "build gallery",
         exit=0,
@@ -244,5 +244,5 @@ def test_mixed_sizes(case: Case) -> None:
     )
     assert load_gallery(Path("gallery.h5")).recipe.extractor == Gradients((32, 32), color=False, cell=4)
     queries = make_queries()
-    picture(0, 5, (9, 33)).save(queries / "tall.png")
+    draw_image(0, 5, (9, 33)).save(queries / "tall.png")
     case.run(CLASSIFY, exit=0, err=[labelled(2, 2)], statuses=GOOD | {"queries/tall.png": "ok"})

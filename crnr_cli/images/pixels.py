@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-MAX_PIXELS = 89_478_485  # the default limit per picture, the same as in Pillow
+MAX_PIXELS = 89_478_485  # the default limit per image, the same as in Pillow
 TOO_MUCH_MEMORY = "needs more memory than a decoder is allowed to use"
 BASE_BYTES = 2**29  # of memory, for Python and Pillow themselves
 _BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, converted), and some to spare
 
 
 class PixelRequest(NamedTuple):
-    """How to convert a picture; it keeps its own size if `size` is None."""
+    """How to convert an image; it keeps its own size if `size` is None."""
 
     size: tuple[int, int] | None  # width, height
     color: bool = False
@@ -24,8 +24,8 @@ class PixelRequest(NamedTuple):
     header_only: bool = False  # only width and height, after the orientation is applied
     crop: float = 0.0  # scale of the centred box, with the aspect ratio of `size`, to cut out; 0 = no crop
     filter: str = "bilinear"  # Pillow's name for the resampling filter
-    eight_bit: bool = False  # convert pictures of more than 8 bits to bytes from 0 to 255
-    within: int = 0  # without `size`: the largest width and height, to which larger pictures are reduced
+    eight_bit: bool = False  # convert images of more than 8 bits to bytes from 0 to 255
+    within: int = 0  # without `size`: the largest width and height, to which larger images are reduced
 
     @property
     def bands(self) -> int:
@@ -33,12 +33,12 @@ class PixelRequest(NamedTuple):
 
     @property
     def most_memory(self) -> int:
-        """What a decoder may use, so that a malicious picture cannot use up the memory of the machine."""
+        """What a decoder may use, so that a malicious image cannot use up the memory of the machine."""
         return BASE_BYTES + _BYTES_PER_PIXEL * self.max_pixels
 
 
 class Pixels(NamedTuple):
-    """Row by row, `bands` numbers per pixel: bytes, or float32 for pictures of more than 8 bits."""
+    """Row by row, `bands` numbers per pixel: bytes, or float32 for images of more than 8 bits."""
 
     width: int
     height: int
@@ -49,7 +49,7 @@ class Pixels(NamedTuple):
 
 
 def scale_to_bytes(largest: float) -> float:
-    """The factor that brings a picture of more than 8 bits to 0 to 255, by its largest value.
+    """The factor that brings an image of more than 8 bits to 0 to 255, by its largest value.
 
     Files do not tell the range of their values: it is taken to end at 1, 255 or 65535, or at the largest.
     """

@@ -1,6 +1,6 @@
-"""The same picture gives the same answer, however it is stored, named and read.
+"""The same image gives the same answer, however it is stored, named and read.
 
-A picture is changed in ways that do not change what a person sees: its format, the depth of its pixels, its
+An image is changed in ways that do not change what a person sees: its format, the depth of its pixels, its
 palette, its orientation, its name, and the way that crnr is called. Each change is an entry of a table, and
 Hypothesis combines them. Answers are equal to the digit where the pixels are equal, and nearly equal where a
 format has other numbers for them.
@@ -23,18 +23,18 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from helpers.runner import Runner, rows
-from helpers.samples import TURNS, make_pictures, picture, save_turned
+from helpers.samples import TURNS, draw_image, make_images, save_turned
 
 Change = Callable[[Image.Image], Image.Image]
 
 
 class Format(NamedTuple):
-    """How a picture is saved: the end of its name, options of Pillow, and what the format can do."""
+    """How an image is saved: the end of its name, options of Pillow, and what the format can do."""
 
     suffix: str
     options: dict[str, Any]
     kinds: tuple[str, ...]  # the kinds of pixels that it can store
-    turns: bool = True  # whether it can say how the picture is turned
+    turns: bool = True  # whether it can say how the image is turned
 
 
 FORMATS = {
@@ -73,7 +73,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to store a picture."""
+    """One way to store an image."""
 
     format: str
     kind: str
@@ -133,15 +133,15 @@ RECIPES = {
 
 @pytest.fixture(params=RECIPES)
 def recipe(request: pytest.FixtureRequest, crnr: Runner) -> Recipe:
-    """Of gallery.h5, whose pictures have 12 x 9 pixels."""
+    """Of gallery.h5, whose images have 12 x 9 pixels."""
     recipe = RECIPES[request.param]
-    make_pictures(crnr.here / "gallery", size=(12, 9))
+    make_images(crnr.here / "gallery", size=(12, 9))
     assert crnr("build", "gallery", *recipe.options, "-q").exit == 0
     return recipe
 
 
 def assert_same(found: list[dict[str, str]], copies: list[dict[str, str]], tolerances: list[float]) -> None:
-    """Compare with as many copies of the plain picture, as the place in a batch can change the last bits."""
+    """Compare with as many copies of the plain image, as the place in a batch can change the last bits."""
     for row, plain, tolerance in zip(found, copies, tolerances, strict=True):
         assert answer(row)[:3] == answer(plain)[:3], row["path"]
         np.testing.assert_allclose(
@@ -150,7 +150,7 @@ def assert_same(found: list[dict[str, str]], copies: list[dict[str, str]], toler
 
 
 def test_every_format_in_every_orientation(crnr: Runner, recipe: Recipe) -> None:
-    image = picture(1, 50, (12, 9))
+    image = draw_image(1, 50, (12, 9))
     image.save("plain.png")
     Path("q").mkdir()
     variants = [
@@ -178,9 +178,9 @@ WAYS: dict[str, Callable[[Runner, list[Path]], list[dict[str, str]]]] = {
 @pytest.fixture(scope="module")
 def plain_gallery(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     crnr = Runner(tmp_path_factory.mktemp("same"))
-    make_pictures(crnr.here / "gallery", size=(12, 9))
+    make_images(crnr.here / "gallery", size=(12, 9))
     assert crnr("build", "gallery", "-q").exit == 0
-    picture(1, 50, (12, 9)).save(crnr.here / "plain.png")
+    draw_image(1, 50, (12, 9)).save(crnr.here / "plain.png")
     return crnr
 
 
@@ -190,7 +190,7 @@ def test_any_combination(plain_gallery: Runner, variants: list[Variant], way: st
     crnr = plain_gallery
     shutil.rmtree(crnr.here / "q", ignore_errors=True)
     (crnr.here / "q").mkdir()
-    image = picture(1, 50, (12, 9))
+    image = draw_image(1, 50, (12, 9))
     with contextlib.chdir(crnr.here):
         paths = [variant.save(image, Path("q"), number) for number, variant in enumerate(variants)]
         found = WAYS[way](crnr, paths)
@@ -201,7 +201,7 @@ def test_any_combination(plain_gallery: Runner, variants: list[Variant], way: st
 
 def test_a_gallery_of_any_formats_gives_the_same_answers(crnr: Runner, recipe: Recipe) -> None:
     """Each sample is stored in another way; those of 16 bits must not count more in what is learnt."""
-    make_pictures(crnr.here / "queries", first=50, size=(12, 9))
+    make_images(crnr.here / "queries", first=50, size=(12, 9))
     plain = answers(crnr, "queries")
     for number, path in enumerate(sorted(Path("gallery").rglob("*.png"))):
         with Image.open(path) as image:

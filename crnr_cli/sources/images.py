@@ -1,4 +1,4 @@
-"""Picture files and their class folders, as a source."""
+"""Image files and their class folders, as a source."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.pictures.pixels import PixelRequest, Pixels, scale_to_bytes
-from crnr_cli.pictures.pool import Decoded, DecoderPool
+from crnr_cli.images.pixels import PixelRequest, Pixels, scale_to_bytes
+from crnr_cli.images.pool import Decoded, DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Kind, Source, Span
-from crnr_cli.sources.compact_listing import CompactListing, PictureFile, to_json_texts
+from crnr_cli.sources.compact_listing import CompactListing, ImageFile, to_json_texts
 from crnr_cli.sources.formats import Keys
 from crnr_cli.system.files import sha256_of
 from crnr_cli.system.names import Spellings
 from crnr_cli.wording import format_count
 
-_PICTURE_SUFFIXES = {
+_IMAGE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
 }
 
@@ -44,8 +44,8 @@ class NamedFolder:
 
 
 @dataclass
-class Pictures(Source):
-    files: Sequence[PictureFile] = field(default_factory=list)
+class Images(Source):
+    files: Sequence[ImageFile] = field(default_factory=list)
     ignored: int = 0
     empty_folders: list[str] = field(default_factory=list)  # first-level folders without any file
     named_folders: list[NamedFolder] = field(default_factory=list)
@@ -87,24 +87,24 @@ class Pictures(Source):
         finally:
             decoded.close()
 
-    def place(self, file: PictureFile) -> str:
+    def place(self, file: ImageFile) -> str:
         """Where the file is. Its name is what the user gave."""
         return os.path.join(self.base, file.path) if self.base else file.path  # noqa: PTH118
 
-    def part(self, span: Span) -> Pictures:
+    def part(self, span: Span) -> Images:
         """With the current folder, as that of a worker is a different one."""
         base = os.path.join(os.getcwd(), self.base)  # noqa: PTH109, PTH118
         packed = self.files if isinstance(self.files, CompactListing) else None
         files = packed.cut(*span) if packed else self.files[slice(*span)]
-        return Pictures(files, labels_from=self.labels_from, base=base)
+        return Images(files, labels_from=self.labels_from, base=base)
 
     @property
     def paths(self) -> list[Path]:
-        """Empty, as a missing picture is reported by its status."""
+        """Empty, as a missing image is reported by its status."""
         return []
 
-    def open(self, keys: Keys) -> Pictures:
-        """A part of a listing of pictures is a listing itself."""
+    def open(self, keys: Keys) -> Images:
+        """A part of a listing of images is a listing itself."""
         return replace(self, files=list(self.files))
 
     def listing(self) -> Iterator[tuple[Any, ...]]:
@@ -113,7 +113,7 @@ class Pictures(Source):
     def listing_texts(self) -> Iterator[bytes]:
         return self.files.texts() if isinstance(self.files, CompactListing) else to_json_texts(self.listing())
 
-    def filter(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Pictures:
+    def filter(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Images:
         files = [file for file in self.files if is_wanted(file.path, file.stamp, file.folders)]
         return replace(self, files=files)
 
@@ -131,12 +131,12 @@ class Pictures(Source):
                 yield file.path, file.folders[0] if file.folders else "", sha256
 
     def require_labels(self) -> None:
-        """Always accepted: the folders are the labels, and a picture outside of them is left out later."""
+        """Always accepted: the folders are the labels, and an image outside of them is left out later."""
 
-    def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Pictures:
+    def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Images:
         if self.is_labelled:
             return self
-        files: list[PictureFile] = []
+        files: list[ImageFile] = []
         known = Spellings(classes)
         for folder in self.named_folders:
             label = known.find(folder.name)
@@ -145,8 +145,8 @@ class Pictures(Source):
             if folder.has_folders:
                 if strict:
                     raise UsageError(
-                        f"{folder.path}: contains both pictures, as the folder of a class does, and folders, "
-                        f"which may be classes; name its files or folders one by one, or put all pictures "
+                        f"{folder.path}: contains both images, as the folder of a class does, and folders, "
+                        f"which may be classes; name its files or folders one by one, or put all images "
                         f"into one class with --class {label}"
                     )
                 continue
@@ -195,13 +195,11 @@ def ignored_note(count: int) -> str:
 
 
 def is_unrelated(path: str, status: str) -> bool:
-    """Whether a file is neither a picture nor named like one, such as a README among the pictures."""
-    return status == "not_image" and Path(path).suffix.lower() not in _PICTURE_SUFFIXES
+    """Whether a file is neither an image nor named like one, such as a README among the images."""
+    return status == "not_image" and Path(path).suffix.lower() not in _IMAGE_SUFFIXES
 
 
-def _batch(
-    files: Sequence[PictureFile], decoded: Iterator[Decoded], request: PixelRequest, end: int
-) -> Batch:
+def _batch(files: Sequence[ImageFile], decoded: Iterator[Decoded], request: PixelRequest, end: int) -> Batch:
     fresh = islice(decoded, sum(file.error is None for file in files))
     results = [file.error or next(fresh) for file in files]
     is_deep = any(isinstance(result, Pixels) and result.is_float for result in results)
@@ -223,8 +221,8 @@ def _scale(decoded: Decoded) -> float:
     return scale_to_bytes(float(np.abs(np.frombuffer(decoded.data, np.float32)).max()))
 
 
-def _values(pictures: list[Pixels], request: PixelRequest) -> Array:
-    assert request.size is not None  # so that all pictures have the same size
-    if not pictures:
+def _values(images: list[Pixels], request: PixelRequest) -> Array:
+    assert request.size is not None  # so that all images have the same size
+    if not images:
         return np.empty((0, math.prod(request.size) * request.bands), np.uint8)
-    return np.array([np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in pictures])
+    return np.array([np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in images])

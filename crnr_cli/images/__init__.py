@@ -1,0 +1,1 @@
+"""Image files are decoded to pixels, in separate processes."""

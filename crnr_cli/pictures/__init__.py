@@ -1,1 +1,0 @@
-"""Picture files are decoded to pixels, in separate processes."""
