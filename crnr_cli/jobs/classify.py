@@ -94,13 +94,15 @@ def _classify_to(file: Partial | _Direct, run: Run, workers: Workers, progress: 
     done, total = file.done, len(run.source)
     resumed_after = done.statuses.total()
     failures: list[tuple[str, str]] = []
-    _refuse_too_many(file, total, run.options)
+    if done.skipped:
+        _refuse_too_many(file, total, run.options)
     write = _write_parquet if run.options.format == "parquet" else _write_rows
     for batch in write(file, run, workers, progress):
         file.end_batch(batch.statuses, batch.missing)
         if len(failures) < MAX_FAILURES:
             failures += batch.failures
-        _refuse_too_many(file, total, run.options, batch.first_missing)
+        if batch.missing:
+            _refuse_too_many(file, total, run.options, batch.first_missing)
     return ClassifyReport(
         n_queries=total,
         resumed_after=resumed_after,

@@ -71,13 +71,11 @@ def make_method(name: str, parameters: Mapping[str, object]) -> Method:
     for parameter in parameters:
         _refuse_unknown(name, parameter)
     kind = METHODS[name]
-    if not issubclass(kind, LocalMethod):
+    if not issubclass(kind, LocalMethod) or ALL_SAMPLES.keys().isdisjoint(parameters):
         return kind(**parameters)
     search: dict[str, Any] = {key: parameters.get(key, default) for key, default in ALL_SAMPLES.items()}
-    method = kind(**{key: value for key, value in parameters.items() if key not in search})
-    if search == ALL_SAMPLES:
-        return method
     check_search(name, **search)
+    method = kind(**{key: value for key, value in parameters.items() if key not in search})
     return Neighbors(method=method, **search) if search["neighbors"] else method
 
 

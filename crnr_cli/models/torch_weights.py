@@ -61,7 +61,7 @@ def read_weights(path: Path) -> dict[str, Array]:
         reason = first_line(e)[:_LONGEST_REASON]
         raise DataError(f"{path}: not a file of weights that PyTorch saved: {reason}") from e
     # Of instructions or numbers that do not fit together.
-    except (LookupError, TypeError, AttributeError, OverflowError) as e:
+    except (LookupError, TypeError, AttributeError, OverflowError, MemoryError) as e:
         reason = f"a damaged pickle ({type(e).__name__})"
         raise DataError(f"{path}: not a file of weights that PyTorch saved: {reason}") from e
 

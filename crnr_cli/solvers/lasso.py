@@ -71,7 +71,7 @@ def local_code(near: Neighborhoods, lam: float, iterations: int, tol: float) -> 
     ending = _Ending(iterations, max(tol, _SMALLEST_GAP * float(np.finfo(np.float64).eps)))
     factor = factorize_local(near, 0.0, _MU_PER_LAM * lam)
     c1 = factor.first_code(near.cross)
-    return _code_until(factor, c1, lambda z, rest: local_duality_gap(near.select(rest), z, lam), ending)
+    return _code_until(factor, c1, lambda z, rest: local_duality_gap(near.pick(rest), z, lam), ending)
 
 
 def _code_until(factor: Factor | LocalFactor, c1: Array, gap_of: _Gap, ending: _Ending) -> LassoCode:
@@ -88,7 +88,7 @@ def _code_until(factor: Factor | LocalFactor, c1: Array, gap_of: _Gap, ending: _
                 break
             if done.any():
                 rest, v, c1 = rest[~done], v[:, ~done], c1[:, ~done]
-                factor = factor.select(~done) if isinstance(factor, LocalFactor) else factor
+                factor = factor.pick(~done) if isinstance(factor, LocalFactor) else factor
     return LassoCode(codes, gaps, ending.tol)
 
 

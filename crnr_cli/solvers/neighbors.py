@@ -140,7 +140,7 @@ class Neighborhoods:
         gram = rows @ rows.transpose(0, 2, 1)
         return cls(gram, np.einsum("mkd,dm->km", rows, Y.astype(np.float64)), classes[places])
 
-    def select(self, chosen: Array) -> Neighborhoods:
+    def pick(self, chosen: Array) -> Neighborhoods:
         """Those of some of the queries."""
         return Neighborhoods(self.gram[chosen], self.cross[:, chosen], self.classes[chosen])
 
@@ -169,7 +169,7 @@ class LocalFactor:
         """out = H A."""
         out[:] = _products(self.H, A)
 
-    def select(self, chosen: Array) -> LocalFactor:
+    def pick(self, chosen: Array) -> LocalFactor:
         """That of some of the queries."""
         return LocalFactor(self.H[chosen], self.M[chosen])
 

@@ -10,42 +10,6 @@ import crnr_cli
 from crnr_cli.cli import COMMANDS
 
 PACKAGE = Path(crnr_cli.__file__).parent
-# Names with more than one home. The list may become shorter, not longer: rename one of the two.
-KNOWN = {
-    "Answer",
-    "Entry",
-    "Explanation",
-    "Found",
-    "Gallery",
-    "Labelled",
-    "Model",
-    "Network",
-    "Output",
-    "Part",
-    "Place",
-    "Reader",
-    "Rows",
-    "Task",
-    "Trial",
-    "Vectors",
-    "answering",
-    "answers_of",
-    "as_text",
-    "fitted",
-    "formatting",
-    "is_gallery",
-    "joined",
-    "main",
-    "measured_by",
-    "most_memory",
-    "most_seconds",
-    "number",
-    "place_of",
-    "plain",
-    "require",
-    "share",
-    "shown",
-}
 
 
 def homes() -> dict[str, list[str]]:
@@ -73,15 +37,10 @@ def shared_names() -> dict[str, list[str]]:
     }
 
 
-def test_a_new_name_has_one_home() -> None:
-    new = {name: modules for name, modules in shared_names().items() if name not in KNOWN}
-    listed = "\n".join(f"  {name}: {', '.join(modules)}" for name, modules in new.items())
-    assert not new, f"defined in several modules; rename all but one:\n{listed}"
-
-
-def test_the_list_of_known_names_is_up_to_date() -> None:
-    gone = sorted(KNOWN - shared_names().keys())
-    assert not gone, f"these have one home now; take them off the list: {', '.join(gone)}"
+def test_a_public_name_has_one_home() -> None:
+    shared = shared_names()
+    listed = "\n".join(f"  {name}: {', '.join(modules)}" for name, modules in shared.items())
+    assert not shared, f"defined in several modules; rename all but one:\n{listed}"
 
 
 def test_commands_share_their_names_with_jobs() -> None:

@@ -423,13 +423,13 @@ def test_the_process_that_reads_has_limits_of_memory_and_time(tmp_path: Path) ->
     save_bomb(tmp_path / "x.mat", 2**25)
     code = (
         "import sys, resource, scipy.io\n"
-        "from crnr_cli.sources import matlab_process as m\n"
+        "from crnr_cli.sources.formats import matlab_process as m\n"
         "from crnr_cli.system import memory\n"
         "m.BASE_BYTES = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "sys.argv = ['', 'x.mat', 'features']\n"
         "memory.require_memory = lambda *arguments: None\n"
         "memory.free_bytes = lambda: 2**24\n"
-        "try: m.main()\n"
+        "try: m.print_variables()\n"
         "finally: print(resource.getrlimit(resource.RLIMIT_CPU)[0] < 100, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
