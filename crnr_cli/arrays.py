@@ -23,6 +23,16 @@ def take_rows(column: Sequence[T], rows: Sequence[int] | Array) -> list[T]:
     return [column[row] for row in numbers]
 
 
+def find_largest(values: Sequence[Array], count: int, first: int = 0) -> list[int]:
+    """Return the places of the `count` largest values, counted from `first`; the first comes first of equals.
+
+    Further arrays of values decide between places that are equal in those before.
+    """
+    order = np.lexsort([-one for one in reversed(values)])[:count]
+    places: list[int] = (order + first).tolist()
+    return places
+
+
 def as_float64(values: Array) -> Array:
     return values.astype(np.float64)
 

@@ -14,9 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from crnr_cli.arrays import Array, to_dense
+from crnr_cli.arrays import Array, find_largest, to_dense
 from crnr_cli.errors import DataError
-from crnr_cli.jobs.review import largest, span_of
 from crnr_cli.methods import Method, Samples
 from crnr_cli.methods.folds import group_copies, held_out_residuals, stratified_folds
 from crnr_cli.progress import Progress, silent
@@ -107,9 +106,9 @@ def lead(residuals: Array, signed: bool) -> Array:
 
 
 def _nearest(samples: Samples, sample: int, of_class: int) -> list[int]:
-    span = span_of(samples, of_class)
+    span = samples.class_span(of_class)
     similarity = samples.vectors[span] @ samples.vectors[sample]
-    return largest([similarity], _SUPPORTERS, span.start)
+    return find_largest([similarity], _SUPPORTERS, span.start)
 
 
 def find_small_classes(samples: Samples, copies: Array) -> list[tuple[int, int]]:

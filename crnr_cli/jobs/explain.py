@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from crnr_cli.arrays import Array, to_dense
+from crnr_cli.arrays import Array, find_largest, to_dense
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, load_for_queries, make_truth_lookup, open_queries
 from crnr_cli.gallery.reading import open_recipe
 from crnr_cli.images.pool import DecoderPool
-from crnr_cli.jobs.review import largest, span_of
 from crnr_cli.methods import (
     CodingMethod,
     Method,
@@ -130,12 +129,12 @@ class ExplainReport:
         if explanation.code is None:
             return []
         class_of = self.gallery.samples.class_index
-        span = slice(0, len(class_of)) if label is None else span_of(self.gallery.samples, label)
+        span = slice(0, len(class_of)) if label is None else self.gallery.samples.class_span(label)
         return [
             WeightedSample(
                 self.gallery.names[i], self.gallery.classes[class_of[i]], float(explanation.code[i])
             )
-            for i in largest([np.abs(explanation.code[span])], count, span.start)
+            for i in find_largest([np.abs(explanation.code[span])], count, span.start)
         ]
 
     def nearest(self, explanation: MethodExplanation) -> WeightedSample | None:

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, find_largest
 from crnr_cli.errors import CrnrError, DataError, GalleryError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, queries_per_batch, with_model_at
 from crnr_cli.gallery.reading import open_recipe
 from crnr_cli.images.pool import DecoderPool
-from crnr_cli.methods import CodingMethod, Samples
+from crnr_cli.methods import CodingMethod
 from crnr_cli.methods.base import states_of_parts
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import UNKNOWN, Prediction
@@ -182,28 +182,13 @@ def find_strongest_samples(
     for query, wanted in enumerate(classes):
         of_query = []
         for k in wanted:
-            span = span_of(samples, k)
+            span = samples.class_span(k)
             values = [cosines[query, span]]
             if weights is not None:
                 values.insert(0, np.maximum(weights[query, span], 0))
-            of_query.append(largest(values, count, span.start))
+            of_query.append(find_largest(values, count, span.start))
         found.append(of_query)
     return found
-
-
-def span_of(samples: Samples, class_number: int) -> slice:
-    """Return where the samples of a class are."""
-    return slice(int(samples.edges[class_number]), int(samples.edges[class_number + 1]))
-
-
-def largest(values: Sequence[Array], count: int, first: int = 0) -> list[int]:
-    """Return the places of the `count` largest values, counted from `first`; the first comes first of equals.
-
-    Further arrays of values decide between places that are equal in those before.
-    """
-    order = np.lexsort([-one for one in reversed(values)])[:count]
-    places: list[int] = (order + first).tolist()
-    return places
 
 
 def _weights(gallery: FittedGallery, vectors: Array) -> Array | None:

@@ -86,6 +86,10 @@ class Samples:
         vectors = self.part_of(self.vectors, number)
         return Samples(vectors, self.edges, prepared=self.prepared.of_part(number))
 
+    def class_span(self, number: int) -> slice:
+        """Return where the samples of a class are."""
+        return slice(int(self.edges[number]), int(self.edges[number + 1]))
+
     def part_of(self, rows: Array, number: int) -> Array:
         """One part of vectors like those of the samples."""
         return rows if self.parts is None else rows[:, self.parts[number] : self.parts[number + 1]]

@@ -342,7 +342,7 @@ def test_other_labels(photos: Runner) -> None:
         file["mine"] = np.array([b"x", b"x", b"y", b"y", b"z", b"z"])
         file["numbers"] = np.eye(6)
     assert photos("build", "f.h5", "--labels-key", "mine", "-q") == Outcome(0, "", "")
-    assert photos("info", "--json").out.count('"made_from": "images"') == 1
+    assert photos("info", "--json").out.count('"made_from": "pictures"') == 1
     assert '"x": 2' in photos("info", "--json").out
     assert photos("build", "f.h5", "--features-key", "numbers", "-q") == Outcome(0, "", "")
     assert photos("info", "--json").out.count('"made_from": "features"') == 1
