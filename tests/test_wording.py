@@ -44,7 +44,7 @@ COUNTED = re.compile(rf" (?:\w+ )?(?:{NOUNS})\b")
 
 
 def test_no_message_counts_by_itself() -> None:
-    """`{n} samples` would say "1 samples"; `counted(n, "sample")` does not."""
+    """`{n} samples` would say "1 samples"; `format_count(n, "sample")` does not."""
     refuse_where(_counting_texts)
 
 
@@ -64,4 +64,4 @@ def _counting_texts(module: Module) -> list[tuple[int, str]]:
 def _may_be_a_count(value: ast.FormattedValue) -> bool:
     """A list of names is not, and a constant is known to be large."""
     text = ast.unparse(value.value)
-    return not text.isupper() and "counted" not in text and "join" not in text
+    return not text.isupper() and "format_count" not in text and "join" not in text
