@@ -50,7 +50,7 @@ class RecipePart(ABC):
 class Step(RecipePart):
     """One step between the raw values of a sample and its unit vector.
 
-    A step has one setting, the value of the command-line option of the same name. `registry` lists all steps.
+    A step has one setting, the value of the command-line option of the same name. `STEPS` in recipe.py lists all steps.
     """
 
     name: ClassVar[str]  # of the step, the option, and the entry in the gallery file
@@ -152,7 +152,7 @@ class OpenExtractor(NamedTuple):
 class Extractor(RecipePart):
     """The first part of a recipe for images: it turns pixels into the raw values of a sample.
 
-    `registry` lists all extractors.
+    `EXTRACTORS` in recipe.py lists all extractors.
     """
 
     name: ClassVar[str]
