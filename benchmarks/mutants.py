@@ -54,7 +54,12 @@ RESULTS = ROOT / ".mutants.json"  # of the last run
 # The rooms, and the tests that have to notice a change in them.
 ROOMS = {
     "solvers": ("tests/solvers", "tests/methods/test_folds.py"),
-    "methods": ("tests/methods",),
+    "methods": (
+        "tests/methods",
+        "tests/gallery/test_calibration.py",  # samples that are held out
+        "tests/gallery/test_crossed.py",
+        "tests/gallery/test_index.py",  # neighbours by an index
+    ),
     "results": ("tests/results", "tests/jobs/test_classify.py"),
 }
 ENOUGH = 0.9
