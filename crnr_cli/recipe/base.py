@@ -50,7 +50,8 @@ class RecipePart(ABC):
 class Step(RecipePart):
     """One step between the raw values of a sample and its unit vector.
 
-    A step has one setting, the value of the command-line option of the same name. `STEPS` in recipe.py lists all steps.
+    A step has one setting, the value of the command-line option of the same name.
+    `STEPS` in recipe.py lists all of them.
     """
 
     name: ClassVar[str]  # of the step, the option, and the entry in the gallery file
