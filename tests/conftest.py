@@ -21,6 +21,7 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers")
 
+from crnr_cli.images.pool import kept_decoders
 from helpers.patches import remove_scikit_learn
 from helpers.runner import Runner
 from helpers.samples import noise
@@ -32,6 +33,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # time, so that a failure is due to the change that is tested; everywhere else, new ones are tried.
 settings.register_profile("crnr", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("crnr")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _decoders_are_kept() -> Iterator[None]:
+    """Between the commands of a test: to start one takes longer than most commands do."""
+    with kept_decoders():
+        yield
 
 
 @pytest.fixture(scope="session")

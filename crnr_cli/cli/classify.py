@@ -93,35 +93,35 @@ def classify(
     to_stdout = path == "-" or is_stdout(Path(path))
     can_resume = not to_stdout and format != "parquet"
     remedy = "; the same command with --resume continues from there" if can_resume else ""
-    with DecoderPool(input.jobs) as decoders:
-        if dask is None and not all(map(is_table, sources)):
-            decoders.start_early()
-        from crnr_cli.gallery.queries import QueryOptions
-        from crnr_cli.jobs.classify import classify as run
+    decoders = DecoderPool(input.jobs)
+    if dask is None and not all(map(is_table, sources)):
+        decoders.start_early()
+    from crnr_cli.gallery.queries import QueryOptions
+    from crnr_cli.jobs.classify import classify as run
 
-        query_options = QueryOptions(
-            **input.to_fields(),
-            **strictness.to_fields(),
-            **doubt.to_fields(),
-            top=top,
-            format=format,
-            **model.to_fields(),
-            batch_size=batch_size,
+    query_options = QueryOptions(
+        **input.to_fields(),
+        **strictness.to_fields(),
+        **doubt.to_fields(),
+        top=top,
+        format=format,
+        **model.to_fields(),
+        batch_size=batch_size,
+    )
+    with (
+        workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
+        shown_progress(output.quiet, prints=to_stdout) as shown,
+        finishing_batches(shown, remedy) as progress,
+    ):
+        report = run(
+            sources,
+            gallery,
+            sys.stdout.buffer if to_stdout else Path(path),
+            query_options,
+            progress,
+            resume=resume,
+            workers=who,
         )
-        with (
-            workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
-            shown_progress(output.quiet, prints=to_stdout) as shown,
-            finishing_batches(shown, remedy) as progress,
-        ):
-            report = run(
-                sources,
-                gallery,
-                sys.stdout.buffer if to_stdout else Path(path),
-                query_options,
-                progress,
-                resume=resume,
-                workers=who,
-            )
     if not output.quiet:
         _show(report, None if to_stdout else path)
     strictness.finish(report.skipped)

@@ -68,7 +68,9 @@ def make_command(
             inputs = [
                 value for name, value in given.items() if name not in written and isinstance(value, Path)
             ]
-            with planned(outputs, inputs):
+            from crnr_cli.images.pool import kept_decoders  # here, because the help of commands needs none
+
+            with planned(outputs, inputs), kept_decoders():
                 parts = {
                     name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
                     for name, kind in groups.items()

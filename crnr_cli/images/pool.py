@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Self
 
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
@@ -40,44 +42,83 @@ class DecoderPool:
         self.jobs = jobs or available_cores()
         self.command = tuple(command or COMMAND)
         self.seconds_per_image = seconds_per_image or SECONDS_PER_IMAGE
-        self._early: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._early:  # started early, but never needed
-            self._early.pop().communicate()
 
     def start_early(self) -> None:
         """Start a decoder before the request is known, while the caller is still importing libraries."""
-        self._early.append(self._launch())
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """A decoder process that waits for its request."""
-        return self._early.pop() if self._early else self._launch()
+        _spares.put(_Decoder(self.command))
 
     def decode(self, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
-        """The pixels of every path, or the error, in the given order."""
+        """Yield the pixels of every path, or the error, in the given order."""
         decoders = _Decoders(self, request)
         decoded = run_side_by_side(decoders.decode, decoders.chunks(paths), self.jobs, CHUNKS_AHEAD)
         try:
             for chunk in decoded:
                 yield from chunk
+            decoders.keep_idle()
         finally:
             decoders.stop()
             decoded.close()
             decoders.close()
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self.command,
-            bufsize=_BUFFER,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            creationflags=NO_WINDOW,
-        )
+
+@contextmanager
+def kept_decoders() -> Iterator[None]:
+    """Let decoders that have finished a request wait for the next one, until the outermost block ends.
+
+    Starting one takes as long as decoding 50 small images, and a build reads its images up to three times.
+    """
+    with _spares:
+        yield
+
+
+class _Spares:
+    """Idle decoders. They are ended at once unless a block of `kept_decoders` is open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Decoder] = []
+        self._blocks = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._blocks += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._blocks -= 1
+            unneeded, self._idle = (self._idle, []) if not self._blocks else ([], self._idle)
+        for decoder in unneeded:
+            decoder.end()
+
+    def put(self, decoder: _Decoder) -> None:
+        with self._lock:
+            if is_kept := self._blocks > 0:
+                self._idle.append(decoder)
+        if not is_kept:
+            decoder.end()
+
+    def take(self, command: Sequence[str]) -> _Decoder | None:
+        """Return a decoder that this command started in the current folder, if one is idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        origin = _origin(command)
+        fitting = [decoder for decoder in idle if decoder.origin == origin and decoder.is_alive]
+        for decoder in idle:
+            if decoder not in fitting:
+                decoder.end()
+        found = fitting.pop() if fitting else None
+        with self._lock:
+            self._idle += fitting
+        return found
+
+
+_spares = _Spares()
+
+
+def _origin(command: Sequence[str]) -> tuple[object, ...]:
+    """Identify what a decoder inherits from this process; a fork or another current folder changes it."""
+    folder = Path().stat()
+    return tuple(command), os.getpid(), folder.st_dev, folder.st_ino
 
 
 class _Decoders:
@@ -129,6 +170,13 @@ class _Decoders:
             self._idle.put(decoder)
         return decoded
 
+    def keep_idle(self) -> None:
+        """Leave the decoders to the next request, as this one needs them no longer."""
+        while not self._idle.empty():
+            decoder = self._idle.get()
+            self._all.remove(decoder)
+            _spares.put(decoder)
+
     def stop(self) -> None:
         """Kill the processes, so that no thread waits for a reply any longer."""
         self._closed.set()
@@ -137,14 +185,14 @@ class _Decoders:
 
     def close(self) -> None:
         for decoder in self._all:
-            decoder.kill()
-            decoder.close()
+            decoder.end()
         self._watchdog.join()
 
     def _start_decoder(self) -> _Decoder:
         for attempt in range(1, ATTEMPTS + 1):
+            decoder = _spares.take(self._pool.command) or _Decoder(self._pool.command)
             try:
-                decoder = _Decoder(self._pool, self._request)
+                decoder.prepare(self._request, self._pool.seconds_per_image)
                 break
             except DataError:  # the system may have killed it, if short of memory: try again
                 if attempt == ATTEMPTS or self._closed.is_set():
@@ -162,22 +210,30 @@ class _Decoders:
 class _Decoder:
     """One decoder process. `decoder_process` describes the protocol."""
 
-    def __init__(self, pool: DecoderPool, request: PixelRequest) -> None:
-        self._timeout = pool.seconds_per_image
-        self._process = pool.start()
-        self.guard = Guard(self._process, request.most_memory)
+    def __init__(self, command: Sequence[str]) -> None:
+        self.origin = _origin(command)
+        self._command = command
+        self._process = launch(command)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
         self._last_reply: float | None = None  # None while nothing is requested
         self._hung = False
+
+    def prepare(self, request: PixelRequest, timeout: float) -> None:
+        """Send the request that all paths after it are for. A process that does not accept it is ended."""
+        self._timeout = timeout
+        self.guard = Guard(self._process, request.most_memory)
         with ignoring_broken_pipes():
             self._requests.write(json.dumps(request._asdict()).encode() + b"\n")
             self._requests.flush()
         if not self._replies.readline():
-            self.kill()
-            self.close()
-            raise DataError(f"the decoder process does not start: {' '.join(pool.command)}")
+            self.end()
+            raise DataError(f"the decoder process does not start: {' '.join(self._command)}")
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def decode(self, paths: Sequence[str]) -> Iterator[Decoded]:
         """One result per path, or fewer if the process dies."""
@@ -222,7 +278,19 @@ class _Decoder:
         self._process.kill()
         self._process.wait()
 
-    def close(self) -> None:
+    def end(self) -> None:
+        self.kill()
         with ignoring_broken_pipes():  # a buffered request that the process will not read
             self._requests.close()
         self._replies.close()
+
+
+def launch(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        bufsize=_BUFFER,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        creationflags=NO_WINDOW,
+    )

@@ -62,16 +62,17 @@ def use_decoder(command: Sequence[str], patch: Patch, seconds: float | None = No
 
 def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[bytes]]:
     """The decoders as they are started, of which the first are killed at once: the list grows."""
-    launch = pool.DecoderPool._launch
+    launch = pool.launch
     started: list[subprocess.Popen[bytes]] = []
 
-    def watched(decoders: pool.DecoderPool) -> subprocess.Popen[bytes]:
-        started.append(launch(decoders))
+    def watched(command: Sequence[str]) -> subprocess.Popen[bytes]:
+        started.append(launch(command))
         if len(started) <= kill_first:
             started[-1].kill()
         return started[-1]
 
-    patch(pool.DecoderPool, "_launch", watched)
+    patch(pool, "_spares", pool._Spares())
+    patch(pool, "launch", watched)
     return started
 
 

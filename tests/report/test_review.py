@@ -29,7 +29,7 @@ def fresh(browser: Any, page: Path, width: int = 1280) -> Any:
 
 
 def reload(browser: Any) -> None:
-    """As often as it takes: the process that shows the page anew may read the storage before the other has written."""
+    """As often as it takes: another process may show the page, and read the storage before it is written."""
     before = decided(browser)
 
     def reloaded() -> dict[str, str]:
