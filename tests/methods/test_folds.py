@@ -261,10 +261,11 @@ def test_samples_are_dealt_as_by_hand(seed: int, n: int, n_classes: int, count: 
 
 
 def test_classes_of_a_small_type_are_dealt_as_by_hand() -> None:
-    """Of 70 classes with two samples each, the last six have the samples of the first six."""
-    class_index, copies = np.repeat(np.arange(70, dtype=np.uint8), 2), np.arange(140) % 128
-    found = stratified_folds(class_index, 3, 0, copies)
-    assert found.tolist() == plain_folds(class_index, 3, 0, copies)
+    """Of 80 classes with two samples each, six have the samples of the first six."""
+    class_index, copies = np.repeat(np.arange(80, dtype=np.uint8), 2), np.arange(160)
+    copies[128:140] = np.arange(12)
+    found = stratified_folds(class_index, 5, 0, copies)
+    assert found.tolist() == plain_folds(class_index, 5, 0, copies)
 
 
 @given(st.integers(10, 200), st.integers(1, 20), st.integers(1, 9), st.integers(0, 99))
