@@ -71,7 +71,7 @@ def make_method(name: str, parameters: Mapping[str, object]) -> Method:
     for parameter in parameters:
         _refuse_unknown(name, parameter)
     kind = METHODS[name]
-    if not issubclass(kind, LocalMethod) or ALL_SAMPLES.keys().isdisjoint(parameters):
+    if not issubclass(kind, LocalMethod):
         return kind(**parameters)
     search: dict[str, Any] = {key: parameters.get(key, default) for key, default in ALL_SAMPLES.items()}
     check_search(name, **search)

@@ -52,8 +52,9 @@ def residual_without_neighbor(method: LocalMethod) -> float:
 
     The class represents nothing, as one whose neighbours have no weight.
     """
-    weightless = Neighborhoods(np.ones((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
-    return float(method.local_decision(weightless, np.zeros((1, 1)))[0, 0])
+    zero = np.zeros((1, 1))
+    weightless = Neighborhoods(zero[np.newaxis], zero, zero)
+    return float(method.local_decision(weightless, zero).item())
 
 
 def check_search(name: str, neighbors: object, index: object) -> None:
@@ -166,8 +167,7 @@ class Neighbors(CodingMethod):
         codes = np.zeros((len(queries), len(samples.vectors)), queries.dtype)
         places = self._nearest(samples, state, queries)
         for batch, near in _neighborhoods(samples, queries, places):
-            local = self.method.local_codes(near).T.astype(queries.dtype)
-            np.put_along_axis(codes[batch], places[batch], local, axis=1)
+            np.put_along_axis(codes[batch], places[batch], self.method.local_codes(near).T, axis=1)
         return codes
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
@@ -194,7 +194,7 @@ class Neighbors(CodingMethod):
             found = np.empty((n_variants, len(queries), samples.n_classes), queries.dtype)
             for part, near in _neighborhoods(samples, queries, places):
                 for variant, codes in self.method.local_codes_after(near, iterations):
-                    values = self.method.local_decision(near, codes).T.astype(queries.dtype)
+                    values = self.method.local_decision(near, codes).T
                     few = FewClasses.of(near.classes, values, others, samples.n_classes)
                     found[variant, part] = few.to_dense()
             yield found

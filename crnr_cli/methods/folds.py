@@ -148,9 +148,9 @@ class _ShuffledContents:
         order = np.argsort(class_index, kind="stable")
         starts = _starts(class_index[order])
         sizes = np.diff(starts, append=len(order))
-        for start, size in zip(starts[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
+        for start, size in np.column_stack([starts, sizes])[sizes > 1].tolist():
             rng.shuffle(order[start : start + size])
-        pairs = class_index[order].astype(np.int64) * max(1, len(numbers)) + content_of[order]
+        pairs = class_index[order].astype(np.int64) * len(numbers) + content_of[order]
         first = np.sort(np.unique(pairs, return_index=True)[1])
         starts = _starts(class_index[order[first]])
         different = np.diff(starts, append=len(first))
@@ -178,8 +178,7 @@ class _ShuffledContents:
 
 def _starts(ordered: Array) -> Array:
     """Where a run of equal numbers starts."""
-    changes: Array = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
-    return changes
+    return np.unique(ordered, return_index=True)[1]
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ def held_out_residuals(
     is_tested: Array | None = None,
     is_trusted: Array | None = None,
     result_bytes: int = 0,
-    jobs: int = 1,
+    jobs: int,
     progress: Callable[[int, int], None],
 ) -> Iterator[tuple[Array, Values]]:
     """Yield, for one fold after the other, the places of its samples and their residuals by the other folds.
