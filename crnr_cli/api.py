@@ -106,7 +106,7 @@ class Explanation:
     against: Explanation | None = None  # by the other method, if one was named
 
     def record(self) -> dict[str, Any]:
-        """The answer of this method as plain values, as in the JSON of `crnr explain`."""
+        """Return the answer of this method as plain values, as in the JSON of `crnr explain`."""
         plain = asdict(self)
         for name in ("query", "truth", "against", *(() if self.parts else ("parts",))):
             del plain[name]
@@ -232,7 +232,7 @@ class Gallery:
         return tuple(self._stored.names)
 
     def describe(self) -> dict[str, Any]:
-        """How the gallery was made, as plain values, as `crnr info --json` prints them."""
+        """Return how the gallery was made, as plain values, as `crnr info --json` prints them."""
         return describe(self._stored)
 
     def classify(
@@ -247,7 +247,7 @@ class Gallery:
         features_key: str | None = None,
         labels_key: str | None = None,
     ) -> list[Answer]:
-        """The answers to all inputs, in the order of the rows that `crnr classify` writes.
+        """Return the answers to all inputs, in the order of the rows that `crnr classify` writes.
 
         `inputs` is a file or folder, several of them, or an array of features with one row per sample. The
         keywords are the options of the command. An input that cannot be used has an answer too, whose
@@ -356,7 +356,7 @@ class Gallery:
         return self._calibrated
 
     def _open_source(self, inputs: Inputs, options: QueryOptions) -> Source | None:
-        """None if there are no inputs."""
+        """Return None if there are no inputs."""
         if isinstance(inputs, str | os.PathLike):
             return open_source([_file_name(inputs)], options, allow_missing=True)
         if hasattr(inputs, "__array__"):

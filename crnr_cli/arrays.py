@@ -72,7 +72,7 @@ class Batch:
         return np.flatnonzero([error is None for error in self.errors])
 
     def failures(self) -> list[tuple[int, SampleError]]:
-        """The samples with an error, by their index."""
+        """Return the samples with an error, by their index."""
         if len(self.rows) == len(self.names):
             return []
         return [(sample, error) for sample, error in enumerate(self.errors) if error]
@@ -153,13 +153,13 @@ class FewClasses:
         return self.n_classes - int(self.values.shape[1])
 
     def to_dense(self) -> Array:
-        """(m, K)."""
+        """Return (m, K)."""
         full = np.repeat(self.others[:, np.newaxis], self.n_classes, axis=1)
         np.put_along_axis(full, self.classes, self.values, axis=1)
         return full
 
     def take_columns(self, columns: Array) -> Array:
-        """(m, c): the numbers of these classes, (m, c)."""
+        """Return (m, c): the numbers of these classes, (m, c)."""
         found = np.repeat(self.others[:, np.newaxis], columns.shape[1], axis=1)
         for i, wanted in enumerate(columns.T):
             rows, places = np.nonzero(self.classes == wanted[:, np.newaxis])
@@ -179,7 +179,7 @@ class FewClasses:
 
 
 def _not_in(classes: Array, count: int) -> Array:
-    """(m, count): which of the first classes are not in a row of (m, k) classes."""
+    """Return (m, count): which of the first classes are not in a row of (m, k) classes."""
     is_free = np.ones((len(classes), count), dtype=bool)
     rows, places = np.nonzero(classes < count)
     is_free[rows, classes[rows, places]] = False
@@ -202,7 +202,7 @@ def map_values(work: Callable[[Array], Array], values: Values) -> Values:
 
 
 def row_minima(values: Values) -> Array:
-    """(m,)."""
+    """Return (m,)."""
     if isinstance(values, FewClasses):
         smallest: Array = values.values.min(axis=1, initial=np.inf)
         return np.minimum(smallest, values.others) if values.n_others else smallest
@@ -211,7 +211,7 @@ def row_minima(values: Values) -> Array:
 
 
 def row_sums(values: Values) -> Array:
-    """(m,)."""
+    """Return (m,)."""
     if isinstance(values, FewClasses):
         total: Array = values.values.sum(axis=1) + values.n_others * values.others
         return total
@@ -220,19 +220,19 @@ def row_sums(values: Values) -> Array:
 
 
 def take_columns(values: Values, columns: Array) -> Array:
-    """(m, c): the numbers of these classes, (m, c)."""
+    """Return (m, c): the numbers of these classes, (m, c)."""
     if isinstance(values, FewClasses):
         return values.take_columns(columns)
     return np.take_along_axis(values, columns, axis=1)
 
 
 def to_dense(values: Values) -> Array:
-    """(m, K)."""
+    """Return (m, K)."""
     return values.to_dense() if isinstance(values, FewClasses) else values
 
 
 def stack(parts: Sequence[Values]) -> Values:
-    """The rows of all parts, which are all of one kind."""
+    """Return the rows of all parts, which are all of one kind."""
     few = [part for part in parts if isinstance(part, FewClasses)]
     if not few:
         return np.concatenate([part for part in parts if not isinstance(part, FewClasses)])

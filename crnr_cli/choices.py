@@ -47,7 +47,7 @@ OLD_POOLS = {"avg": "mean"}  # still accepted, and stored in galleries, which al
 
 
 def format_by_name(name: str) -> str:
-    """The format that a file of this name is written in, unless the user says otherwise."""
+    """Return the format that a file of this name is written in, unless the user says otherwise."""
     return _ENDINGS.get(Path(name).suffix.lower(), "csv")
 
 

@@ -90,12 +90,12 @@ def refuse_too_many(
 
 
 def first_line(error: Exception) -> str:
-    """The message of another library's exception, short enough for one of ours."""
+    """Return the message of another library's exception, short enough for one of ours."""
     return (str(error) or type(error).__name__).strip().split("\n", 1)[0]
 
 
 def why_missing(extra: str, what: str, *packages: str) -> str | None:
-    """Why an option cannot be used: packages that are not installed; None if all are."""
+    """Return why an option cannot be used: packages that are not installed; None if all are."""
     absent = [package for package in packages if find_spec(package) is None]
     return f"{what} needs {' and '.join(absent)}: pip install 'crnr-cli[{extra}]'" if absent else None
 

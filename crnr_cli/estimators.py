@@ -85,7 +85,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def residuals(self, X: Any) -> Array:
-        """(m, K): the distance of every row from every class in `classes_`; the smallest wins."""
+        """Return (m, K): the distance of every row from every class in `classes_`; the smallest wins."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         gallery = self.gallery_
@@ -111,13 +111,13 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.where(second_wins, np.maximum(ratios, np.finfo(np.float64).tiny), np.minimum(ratios, 0))
 
     def predict(self, X: Any) -> Array:
-        """The class with the smallest residual; ties go to the first class."""
+        """Return the class with the smallest residual; ties go to the first class."""
         winners = self.residuals(X).argmin(axis=1)
         labels: Array = self.classes_[winners]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
-        """(m, K): how probable each class of `classes_` is, for every row."""
+        """Return (m, K): how probable each class of `classes_` is, for every row."""
         residuals = self.residuals(X)
         if residuals.shape[1] == 1:
             return np.ones_like(residuals)
@@ -133,7 +133,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, *, dtype: Any = None) -> Self:
-        """A fitted estimator from a gallery that `save` or `crnr build` wrote with this method.
+        """Return a fitted estimator from a gallery that `save` or `crnr build` wrote with this method.
 
         It expects rows of what the gallery was made from: features, outputs of its network, or pixels of
         images of its working size, from 0 to 255, row by row. Classes have the type of the `y` that was
@@ -169,7 +169,7 @@ def _class_names(classes: Array) -> list[str]:
 
 
 def _label_type(classes: Array) -> str:
-    """The name of the type of labels that are numbers or truth values; empty for text."""
+    """Return the name of the type of labels that are numbers or truth values; empty for text."""
     dtype = np.array(classes.tolist()).dtype if classes.dtype.kind == "O" else classes.dtype
     return dtype.name if dtype.name in LABEL_TYPES else ""
 

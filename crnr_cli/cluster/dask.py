@@ -44,7 +44,7 @@ class Cluster:
     def spread(
         self, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """A `Spread`: `shared` is sent to every worker once, before the first item."""
+        """Yield a `Spread`: `shared` is sent to every worker once, before the first item."""
 
         def scatter() -> Any:
             with _explained():
@@ -60,7 +60,7 @@ class Cluster:
         items: Iterable[Item],
         scattered: Callable[[], Any] | None = None,
     ) -> Iterator[tuple[Item, Result]]:
-        """Each item with its result. `shared` is sent with every item, unless it was scattered.
+        """Yield each item with its result. `shared` is sent with every item, unless it was scattered.
 
         Dask drops spare copies of what was scattered. If the last one was on a worker that died, the tasks
         that need it are cancelled; then it is `scattered` again, and they are started again.

@@ -284,7 +284,7 @@ def list_folders(root: Root, group: Group) -> FolderListing:
 
 
 def groups(spans: Sequence[Span], threads: int) -> Iterator[Sequence[Span]]:
-    """The batches of each task: so few that every thread gets several tasks."""
+    """Yield the batches of each task: so few that every thread gets several tasks."""
     size = max(1, min(MAX_BATCHES, len(spans) // (TASKS_PER_THREAD * threads)))
     for start in range(0, len(spans), size):
         yield spans[start : start + size]

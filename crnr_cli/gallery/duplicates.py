@@ -58,7 +58,7 @@ class Looks:
         return np.flatnonzero(self.image_of >= 0)
 
     def pick(self, chosen: Array) -> Looks:
-        """Only some samples, by their places in ascending order."""
+        """Return only some samples, by their places in ascending order."""
         here = self.image_of[chosen]
         return Looks.of(self.vectors[chosen], self.images[here[here >= 0]], np.flatnonzero(here >= 0))
 
@@ -75,7 +75,7 @@ def read_looks(
 
 
 def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progress = silent) -> Array:
-    """(p, 2): pairs of samples that show the same, the first below the second.
+    """Return (p, 2): pairs of samples that show the same, the first below the second.
 
     With `others`, the second of each pair is one of those.
     """
@@ -107,7 +107,7 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
 
 
 def group_pairs(pairs: Array) -> list[list[int]]:
-    """Samples that are connected by pairs, directly or by others; those without any are left out."""
+    """Return samples that are connected by pairs, directly or by others; those without any are left out."""
     parents = {sample: sample for sample in np.unique(pairs).tolist()}
 
     def root(sample: int) -> int:
@@ -126,7 +126,7 @@ def group_pairs(pairs: Array) -> list[list[int]]:
 
 
 def find_exact_copies(hashes: Sequence[str]) -> list[list[int]]:
-    """Samples of the same content."""
+    """Return samples of the same content."""
     by_hash: dict[str, list[int]] = {}
     for sample, digest in enumerate(hashes):
         by_hash.setdefault(digest, []).append(sample)
@@ -153,7 +153,7 @@ def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: 
 
 
 def _to_neighbour(images: Array, others: Array, within: bool) -> Array:
-    """(m,): 1 - the correlation of each image with its tenth nearest; 1 if there are fewer."""
+    """Return (m,): 1 - the correlation of each image with its tenth nearest; 1 if there are fewer."""
     one, other = (standardize(some).reshape(len(some), SIDE * SIDE) for some in (images, others))
     found = np.ones(len(one), dtype=np.float32)
     rank = _NEIGHBOURS + within  # each is its own nearest
@@ -180,12 +180,12 @@ def _look_the_same(left: Array, right: Array, far: Array) -> Array:
 
 
 def _required_likeness(far: Array) -> Array:
-    """(p,): the likeness that a pair needs."""
+    """Return (p,): the likeness that a pair needs."""
     return np.clip(1 - _MAX_RATIO * far, _MIN_LIKENESS, _SAME)
 
 
 def _unit(vectors: Array) -> Array:
-    """Vectors of parts have the length of their number; cosines need 1."""
+    """Return vectors of parts have the length of their number; cosines need 1."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Array = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return unit
@@ -194,7 +194,7 @@ def _unit(vectors: Array) -> Array:
 def read_small_images(
     paths: Sequence[str], hashes: Sequence[str], decoders: DecoderPool, max_pixels: int = MAX_PIXELS
 ) -> tuple[Array, Array]:
-    """(m, SIDE, SIDE) bytes of the images that still have these SHA-256, and (m,) their places."""
+    """Return (m, SIDE, SIDE) bytes of the images that still have these SHA-256, and (m,) their places."""
     request = PixelRequest((SIDE, SIDE), max_pixels=max_pixels, with_hash=True, eight_bit=True)
     places: list[int] = []
     found = [np.empty((0, SIDE, SIDE), np.uint8)]
@@ -206,7 +206,7 @@ def read_small_images(
 
 
 def perceptual_hashes(images: Array) -> Array:
-    """(m, 64) of -1 and 1: whether each of the lowest frequencies is above their median."""
+    """Return (m, 64) of -1 and 1: whether each of the lowest frequencies is above their median."""
     # The first rows of a discrete cosine transform (DCT-II).
     cosines = np.cos(np.pi / SIDE * np.outer(np.arange(_LOW), np.arange(SIDE) + 0.5))
     low = (cosines @ images.astype(np.float64) @ cosines.T).reshape(-1, _LOW * _LOW)
@@ -215,18 +215,18 @@ def perceptual_hashes(images: Array) -> Array:
 
 
 def correlation(one: Array, other: Array) -> Array:
-    """(m,): that of pairs of small images as they are."""
+    """Return (m,): that of pairs of small images as they are."""
     found: Array = np.einsum("nij,nij->n", standardize(one), standardize(other))
     return found
 
 
 def likeness(one: Array, other: Array) -> Array:
-    """(m,): the correlation of pairs of small images, at most 1, at the best cut of either of them."""
+    """Return (m,): the correlation of pairs of small images, at most 1, at the best cut of either of them."""
     return np.maximum(_cut_to_fit(one, other), _cut_to_fit(other, one))
 
 
 def _cut_to_fit(cut: Array, whole: Array) -> Array:
-    """The best correlation as the first of each pair is cut: along one axis, then along the other."""
+    """Return the best correlation as the first of each pair is cut: along one axis, then along the other."""
     cut, target = cut.astype(np.float32), standardize(whole)
     matrices = np.array([_cutting(*ends) for ends in _ends()])
     ways = np.zeros((2, len(cut)), dtype=np.int64)  # the chosen matrix by axis; 0 cuts nothing
@@ -245,12 +245,12 @@ def _cut_to_fit(cut: Array, whole: Array) -> Array:
 
 
 def _ends() -> list[tuple[float, float]]:
-    """What is cut off at the beginning and the end of an axis."""
+    """Return what is cut off at the beginning and the end of an axis."""
     return [(0.0, 0.0), *(ends for cut in _CUTS for ends in ((cut, 0.0), (0.0, cut), (cut / 2, cut / 2)))]
 
 
 def _cutting(begin: float, end: float) -> Array:
-    """(SIDE, SIDE): a matrix that cuts off these shares of an axis and stretches the rest."""
+    """Return (SIDE, SIDE): a matrix that cuts off these shares of an axis and stretches the rest."""
     places = SIDE * (begin + (np.arange(SIDE) + 0.5) / SIDE * (1 - begin - end)) - 0.5
     places = np.clip(places, 0, SIDE - 1)
     before = np.minimum(places.astype(np.int64), SIDE - 2)

@@ -120,7 +120,7 @@ def sample_names(known: Iterable[str], kind: str) -> Spellings:
 def select_names(
     path: Path, what: What, wanted: Sequence[str], known: Sequence[str], names: Spellings | None = None
 ) -> tuple[set[str], list[Note]]:
-    """The names among `known` that are wanted, and how many each pattern matches.
+    """Return the names among `known` that are wanted, and how many each pattern matches.
 
     A name that there is, is taken as it is, even if it looks like a pattern.
     """
@@ -144,7 +144,7 @@ def select_names(
 
 
 def _pattern(text: str, what: What) -> re.Pattern[str]:
-    """As in a shell, * and ? do not go beyond the folders of a sample, but ** does."""
+    """Return as in a shell, * and ? do not go beyond the folders of a sample, but ** does."""
     one = "." if what == "class" else "[^/]"
     parts = []
     for part in _WILD.split(text):

@@ -181,7 +181,7 @@ class _Found:
 
 
 def _suspects(source: Source, old: FeatureFile, spellings: Spellings) -> Source:
-    """The samples that are new, or whose files may have changed."""
+    """Return the samples that are new, or whose files may have changed."""
     assert old.origins is not None
     known = dict(zip(old.names, old.origins.stamps, strict=True))
 
@@ -192,7 +192,7 @@ def _suspects(source: Source, old: FeatureFile, spellings: Spellings) -> Source:
 
 
 def _rows_to_keep(work: Extraction, fresh: set[str]) -> FeatureFile | None:
-    """The rows of the old file that are not replaced."""
+    """Return the rows of the old file that are not replaced."""
     if work.old is None:
         return None
     return work.old.take([row for row, name in enumerate(work.old.names) if name not in fresh])
@@ -258,7 +258,7 @@ def _collect(
 
 
 def _usable_rows(batch: Batch, hashes: list[str], named: dict[str, str]) -> tuple[FeatureRows, list[LeftOut]]:
-    """The usable samples of a batch, and the others."""
+    """Return the usable samples of a batch, and the others."""
     every = FeatureRows(
         names=batch.names,
         candidates=batch.candidates,
@@ -271,7 +271,7 @@ def _usable_rows(batch: Batch, hashes: list[str], named: dict[str, str]) -> tupl
 
 
 def _identity(work: Extraction, size: int) -> Identity:
-    """Everything that the bytes of the file depend on, by the names that users know."""
+    """Return everything that the bytes of the file depend on, by the names that users know."""
     described = json.dumps(work.recipe.to_stored().attributes, sort_keys=True)
     keys = work.reading.keys
     return {
@@ -317,7 +317,7 @@ def _resume(work: Extraction, journal: Journal, identity: Identity, found: _Foun
 
 
 def _as_json(rows: FeatureRows, left_out: list[LeftOut]) -> bytes:
-    """What is kept about a batch, next to its values."""
+    """Return what is kept about a batch, next to its values."""
     others = [(left.name, left.error.status, str(left.error)) for left in left_out]
     return json.dumps({"rows": rows.as_plain(), "left_out": others}).encode()
 
@@ -332,7 +332,7 @@ def _from_json(data: bytes) -> tuple[FeatureRows, list[LeftOut]]:
 
 
 def _blocks(work: Extraction, kept: FeatureFile | None, file: BinaryIO, found: _Found) -> Iterator[Array]:
-    """The values of all rows, those of the old file first."""
+    """Yield the values of all rows, those of the old file first."""
     for start in range(0, len(kept) if kept else 0, BATCH):
         assert kept is not None
         yield kept.read_rows(start, min(start + BATCH, len(kept)))
@@ -398,7 +398,7 @@ class CachedImages(Images):
 def read_through_cache(
     source: Source, reading: Reading, path: Path, progress: Progress, workers: Workers
 ) -> tuple[Source, Reading, list[Note]]:
-    """The same images with values from the cache, how to read them, and what the user should know."""
+    """Return the same images with values from the cache, how to read them, and what the user should know."""
     require_ending(path)
     if not isinstance(source, Images):
         raise UsageError("--cache is for images, but these are features; leave it out")

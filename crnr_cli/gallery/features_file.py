@@ -42,7 +42,7 @@ class FeatureRows(Table):
 
     @classmethod
     def of(cls, file: FeatureFile) -> FeatureRows:
-        """The rows of a file that `crnr extract` wrote."""
+        """Return the rows of a file that `crnr extract` wrote."""
         assert file.origins is not None
         return cls(
             list(file.names),
@@ -54,7 +54,7 @@ class FeatureRows(Table):
         )
 
     def as_plain(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return as plain values, for JSON."""
         return vars(self)
 
     @classmethod
@@ -85,7 +85,7 @@ def open_extracted_file(path: Path) -> FeatureFile:
 
 
 def has_content(path: Path) -> bool:
-    """Whether there is such a file; an empty one, as mktemp makes it, is as good as none."""
+    """Return whether there is such a file; an empty one, as mktemp makes it, is as good as none."""
     found = stat_or_none(path)
     return found is not None and found.st_size > 0
 

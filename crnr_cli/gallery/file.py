@@ -50,7 +50,7 @@ class NewGallery:
     _placed: PlacedRows | None = None
 
     def place_vectors(self, shape: tuple[int, int], dtype: str) -> PlacedRows:
-        """Where to write the vectors; if the shape turns out to be another one, those are given up."""
+        """Return where to write the vectors; if the shape turns out to be another one, those are given up."""
         if self._placed is not None:
             del self.content[_VECTORS]
         self._placed = PlacedRows.of(self.content, _VECTORS, shape, dtype, self.handle)
@@ -84,7 +84,7 @@ def _write(content: HDF5Contents, file: Any) -> None:
 
 
 def _make_content(gallery: FittedGallery) -> HDF5Contents:
-    """What is written to the file, with its checksum."""
+    """Return what is written to the file, with its checksum."""
     if not gallery.gives_residuals():  # it could not be loaded, and might replace one that can
         given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
@@ -209,7 +209,7 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
 
 
 def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
-    """The arrays of a group, by their names in it."""
+    """Return the arrays of a group, by their names in it."""
     return {path.removeprefix(group): array for path, array in arrays.items() if path.startswith(group)}
 
 
@@ -237,7 +237,7 @@ class GallerySummary:
 
 
 def _settings(content: HDF5Contents) -> dict[str, Any]:
-    """The attributes, except those that describe the file; the extractor as text."""
+    """Return the attributes, except those that describe the file; the extractor as text."""
     about = ("format", "version", "crnr_version", "sha256", "label_type")
     recipe = {key: to_plain_value(value) for key, value in content.attributes.get("recipe", {}).items()}
     root = {key: to_plain_value(value) for key, value in content.attributes["/"].items() if key not in about}

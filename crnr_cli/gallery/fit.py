@@ -136,7 +136,7 @@ class KnownSamples:
         )
 
     def known_mask(self, hashes: Sequence[str], vectors: Array) -> Array:
-        """A mask of the samples, with these hashes and unit vectors, that are in the gallery."""
+        """Return a mask of the samples, with these hashes and unit vectors, that are in the gallery."""
         found = np.array([name in self.hashes for name in hashes], dtype=bool)
         if self.vectors is None:
             return found
@@ -161,7 +161,7 @@ class KnownSamples:
 
 
 def copies_note(copies: Sequence[str], total: int) -> str:
-    """What to say of test samples that are in the gallery, if there are any."""
+    """Return what to say of test samples that are in the gallery, if there are any."""
     return (
         f"{len(copies)} of {format_count(total, 'test sample')} {is_or_are(len(copies))} in the gallery too, "
         f"such as {copies[0]}, so the scores are too high; test with samples that are not in the gallery"
@@ -169,7 +169,7 @@ def copies_note(copies: Sequence[str], total: int) -> str:
 
 
 def notes_on_copies(table: SampleTable, copies: Array) -> list[Note]:
-    """Notes on copies: in one class they add nothing, and in two classes at most one can be right."""
+    """Return notes on copies: in one class they add nothing, and in two classes at most one can be right."""
     names, labels = table.names, table.labels
     again = np.flatnonzero(copies != np.arange(len(copies)))
     pairs = list(zip(copies[again].tolist(), again.tolist(), strict=True))

@@ -39,7 +39,7 @@ class _LazyColumn(Sequence[T]):
 
     @abstractmethod
     def _values(self, *arrays: Array) -> list[T]:
-        """The entries that these parts of the arrays hold."""
+        """Return the entries that these parts of the arrays hold."""
 
     def __len__(self) -> int:
         return len(self.arrays[0])
@@ -260,7 +260,7 @@ class FittedGallery:
         return self.method.parameters
 
     def residuals(self, vectors: Array) -> Values:
-        """(m, K), for m unit vectors as rows."""
+        """Return (m, K), for m unit vectors as rows."""
         return residuals(self.method, self.samples, self.state, vectors)
 
     def gives_residuals(self) -> bool:
@@ -296,7 +296,7 @@ class FittedGallery:
 
 
 def describe(gallery: FittedGallery) -> dict[str, Any]:
-    """What is in a gallery and how it was made, as plain values."""
+    """Return what is in a gallery and how it was made, as plain values."""
     counts = np.diff(gallery.samples.edges).tolist()
     return {
         "format_version": gallery.format_version,

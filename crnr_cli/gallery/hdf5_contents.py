@@ -52,7 +52,7 @@ class HDF5Contents:
         return replace(self, blocks={path: block_digests(array) for path, array in large.items()})
 
     def all_arrays(self) -> dict[str, Array]:
-        """All arrays of the file."""
+        """Return all arrays of the file."""
         return self.arrays | {_stored_at(path): digests for path, digests in self.blocks.items()}
 
     def has_damaged_blocks(self) -> bool:
@@ -88,7 +88,7 @@ def _update(update: Callable[[Any], None], path: str, array: Array, values: Arra
 
 
 def is_gallery(path: Path) -> bool:
-    """Whether a file says that it is a gallery; it may still be damaged."""
+    """Return whether a file says that it is a gallery; it may still be damaged."""
     if not os.path.isfile(path):  # noqa: PTH113 - it never raises, and a pipe would keep us waiting
         return False
     try:
@@ -99,7 +99,7 @@ def is_gallery(path: Path) -> bool:
 
 
 def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: bool = True) -> HDF5Contents:
-    """Everything in the file, or only the wanted arrays; large ones are mapped, if they may be.
+    """Return everything in the file, or only the wanted arrays; large ones are mapped, if they may be.
 
     All declarations are checked before any data is read or any link followed.
     """
@@ -175,7 +175,7 @@ def _check_size(dataset: Any, where: str) -> int:
 
 
 def _read_arrays(path: Path, declared: dict[str, Any], content: HDF5Contents, may_map: bool) -> HDF5Contents:
-    """The arrays, read or, if they are large and can be checked by blocks, mapped from the file."""
+    """Return the arrays, read or, if they are large and can be checked by blocks, mapped from the file."""
     is_mapped = {
         name: may_map and content.has_blocks and item.nbytes > BLOCK for name, item in declared.items()
     }

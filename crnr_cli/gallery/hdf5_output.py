@@ -115,7 +115,7 @@ class PlacedRows:
                 )
 
     def map_rows(self) -> Array:
-        """All rows, once they are written; they are read from the file when they are used.
+        """Return all rows, once they are written; they are read from the file when they are used.
 
         Where a mapped file could not be put in its place, they are read now.
         """
@@ -135,5 +135,5 @@ def _is_ascending(order: Array) -> bool:
 
 
 def to_attributes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values as HDF5 attributes: text becomes bytes of fixed length."""
+    """Return plain values as HDF5 attributes: text becomes bytes of fixed length."""
     return {key: np.bytes_(value) if isinstance(value, str) else value for key, value in values.items()}

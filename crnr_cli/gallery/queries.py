@@ -221,7 +221,7 @@ class Run:
         return KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.samples.vectors)
 
     def _batches_at_once(self) -> int:
-        """One batch per core, but fewer if they would fill half of the free memory."""
+        """Return one batch per core, but fewer if they would fill half of the free memory."""
         needed = self.gallery.method.batch_bytes(self.gallery.samples, self.batch_size)
         return min(room_for(needed), pieces_at_once(self.options.n_jobs))
 
@@ -277,7 +277,7 @@ def check_queries(source: Source, gallery: FittedGallery) -> Source:
 
 
 def make_truth_lookup(gallery: FittedGallery, source: Source) -> TruthOf:
-    """A function that returns the true class of each sample of a batch, or None if it is not known."""
+    """Return a function that returns the true class of each sample of a batch, or None if it is not known."""
     truth = make_class_chooser(gallery.classes, is_labelled=source.is_labelled)
     return lambda batch: list(map(truth, batch.candidates))
 
@@ -285,7 +285,7 @@ def make_truth_lookup(gallery: FittedGallery, source: Source) -> TruthOf:
 def make_class_chooser(
     classes: Iterable[str], *, is_labelled: bool
 ) -> Callable[[tuple[str, ...]], str | None]:
-    """A function from the possible classes of a sample to its true one.
+    """Return a function from the possible classes of a sample to its true one.
 
     The class of an image is the first of its folders that is named after a class; a label in a file is taken
     as it is. Both are returned in the gallery's spelling, as a name can have two Unicode forms.

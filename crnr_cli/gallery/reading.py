@@ -35,7 +35,7 @@ class ImageSurvey:
 
 
 def _are_colored(source: Source, options: InputOptions) -> bool:
-    """Whether most of the images that can be read are in colour."""
+    """Return whether most of the images that can be read are in colour."""
     places = np.unique(np.linspace(0, len(source) - 1, _LOOKED_AT).astype(int)).tolist()
     request = PixelRequest(_SMALL, True, options.max_pixels, eight_bit=True)
     decoders = DecoderPool(options.jobs)
@@ -47,7 +47,7 @@ def _are_colored(source: Source, options: InputOptions) -> bool:
 def new_recipe(
     source: Source, chosen: ExtractorOptions, steps: tuple[Step, ...], seen: ImageSurvey
 ) -> tuple[Recipe, list[Note]]:
-    """The recipe, with steps that are not fitted yet, and what the user should know about it."""
+    """Return the recipe, with steps that are not fitted yet, and what the user should know about it."""
     if source.n_features is not None:
         if chosen.was_given:
             option = "--extractor" if chosen.name else _option(*min(chosen.settings.items()))
@@ -78,7 +78,7 @@ def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: ImageSurvey) ->
 
 
 def _option(setting: str, value: Any) -> str:
-    """The option that the user gave."""
+    """Return the option that the user gave."""
     return "--grey" if setting == "color" and not value else f"--{setting.replace('_', '-')}"
 
 
@@ -121,7 +121,7 @@ def recipe_of(source: Source) -> Recipe | None:
 
 
 def restore_recipe(path: Path, described: Mapping[str, Any], n_features: int | None) -> Recipe:
-    """The recipe that an untrusted file with so many values per sample describes."""
+    """Return the recipe that an untrusted file with so many values per sample describes."""
     try:
         recipe = Recipe.from_stored(Stored(dict(described), folder=path.parent))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
@@ -138,7 +138,7 @@ def is_same(one: Extractor | None, other: Extractor | None) -> bool:
 
 
 def describe_difference(one: Extractor | None, other: Extractor | None, link: str = "instead of") -> str:
-    """Two extractors that differ, as words that differ."""
+    """Return two extractors that differ, as words that differ."""
     texts = [extractor.describe() if extractor else "features" for extractor in (one, other)]
     if texts[0] == texts[1]:
         return f"{texts[0]}, but with another model or other settings"

@@ -85,7 +85,7 @@ class ReadSamples:
         return self if table is self.table else replace(self, table=table, values=self.values[rows])
 
     def vectors_by(self, recipe: Recipe, dtype: str) -> Array:
-        """(n, d): the unit vectors that a fitted recipe makes of raw values."""
+        """Return (n, d): the unit vectors that a fitted recipe makes of raw values."""
         parts = []
         for start in range(0, len(self.values), BATCH):
             vectors, faults = recipe.unit_vectors(self.values[start : start + BATCH], dtype)
@@ -196,7 +196,7 @@ def read_by_recipe(
 
 
 def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
-    """A note for every class that has files, but no usable sample."""
+    """Return a note for every class that has files, but no usable sample."""
     usable = set(map(class_key, labels))
     return [
         Note("unusable class", f"class {name}: left out, as none of its files can be used")
@@ -212,7 +212,7 @@ def require_samples(samples: Sequence[object], left_out: Sequence[LeftOut]) -> N
 
 
 def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
-    """What the user should know about a source; it is refused if it needs labels and has none."""
+    """Return what the user should know about a source; it is refused if it needs labels and has none."""
     if needs_labels:
         source.require_labels()
     return [Note("source", text) for text in source.notes()]
@@ -303,7 +303,7 @@ class _Collector:
 
 
 def content_hashes(batch: Batch) -> list[str]:
-    """The SHA-256 of every sample's content: of its file or, in a table, of its row."""
+    """Return the SHA-256 of every sample's content: of its file or, in a table, of its row."""
     hashes = list(batch.hashes)
     for row, sample in enumerate(batch.rows.tolist()):
         hashes[sample] = hashes[sample] or row_hash(batch.values[row])

@@ -45,7 +45,7 @@ _BLOCK = 2**20  # numbers that are read at once
 
 
 def can_stream(source: Features, reading: Reading, method: Method) -> bool:
-    """Whether neither the method nor the recipe needs all samples in memory."""
+    """Return whether neither the method nor the recipe needs all samples in memory."""
     # With fewer samples than numbers in each, a step is fitted to the products of the samples.
     has_enough = len(source) > source.n_features or not any(step.learns for step in reading.steps)
     return method.needs_few_samples and has_enough
@@ -72,7 +72,7 @@ def stream_samples(
 
 
 def _labels(source: Features, reading: Reading) -> list[str | None]:
-    """The class of every sample; None if it has none."""
+    """Return the class of every sample; None if it has none."""
     if reading.label is not None:
         return [reading.label] * len(source)
     labels = [next(iter(found), None) for found in source.all_candidates()]
@@ -83,7 +83,7 @@ def _labels(source: Features, reading: Reading) -> list[str | None]:
 
 
 def _hashes(batch: Batch) -> Array:
-    """(m,): as `content_hashes`, for batches of which all samples have values."""
+    """Return (m,): as `content_hashes`, for batches of which all samples have values."""
     if any(batch.hashes):
         return np.array(content_hashes(batch), "S64")
     rows = np.ascontiguousarray(batch.values)
@@ -105,12 +105,12 @@ class _Stream:
         self.stamps = [Stamp()] * len(source)
 
     def left_out(self) -> list[LeftOut]:
-        """The samples that cannot be used, and why."""
+        """Return the samples that cannot be used, and why."""
         found = sorted(self._errors.items())
         return [LeftOut(self._source.names((row, row + 1))[0], error) for row, error in found]
 
     def raw_blocks(self, recipe: Recipe) -> Iterator[Array]:
-        """The raw values of the usable samples, to fit the recipe to; the others are noted."""
+        """Yield the raw values of the usable samples, to fit the recipe to; the others are noted."""
         for batch in self._batches():
             screened = recipe.drop_unusable(batch)
             self._note(screened)
@@ -121,7 +121,7 @@ class _Stream:
         self._refuse_bad()
 
     def write_vectors(self, recipe: Recipe, new: NewGallery, *, was_fitted: bool) -> tuple[Array, Array]:
-        """Which rows are in the gallery, in its order, and their vectors.
+        """Return which rows are in the gallery, in its order, and their vectors.
 
         All are taken for usable at first. If some turn out not to be, the others are written once more, as
         they have other places then.

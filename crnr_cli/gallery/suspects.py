@@ -52,7 +52,7 @@ class AlikeClasses:
 
 
 def score_doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Array, Array]:
-    """(n,), (n,): the score of every sample, above 0 if another class wins, and the best other class.
+    """Return (n,), (n,): the score of every sample, above 0 if another class wins, and the best other class.
 
     The score is NaN for samples that have no answer.
     """
@@ -67,7 +67,7 @@ def score_doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Ar
 def residuals_without_doubtful_labels(
     samples: Samples, method: Method, folds: Folds, jobs: int = 1, progress: Progress = silent
 ) -> Array:
-    """(n, K): residuals by galleries in which only labels are left that the others agree with.
+    """Return (n, K): residuals by galleries in which only labels are left that the others agree with.
 
     A wrong label among the samples speaks for its wrong class, and so hides others of its kind.
     """
@@ -80,7 +80,7 @@ def residuals_without_doubtful_labels(
 
 
 def find_suspects(residuals: Array, samples: Samples, signed: bool) -> list[Suspect]:
-    """All samples whose labels look wrong, the clearest first."""
+    """Return all samples whose labels look wrong, the clearest first."""
     class_index = samples.class_index
     score, other = score_doubts(residuals, class_index, signed)
     agreed = score <= 0
@@ -100,7 +100,7 @@ def find_suspects(residuals: Array, samples: Samples, signed: bool) -> list[Susp
 
 
 def lead(residuals: Array, signed: bool) -> Array:
-    """(m,): the margin between the best class and the second best."""
+    """Return (m,): the margin between the best class and the second best."""
     two = np.partition(residuals.astype(np.float64), 1, axis=1)[:, :2]
     return margins(two[:, 0], two[:, 1], signed)
 
@@ -112,14 +112,14 @@ def _nearest(samples: Samples, sample: int, of_class: int) -> list[int]:
 
 
 def find_small_classes(samples: Samples, copies: Array) -> list[tuple[int, int]]:
-    """Classes with few different samples, and how many they have."""
+    """Return classes with few different samples, and how many they have."""
     edges = zip(samples.edges[:-1].tolist(), samples.edges[1:].tolist(), strict=True)
     counts = [len(np.unique(copies[start:stop])) for start, stop in edges]
     return [(k, count) for k, count in enumerate(counts) if count < _FEW]
 
 
 def find_alike_classes(residuals: Array, class_index: Array) -> list[AlikeClasses]:
-    """Pairs of classes that are often taken for each other, the worst first."""
+    """Return pairs of classes that are often taken for each other, the worst first."""
     answered = ~np.isnan(residuals).any(axis=1)
     truth, label = class_index[answered], residuals[answered].argmin(axis=1)
     counts = np.bincount(truth, minlength=residuals.shape[1])
@@ -159,7 +159,7 @@ class Folds:
         return held
 
     def doubtful_mask(self, samples: Samples, doubtful: Array) -> Array:
-        """A mask of the doubtful samples, except in classes of which too few others would be left."""
+        """Return a mask of the doubtful samples, except in classes of which too few others would be left."""
         mask = doubtful & self.is_held
         for start, stop in zip(samples.edges[:-1].tolist(), samples.edges[1:].tolist(), strict=True):
             left = ~mask[start:stop]
@@ -206,7 +206,7 @@ class Outlier:
 def find_outliers(
     unit_vectors: Array, edges: Array, copies: Array, progress: Progress = silent
 ) -> list[Outlier]:
-    """Samples that are much less like any class than almost all others, the clearest first.
+    """Return samples that are much less like any class than almost all others, the clearest first.
 
     Samples are ordered by class, whose bounds are `edges`; `copies` are numbers, the same for the same
     content.
@@ -221,7 +221,7 @@ def find_outliers(
 def similarity_to_classes(
     unit_vectors: Array, edges: Array, copies: Array, progress: Progress = silent
 ) -> Array:
-    """(n,): the cosine with the third nearest sample of the class where that is highest.
+    """Return (n,): the cosine with the third nearest sample of the class where that is highest.
 
     A class with fewer samples counts by its last. Copies of a sample do not speak for it.
     """

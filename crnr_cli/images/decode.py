@@ -143,7 +143,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _apply_tiff_tags(image: Image.Image) -> Image.Image:
-    """The pixels of a TIFF as its tags describe them, where Pillow reads them in another way."""
+    """Return the pixels of a TIFF as its tags describe them, where Pillow reads them in another way."""
     tags = getattr(image, "tag_v2", {})
     if image.mode == "I;16" and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO and not _inverts_deep_tiffs():
         return image.convert("I").point(lambda value: value * -1 + 65535)
@@ -190,7 +190,7 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
 
 
 def _central_part(image: Image.Image, size: tuple[int, int], share: float) -> Image.Image:
-    """The largest centred box with the aspect ratio of `size`, scaled by `share`."""
+    """Return the largest centred box with the aspect ratio of `size`, scaled by `share`."""
     scale = share * min(image.width / size[0], image.height / size[1])
     width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
     left, top = (image.width - width) // 2, (image.height - height) // 2

@@ -49,7 +49,7 @@ class Pixels(NamedTuple):
 
 
 def scale_to_bytes(largest: float) -> float:
-    """The factor that brings an image of more than 8 bits to 0 to 255, by its largest value.
+    """Return the factor that brings an image of more than 8 bits to 0 to 255, by its largest value.
 
     Files do not tell the range of their values: it is taken to end at 1, 255 or 65535, or at the largest.
     """

@@ -54,11 +54,11 @@ class DecoderPool:
         self._early.append(self._launch())
 
     def start(self) -> subprocess.Popen[bytes]:
-        """A decoder process that waits for its request."""
+        """Return a decoder process that waits for its request."""
         return self._early.pop() if self._early else self._launch()
 
     def decode(self, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
-        """The pixels of every path, or the error, in the given order."""
+        """Yield the pixels of every path, or the error, in the given order."""
         decoders = _Decoders(self, request)
         decoded = run_side_by_side(decoders.decode, decoders.chunks(paths), self.jobs, CHUNKS_AHEAD)
         try:
@@ -180,7 +180,7 @@ class _Decoder:
             raise DataError(f"the decoder process does not start: {' '.join(pool.command)}")
 
     def decode(self, paths: Sequence[str]) -> Iterator[Decoded]:
-        """One result per path, or fewer if the process dies."""
+        """Yield one result per path, or fewer if the process dies."""
         self._last_reply = time.monotonic()
         with ignoring_broken_pipes():  # it is already dead, so there will be no reply
             self._requests.write(json.dumps(list(paths)).encode() + b"\n")

@@ -33,7 +33,7 @@ def read_thumbnails(
 
 
 def data_uri(image: Array) -> str:
-    """PNG for images that were small already, so that every pixel is exact; JPEG for reduced ones."""
+    """Return PNG for images that were small already, so that every pixel is exact; JPEG for reduced ones."""
     kind = "png" if max(image.shape[:2]) < SIDE // 2 else "jpeg"
     out = io.BytesIO()
     Image.fromarray(image).save(out, format=kind, quality=82)

@@ -78,7 +78,7 @@ class AuditReport(Report):
         return self.classes[suspect.suggested]
 
     def is_across(self, group: Iterable[int]) -> bool:
-        """Whether a group has samples of several classes."""
+        """Return whether a group has samples of several classes."""
         return len({self.labels[i] for i in group}) > 1
 
 
@@ -138,7 +138,7 @@ def audit(
 def _open(
     names: Sequence[str], reading: Reading, model: Path | None, progress: Progress
 ) -> tuple[FittedGallery, list[LeftOut], list[Note]]:
-    """The gallery, or one made of the source with the default method, which is not fitted."""
+    """Return the gallery, or one made of the source with the default method, which is not fitted."""
     galleries = [name for name in names if is_gallery(Path(name))]
     if galleries and len(names) > 1:
         raise UsageError(f"{galleries[0]}: is a gallery; audit it by itself")
@@ -161,7 +161,7 @@ def _open(
 
 
 def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[Note]]:
-    """The samples with their images, as far as these are there, and a note on those that are not."""
+    """Return the samples with their images, as far as these are there, and a note on those that are not."""
     vectors, names = gallery.samples.vectors, gallery.names
     if gallery.recipe.kind == "features":
         text = "near duplicates: found by the cosine of the features alone, as there are no images"
@@ -182,7 +182,7 @@ def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[N
 def _find_known_queries(
     gallery: FittedGallery, looks: Looks, read: ReadSamples, reading: Reading
 ) -> list[Known]:
-    """The queries that are samples too, each with the first sample that it is like."""
+    """Return the queries that are samples too, each with the first sample that it is like."""
     kind = gallery.recipe.kind
     names, hashes, vectors = read.table.names, read.table.hashes, read.values
     is_copy = KnownSamples.of(kind, gallery.hashes, gallery.samples.vectors).known_mask(hashes, vectors)

@@ -273,7 +273,7 @@ def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Ite
 
 
 def _run(splits: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
-    """The outcome, or the error if the method cannot be used on this data."""
+    """Return the outcome, or the error if the method cannot be used on this data."""
     split, method = splits.split(turn.draw), turn.method
     try:
         # The processor time of this thread: unlike the time on the clock, it does not grow with the load.
@@ -294,7 +294,7 @@ def _winners(method: Method, state: State, split: Split) -> Array:
 def _results(
     methods: Sequence[Method], tallies: Mapping[str, _Tally], numbers: Array, n_draws: int
 ) -> list[MethodResult]:
-    """The results, the best first.
+    """Return the results, the best first.
 
     A sample that several draws tested counts once in the interval and in the paired test; there, the method
     that was right more often wins the pair.
@@ -324,6 +324,6 @@ def _results(
 
 
 def _hits(tally: _Tally, numbers: Array) -> Array:
-    """How often each test sample was labelled correctly."""
+    """Return how often each test sample was labelled correctly."""
     right = np.array([truth == label for truth, label in zip(tally.truths, tally.labels, strict=True)])
     return np.bincount(numbers, weights=right)

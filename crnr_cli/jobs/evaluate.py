@@ -103,7 +103,7 @@ class EvaluateReport(Report):
         return self.gallery.classes if self.gallery else [score.name for score in self.over_all.classes]
 
     def class_like(self, folder: str) -> str | None:
-        """The class whose name is most like that of a folder, if any is."""
+        """Return the class whose name is most like that of a folder, if any is."""
         lower = {name.lower(): name for name in reversed(self.known_classes)}
         near = difflib.get_close_matches(folder.lower(), list(lower), n=1, cutoff=0.75)
         return lower[near[0]] if near else None
@@ -186,7 +186,7 @@ def _of_outsiders(progress: Progress, step: str, done: int, total: int) -> None:
 
 
 def _has_predictions(name: str) -> bool:
-    """Whether these are predictions, or queries to classify; a CSV or a Parquet file can be either."""
+    """Return whether these are predictions, or queries to classify; a CSV or a Parquet file can be either."""
     if name == "-" or not name.lower().endswith(ENDINGS):
         return name == "-"
     path = Path(name)
@@ -196,7 +196,7 @@ def _has_predictions(name: str) -> bool:
 
 
 def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
-    """The same answers, with the truth of a table; a row that it does not have is of unknown truth."""
+    """Return the same answers, with the truth of a table; a row that it does not have is of unknown truth."""
     found = [row._replace(truth=labels.label_of(row.path)) for row in rows]
     if not any(row.truth for row in found):
         raise DataError(
@@ -207,7 +207,7 @@ def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
 
 
 def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[list[Prediction], int]:
-    """The same answers, with the truth of those that were reviewed; and how many were."""
+    """Return the same answers, with the truth of those that were reviewed; and how many were."""
     found = [reviewed.of(row.path) if row.path else None for row in rows]
     count = sum(one is not None for one in found)
     if not count:
@@ -298,7 +298,7 @@ def evaluate_rows(
 
 
 def has_answer(row: Prediction) -> bool:
-    """Whether the row has a label that can be right or wrong.
+    """Return whether the row has a label that can be right or wrong.
 
     A rejected row has none, unless its truth is `unknown` too: then it is known to be of no class of the
     gallery, and rejecting it is right.
@@ -323,7 +323,7 @@ def open_outsiders(outsiders: Sequence[Path], gallery: FittedGallery, options: Q
 
 
 def without_outsiders(source: Source, outsiders: Source, names: Sequence[str]) -> Source:
-    """The same listing without the outsiders, which may be in a folder among the queries."""
+    """Return the same listing without the outsiders, which may be in a folder among the queries."""
     places = set(map(normalize_path, outsiders.names()))
     rest = source.filter(lambda name, stamp, candidates: normalize_path(name) not in places)
     if not len(rest):

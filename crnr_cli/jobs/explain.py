@@ -110,7 +110,7 @@ class ExplainReport:
         return next((step for step in self.gallery.recipe.steps if isinstance(step, Parts)), None)
 
     def parts(self, explanation: MethodExplanation) -> list[PartAnswer]:
-        """What every part says, tile by tile and row by row; empty without parts."""
+        """Return what every part says, tile by tile and row by row; empty without parts."""
         if (grid := self.grid) is None or explanation.of_parts is None:
             return []
         supports = _supports(explanation)
@@ -125,7 +125,7 @@ class ExplainReport:
     def strongest(
         self, explanation: MethodExplanation, count: int, label: int | None = None
     ) -> list[WeightedSample]:
-        """The samples with the largest weights, of all classes or of one."""
+        """Return the samples with the largest weights, of all classes or of one."""
         if explanation.code is None:
             return []
         class_of = self.gallery.samples.class_index
@@ -195,7 +195,7 @@ def explain_query(
 
 
 def _other_method(name: str, method: Method) -> Method:
-    """The method at its defaults, with as many neighbours if it can be by neighbours.
+    """Return the method at its defaults, with as many neighbours if it can be by neighbours.
 
     crnr and nrc get all common parameters, so that only lam differs.
     """
@@ -206,7 +206,7 @@ def _other_method(name: str, method: Method) -> Method:
 
 
 def open_query(name: str, gallery: FittedGallery, options: QueryOptions) -> Query:
-    """An image, or a row of a feature file such as queries.h5#3."""
+    """Return an image, or a row of a feature file such as queries.h5#3."""
     named = _ROW.fullmatch(name)
     path, row = name, None
     if named and stat_or_none(name) is None and is_table(named["path"]):
@@ -225,7 +225,7 @@ def open_query(name: str, gallery: FittedGallery, options: QueryOptions) -> Quer
 
 
 def _read_query(query: Query, gallery: FittedGallery, recipe: OpenRecipe) -> tuple[Array, str | None]:
-    """The unit vector, (1, d), and the true class if it is known."""
+    """Return the unit vector, (1, d), and the true class if it is known."""
     (read,) = query.source.read_batches([(query.row, query.row + 1)], recipe.request, DecoderPool(1))
     batch = recipe.vectors(recipe.raw(read), gallery.dtype)
     if error := batch.errors[0]:
@@ -260,7 +260,7 @@ def _explanation(gallery: FittedGallery, method: Method, vector: Array, state: S
 def _residuals_and_weights(
     method: Method, samples: Samples, state: State, vector: Array
 ) -> tuple[Array, Array | None]:
-    """The residual of every class and, if the method has a code, the weight of every sample."""
+    """Return the residual of every class and, if the method has a code, the weight of every sample."""
     if not isinstance(method, CodingMethod):
         return to_dense(method.residuals(samples, state, vector))[0], None
     codes = method.codes(samples, state, vector)

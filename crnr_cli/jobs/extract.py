@@ -76,7 +76,7 @@ def _new_recipe(
 
 
 def _recipe_of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
-    """The recipe of the file, if it can be used for this source."""
+    """Return the recipe of the file, if it can be used for this source."""
     assert old.origins is not None
     recipe = restore_recipe(old.path, old.origins.recipe, old.n_features)
     if source.kind != recipe.kind:

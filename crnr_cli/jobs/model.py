@@ -67,7 +67,7 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
 
 
 def _make_content(model: KnownModel, weights: Weights, source: Path) -> bytes:
-    """The content of the model. The weights are read only if they are exactly those that are known."""
+    """Return the content of the model. The weights are read only if they are exactly those that are known."""
     if not is_file(source):
         raise DataError(f"{source}: no such file; give the file of weights with --from")
     if (found := _sha256(source)) != weights.sha256:
@@ -89,7 +89,7 @@ def _make_content(model: KnownModel, weights: Weights, source: Path) -> bytes:
 
 
 def _in_package(weights: Weights) -> Path:
-    """The file in the package, which is looked for, but not imported."""
+    """Return the file in the package, which is looked for, but not imported."""
     found = find_spec(weights.package)
     if found is None or found.origin is None:
         raise DataError(
@@ -172,7 +172,7 @@ def _decode_image(network: Network, image: Path, options: InputOptions) -> Array
 
 
 def _random_colors(network: Network) -> Array:
-    """Always the same image."""
+    """Return always the same image."""
     request = network.request(0)
     width, height = request.size or (1, 1)
     n_values = width * height * request.bands

@@ -158,7 +158,7 @@ def find_supporters(
 
 
 def limit_note(report: ReviewReport) -> str:
-    """What to say if some answers are not on the page."""
+    """Return what to say if some answers are not on the page."""
     shown = len(report.answers)
     if shown == report.total:
         return ""

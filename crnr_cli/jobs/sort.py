@@ -106,7 +106,7 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
 
 
 def _read_rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str | None]], int]:
-    """The rows of inputs, each with a folder that replaces its label, and the number of other rows."""
+    """Return the rows of inputs, each with a folder that replaces its label, and the number of other rows."""
     require_file(table, "give a CSV written by `crnr classify`", *NO_REGULAR_FILE)
     rows = read_answers(table)
     if not rows:
@@ -147,7 +147,7 @@ def _look_up_files(
     template: Template,
     progress: Progress,
 ) -> list[_File]:
-    """The files of the rows. One that the user did not mean is refused: a CSV may name any file."""
+    """Return the files of the rows. One that the user did not mean is refused: a CSV may name any file."""
     roots = [Path(), table.absolute().parent, *options.below]
     named = NamedFiles(roots, str(table), follow_links=options.how != "move")
     seen: set[str] = set()
@@ -172,7 +172,7 @@ def _plan_entries(
     options: SortOptions,
     report: SortReport,
 ) -> tuple[list[tuple[int, SortEntry]], SortList]:
-    """What is to be done, by row, and the list that it belongs to. The report has every row."""
+    """Return what is to be done, by row, and the list that it belongs to. The report has every row."""
     earlier = list(read_lists(folder)) if tree else []
     folds = options.has_portable_names or folds_names(folder if tree else folder.absolute().parent)
     names = Names(earlier, options.how, tree, folds=folds)

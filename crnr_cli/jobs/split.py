@@ -64,7 +64,7 @@ class Portion:
     per_class: int | None = None
 
     def of(self, count: int) -> int:
-        """At least one and, where there are several, not all."""
+        """Return at least one and, where there are several, not all."""
         wanted = int(self.share * count + 0.5) if self.per_class is None else self.per_class
         return max(1, min(wanted, count - 1))
 
@@ -72,7 +72,7 @@ class Portion:
 def divide_samples(
     names: Sequence[tuple[str, str]], groups: Sequence[Hashable], portion: Portion, seed: int
 ) -> list[bool]:
-    """Whether each sample, by its class and its name there, goes to the gallery.
+    """Return whether each sample, by its class and its name there, goes to the gallery.
 
     The groups are gone through in an order that the seed decides. Each goes to the gallery if all its classes
     still have room there. A class that would not be in the gallery at all gets its first group.
@@ -117,7 +117,7 @@ def group_by_content(files: Sequence[tuple[str, int]], progress: Progress = sile
 
 
 def _draw_key(seed: int, label: str, name: str) -> bytes:
-    """A name can have two Unicode forms, as file systems differ."""
+    """Return a name can have two Unicode forms, as file systems differ."""
     text = to_nfc(f"{seed}\0{label}\0{name}")
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
@@ -199,7 +199,7 @@ def _refuse_overlap(source: Images, options: SplitOptions) -> None:
 
 
 def _list_files(source: Images, options: SplitOptions, report: SplitReport) -> list[_File]:
-    """The images that have a class, each with a name of its own in it, in an order of their own."""
+    """Return the images that have a class, each with a name of its own in it, in an order of their own."""
     unnamed = [file.path for file in source.files if not file.error and is_unrelated(file.path, "not_image")]
     request = PixelRequest(None, max_pixels=options.max_pixels, header_only=True)
     headers = DecoderPool(options.jobs).decode(unnamed, request)
@@ -239,7 +239,7 @@ def _list_files(source: Images, options: SplitOptions, report: SplitReport) -> l
 
 
 def _name_key(options: SplitOptions) -> Callable[[str], str]:
-    """What two names have in common that would be one name in the new folders."""
+    """Return what two names have in common that would be one name in the new folders."""
     sides = (place_of_folder(options.folder(to_gallery)) for to_gallery in (True, False))
     return fold_name if options.has_portable_names or any(map(folds_names, sides)) else str
 
@@ -265,7 +265,7 @@ def _is_usable(file: ImageFile, source: Images, report: SplitReport) -> bool:
 def _class_and_name(
     file: ImageFile, source: Images, longest: int, form: Callable[[str], str]
 ) -> tuple[str, str]:
-    """The folder of its class, and its name there, which keeps the folders below that of the class."""
+    """Return the folder of its class, and its name there, which keeps the folders below that of the class."""
     label, name = file.folders[0], file.path.rpartition("/")[2]
     if source.is_labelled:  # a label may be any text
         return shorten_name(form(escape_class_name(label)), longest), form(name)
@@ -323,7 +323,7 @@ def _entry(file: _File, target: str) -> SortEntry:
 def _targets_in_place(
     folder: Path, tree: Tree, wanted: dict[str, _File], how: str, key: Callable[[str], str]
 ) -> set[str]:
-    """The targets that are in their places already; anything else in the folder is refused."""
+    """Return the targets that are in their places already; anything else in the folder is refused."""
     found = set()
     by_key = {key(target): target for target in wanted}
     for above, folders, names in os.walk(folder, onerror=_unreadable):

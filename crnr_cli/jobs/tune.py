@@ -60,7 +60,7 @@ class TuneOptions:
     budget: float | None = None  # seconds
 
     def step_settings(self) -> list[StepSettings]:
-        """All combinations of the settings of the steps; those of the first step vary fastest."""
+        """Return all combinations of the settings of the steps; those of the first step vary fastest."""
         candidates = {name: self.steps.get(name) or step.tried for name, step in STEPS.items()}
         names = list(candidates)
         return [
@@ -195,7 +195,7 @@ def tune_samples(
 
 
 def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[list[VectorRecipe], list[Note]]:
-    """All ways to make vectors; the extractors take turns, as their differences are the largest."""
+    """Return all ways to make vectors; the extractors take turns, as their differences are the largest."""
     found: list[VectorRecipe] = []
     impossible: dict[str, None] = {}
     for steps in options.step_settings():
@@ -212,7 +212,7 @@ def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[lis
 
 
 def _neighbors(n_samples: int) -> Sequence[int]:
-    """The numbers of neighbours to try, 0 for all samples, the preferred one first."""
+    """Return the numbers of neighbours to try, 0 for all samples, the preferred one first."""
     if n_samples < _LOCAL_FROM:
         return (0,)
     return (0, *NEIGHBORS) if n_samples <= _ALL_UP_TO else NEIGHBORS
@@ -244,7 +244,7 @@ def _distance(setting: tuple[float, float]) -> tuple[int, int]:
 def _passes(
     recipes: Sequence[VectorRecipe], methods: Sequence[Method], folds: int, budget: float | None
 ) -> Iterator[Pass]:
-    """All passes, as long as there is time; a method that was started is run on all folds.
+    """Yield all passes, as long as there is time; a method that was started is run on all folds.
 
     The recipes take turns, and each turn gets an equal share of the time that is left. The paper's setting is
     always tried; any other is not begun if it would probably end after the budget.
@@ -272,14 +272,14 @@ def _passes(
 
 
 def _which_are_right(samples: FoldedSamples, this: Pass) -> Array:
-    """(variants, queries): which of the held-out samples each variant labels correctly."""
+    """Return (variants, queries): which of the held-out samples each variant labels correctly."""
     fold = samples.fold(this.vectors, this.fold)
     right: Array = winners_after(this.method, fold, _ITERATIONS) == fold.truth
     return right
 
 
 def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
-    """One trial per variant, from the results of all folds."""
+    """Return one trial per variant, from the results of all folds."""
     settings = [Setting(variant, done.vectors) for variant in done.method.variants(_ITERATIONS)]
     return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
@@ -353,7 +353,7 @@ class VectorRecipe:
         return {**(self.extractor.tunable_settings() if self.extractor else {}), **dict(self.steps)}
 
     def describe(self) -> str:
-        """Only what differs between the settings that are tried."""
+        """Return only what differs between the settings that are tried."""
         steps = [step.describe() for step in make_steps(dict(self.steps))]
         if self.extractor is None:
             return ", ".join(steps)
@@ -370,12 +370,12 @@ class Setting:
     vectors: VectorRecipe
 
     def parameters(self) -> dict[str, Any]:
-        """The method and the parameters that tune varies, by name."""
+        """Return the method and the parameters that tune varies, by name."""
         values = {name: self.method.parameters[name] for name in self.method.tunable}
         return {"method": self.method.name, **values, **self.vectors.parameters()}
 
     def describe(self) -> str:
-        """The extractor and the steps of the recipe as text."""
+        """Return the extractor and the steps of the recipe as text."""
         return self.vectors.describe()
 
 
@@ -401,7 +401,7 @@ class Trial:
 
 
 def choose(trials: Sequence[Trial], paper: Trial) -> Trial:
-    """The paper's setting, unless the most accurate one beats it by more than one standard error.
+    """Return the paper's setting, unless the most accurate one beats it by more than one standard error.
 
     In that case, consider the settings that also beat the paper's, and are not beaten by the most accurate
     one; of these, choose the one with the fewest changes.
@@ -421,7 +421,7 @@ def _beats(trial: Trial, other: Trial) -> bool:
 
 
 def _changes(setting: Setting, paper: Setting) -> tuple[bool, int]:
-    """Whether the method differs, and how many parameters differ."""
+    """Return whether the method differs, and how many parameters differ."""
     mine, theirs = setting.parameters(), paper.parameters()
     differing = sum(mine[name] != theirs.get(name) for name in mine)
     return setting.method.name != paper.method.name, differing

@@ -365,7 +365,7 @@ def _may_have_changed(
 
 
 def list_reviewed_images(corrections: Corrections) -> tuple[Images, list[Note]]:
-    """The files that were accepted or corrected, and what to say about the others.
+    """Return the files that were accepted or corrected, and what to say about the others.
 
     A file that is newer than its review may be another image, and is not read.
     """

@@ -45,7 +45,7 @@ class ProcessCache:
         self._of_parts: dict[int, ProcessCache] = {}
 
     def compute_once(self, source: object, make: Callable[[], Made]) -> Made:
-        """What `make` returned when it was first called for this very object."""
+        """Return what `make` returned when it was first called for this very object."""
         with self._lock:  # several batches may ask for it at the same time
             if self._source is not source:
                 self._made, self._source = make(), source
@@ -82,7 +82,7 @@ class Samples:
         return 1 if self.parts is None else len(self.parts) - 1
 
     def part(self, number: int) -> Samples:
-        """One part of all samples, as samples without parts."""
+        """Return one part of all samples, as samples without parts."""
         vectors = self.part_of(self.vectors, number)
         return Samples(vectors, self.edges, prepared=self.prepared.of_part(number))
 
@@ -91,11 +91,11 @@ class Samples:
         return slice(int(self.edges[number]), int(self.edges[number + 1]))
 
     def part_of(self, rows: Array, number: int) -> Array:
-        """One part of vectors like those of the samples."""
+        """Return one part of vectors like those of the samples."""
         return rows if self.parts is None else rows[:, self.parts[number] : self.parts[number + 1]]
 
     def first(self, count: int) -> Samples:
-        """The first samples; the other classes have none."""
+        """Return the first samples; the other classes have none."""
         return Samples(self.vectors[:count], np.minimum(self.edges, count), self.parts)
 
     @property
@@ -178,7 +178,7 @@ class Method(ABC):
         return self.to_stored() | dict(ALL_SAMPLES if self.supports_neighbors else {})
 
     def to_stored(self) -> dict[str, object]:
-        """The parameters as stored in a gallery file."""
+        """Return the parameters as stored in a gallery file."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def with_parameters(self, **changes: object) -> Self:
@@ -191,36 +191,36 @@ class Method(ABC):
         return False
 
     def smoke_test_samples(self, samples: Samples) -> Samples:
-        """The samples that are needed to find out whether the method works at all."""
+        """Return the samples that are needed to find out whether the method works at all."""
         return samples
 
     @abstractmethod
     def fit(self, samples: Samples) -> State:
-        """Everything that `residuals` needs besides the samples, as plain arrays."""
+        """Return everything that `residuals` needs besides the samples, as plain arrays."""
 
     @abstractmethod
     def residuals(self, samples: Samples, state: State, queries: Array) -> Values:
-        """(m, K): the residual of each class for each unit query; the smallest wins.
+        """Return (m, K): the residual of each class for each unit query; the smallest wins.
 
         A method by which all but a few classes have the same residual returns these few.
         """
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
-        """(variants, batch, K): the residuals of all variants in one pass, batch by batch."""
+        """Yield (variants, batch, K): the residuals of all variants in one pass, batch by batch."""
         state = self.fit(split.samples)
         for batch in split.batches:
             yield to_dense(self.residuals(split.samples, state, split.queries[batch]))[np.newaxis]
 
     def variants(self, iterations: Sequence[int]) -> list[Self]:
-        """The methods that one pass of `residuals_after` covers: only this one, unless it iterates."""
+        """Return the methods that one pass of `residuals_after` covers: only this one, unless it iterates."""
         return [self]
 
     def batch_size(self, samples: Samples) -> int:
-        """Queries per batch, unless the user says how many; it must not depend on the machine."""
+        """Return queries per batch, unless the user says how many; it must not depend on the machine."""
         return batch_size(len(samples.vectors))
 
     def batch_bytes(self, samples: Samples, size: int) -> int:
-        """About how much memory the residuals of a batch need at their peak; by default, its codes."""
+        """Estimate how much memory the residuals of a batch need at their peak; by default, its codes."""
         return _ARRAYS_PER_BATCH * size * len(samples.vectors) * samples.vectors.itemsize
 
     def fit_bytes(self, samples: Samples) -> int:
@@ -232,7 +232,7 @@ class Method(ABC):
         return {}
 
     def why_unavailable(self) -> str | None:
-        """Why the method cannot be fitted on this machine; None if it can."""
+        """Return why the method cannot be fitted on this machine; None if it can."""
         return None
 
     def _require(self, is_valid: bool, rule: str) -> None:
@@ -269,18 +269,18 @@ class CodingMethod(Method):
 
     @abstractmethod
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
-        """(m, n): the weights of all samples for every query."""
+        """Return (m, n): the weights of all samples for every query."""
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Values:
         return self.residuals_of(samples, self.codes(samples, state, queries), queries)
 
     def residuals_of(self, samples: Samples, codes: Array, queries: Array) -> Array:
-        """(m, K), from the codes of the queries."""
+        """Return (m, K), from the codes of the queries."""
         Y = np.ascontiguousarray(queries.T)
         return self.decision(samples.vectors.T, samples.edges, codes.T, Y).T
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
-        """(K, m), from codes (n, m) and queries (d, m); by default, ||y - X_i c_i||."""
+        """Return (K, m), from codes (n, m) and queries (d, m); by default, ||y - X_i c_i||."""
         return class_residuals(X, edges, c, Y)
 
 
@@ -310,7 +310,7 @@ def fit_method(method: Method, samples: Samples) -> State:
 
 
 def make_indexes(method: Method, samples: Samples, progress: Progress = silent) -> State:
-    """The index that finds neighbours faster, of every part its own; empty if the method has none."""
+    """Return the index that finds neighbours faster, of every part its own; empty if the method has none."""
     if samples.parts is None:
         return method.make_index(samples, progress)
     return {
@@ -321,14 +321,14 @@ def make_indexes(method: Method, samples: Samples, progress: Progress = silent) 
 
 
 def fit_bytes(method: Method, samples: Samples) -> int:
-    """About how much memory `fit_method` needs at its peak."""
+    """Estimate how much memory `fit_method` needs at its peak."""
     if samples.parts is None:
         return method.fit_bytes(samples)
     return sum(method.fit_bytes(samples.part(number)) for number in range(samples.n_parts))
 
 
 def states_of_parts(state: State, n_parts: int) -> list[State]:
-    """The state of every part by itself."""
+    """Return the state of every part by itself."""
     states: list[State] = [{} for _ in range(n_parts)]
     for key, array in state.items():
         name, _, number = key.rpartition(".")
@@ -346,7 +346,7 @@ def residuals(method: Method, samples: Samples, state: State, queries: Array) ->
 
 
 def part_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Iterator[Array]:
-    """(m, K), for one part after the other."""
+    """Yield (m, K), for one part after the other."""
     for number, of_part in enumerate(states_of_parts(state, samples.n_parts)):
         asked = samples.part_of(queries, number)
         found = to_dense(method.residuals(samples.part(number), of_part, asked))
@@ -362,7 +362,7 @@ def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator
 
 
 def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Array:
-    """(variants, m): the class that wins each query, for all variants of a method in one pass."""
+    """Return (variants, m): the class that wins each query, for all variants of a method in one pass."""
     passes = (method.residuals_after(part, iterations) for part in split.parts)
     winners: list[Array] = []
     for batch, of_parts in zip(split.batches, zip(*passes, strict=True), strict=True):
@@ -373,6 +373,6 @@ def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Ar
 
 
 def are_blank(rows: Array) -> Array:
-    """(m,): which parts of queries have nothing to compare, and so say nothing about any class."""
+    """Return (m,): which parts of queries have nothing to compare, and so say nothing about any class."""
     blank: Array = np.logical_not(np.any(rows, axis=1))
     return blank

@@ -34,16 +34,16 @@ class LocalMethod(CodingMethod):
 
     @abstractmethod
     def local_codes(self, near: Neighborhoods) -> Array:
-        """(k, m): the weights of the neighbours of every query."""
+        """Return (k, m): the weights of the neighbours of every query."""
 
     def local_codes_after(
         self, near: Neighborhoods, iterations: Sequence[int]
     ) -> Iterator[tuple[int, Array]]:
-        """The number of each of the `variants`, in any order, and its `local_codes`, in one pass."""
+        """Yield the number of each of the `variants`, in any order, and its `local_codes`, in one pass."""
         yield 0, self.local_codes(near)
 
     def local_decision(self, near: Neighborhoods, codes: Array) -> Array:
-        """(k, m), of the class of every neighbour, from the codes; by default, ||y - X_i c_i||."""
+        """Return (k, m), of the class of every neighbour, from the codes; by default, ||y - X_i c_i||."""
         return local_residuals(near, codes)
 
 
@@ -140,7 +140,7 @@ class Neighbors(CodingMethod):
         return min(self.neighbors, samples.n_classes) if samples.parts is None else samples.n_classes
 
     def make_index(self, samples: Samples, progress: Progress = silent) -> State:
-        """What finds neighbours faster, as arrays beside what `fit` makes; none for exact search.
+        """Return what finds neighbours faster, as arrays beside what `fit` makes; none for exact search.
 
         It is made for a gallery as a whole. Samples of which some are held out, to tune, compare, audit or
         calibrate, are searched exactly: an index of them would take longer to make than it saves.
@@ -174,7 +174,7 @@ class Neighbors(CodingMethod):
         return self.method.decision(X, edges, c, Y)
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> FewClasses:
-        """Those of the classes that have a neighbour, which are few however many classes there are."""
+        """Return those of the classes that have a neighbour, which are few however many classes there are."""
         places = self._nearest(samples, state, queries)
         found, classes = np.empty(places.shape, queries.dtype), np.empty(places.shape, np.int64)
         for batch, near in _neighborhoods(samples, queries, places):
@@ -186,7 +186,7 @@ class Neighbors(CodingMethod):
         return [replace(self, method=variant) for variant in self.method.variants(iterations)]
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
-        """The residuals of all variants; the neighbours are searched once, and factorized once."""
+        """Yield the residuals of all variants; the neighbours are searched once, and factorized once."""
         samples, others = split.samples, residual_without_neighbor(self.method)
         n_variants = len(self.method.variants(iterations))
         for batch in split.batches:
@@ -200,7 +200,7 @@ class Neighbors(CodingMethod):
             yield found
 
     def _labels(self, samples: Samples, queries: Array, places: Array) -> Array:
-        """(m,): the class with the smallest residual, by these neighbours."""
+        """Return (m,): the class with the smallest residual, by these neighbours."""
         labels = np.empty(len(queries), np.int64)
         for batch, near in _neighborhoods(samples, queries, places):
             best = self.method.local_decision(near, self.method.local_codes(near)).argmin(axis=0)
@@ -208,7 +208,7 @@ class Neighbors(CodingMethod):
         return labels
 
     def _nearest(self, samples: Samples, state: State, queries: Array) -> Array:
-        """(m, k): the places of the neighbours among the samples."""
+        """Return (m, k): the places of the neighbours among the samples."""
         X, Y = samples.vectors.T, queries.T
         arrays = _of_index(state)
         if self.index == "exact" or not arrays:
@@ -235,7 +235,7 @@ def _of_index(state: State) -> State:
 
 
 def worst_index_measurement(state: State) -> indexes.Measured | None:
-    """What the index finds, of several parts the least; None if the search is exact."""
+    """Return what the index finds, of several parts the least; None if the search is exact."""
     found = [
         indexes.index_measurement({"measured": array})
         for key, array in state.items()

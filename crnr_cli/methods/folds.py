@@ -23,7 +23,7 @@ _WORDS = 2**21  # that are looked at at once
 
 
 def group_copies(rows: Array, hashes: Sequence[str] = ()) -> Array:
-    """(n,): a number for every sample, the same for samples of equal values or of equal hashes."""
+    """Return (n,): a number for every sample, the same for samples of equal values or of equal hashes."""
     first: dict[object, int] = {}
     parents = np.arange(len(rows))  # the number of an earlier sample with the same content, or its own
 
@@ -44,7 +44,7 @@ def group_copies(rows: Array, hashes: Sequence[str] = ()) -> Array:
 
 
 def _suspected_copies(rows: Array, hashes: Sequence[str]) -> list[int]:
-    """All samples that have a copy, and hardly any other, in ascending order."""
+    """Return all samples that have a copy, and hardly any other, in ascending order."""
     _, kinds, counts = np.unique(_keys(rows), return_inverse=True, return_counts=True)
     is_suspect = counts[kinds] > 1
     if len(hashes):
@@ -54,7 +54,7 @@ def _suspected_copies(rows: Array, hashes: Sequence[str]) -> list[int]:
 
 
 def _keys(rows: Array) -> Array:
-    """(n,): equal for equal rows, and for others with a probability of about 2 to the power of -60.
+    """Return (n,): equal for equal rows, and for others with a probability of about 2 to the power of -60.
 
     These are the sums of the rows' words, each times a fixed random number, modulo 2 to the power of 64.
     """
@@ -71,7 +71,7 @@ def _keys(rows: Array) -> Array:
 
 
 def first_of_copies_mask(class_index: Array, copies: Array) -> Array:
-    """(n,): a mask with one sample of those that are copies of each other, in every class."""
+    """Return (n,): a mask with one sample of those that are copies of each other, in every class."""
     pairs = np.stack([class_index, copies], axis=1)
     mask = np.zeros(len(pairs), dtype=bool)
     mask[np.unique(pairs, axis=0, return_index=True)[1]] = True
@@ -79,7 +79,7 @@ def first_of_copies_mask(class_index: Array, copies: Array) -> Array:
 
 
 def stratified_folds(class_index: Array, count: int, seed: int = 0, copies: Array | None = None) -> Array:
-    """The fold of every sample, 0 to count - 1, with each class spread evenly over them.
+    """Return the fold of every sample, 0 to count - 1, with each class spread evenly over them.
 
     Copies are in the same fold. If a class has no two different samples, they get -1: if they were held out,
     their class would be missing.
@@ -177,7 +177,7 @@ class _ShuffledContents:
 
 
 def _starts(ordered: Array) -> Array:
-    """Where a run of equal numbers starts."""
+    """Return where a run of equal numbers starts."""
     changes: Array = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
     return changes
 

@@ -72,7 +72,7 @@ class NonNegative(LocalMethod):
         return [replace(self, iterations=count) for count in iterations]
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
-        """The residuals after each number of iterations, taken while ADMM runs once."""
+        """Yield the residuals after each number of iterations, taken while ADMM runs once."""
         samples, edges = split.samples, split.samples.edges
         d = samples.vectors.shape[1]
         if cheaper_form(edges, d, self.class_weight, max(iterations)) == "dense":

@@ -56,7 +56,7 @@ def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> KnownM
 
 
 def _hugging_face_model(name: str, repository: str, file: str, **about: int | str) -> KnownModel:
-    """A model on Hugging Face, with the description of how it wants its images."""
+    """Return a model on Hugging Face, with the description of how it wants its images."""
     return KnownModel(
         name=name,
         origin=f"Hugging Face, {repository}",
@@ -206,12 +206,12 @@ def _cache() -> Path:
 
 
 def model_path(model: KnownModel) -> Path:
-    """Where a known model is, or will be."""
+    """Return where a known model is, or will be."""
     return models_folder() / model.file
 
 
 def model_at(path: Path) -> KnownModel | None:
-    """The known model whose place this is."""
+    """Return the known model whose place this is."""
     return next((model for model in MODELS.values() if model_path(model) == path), None)
 
 
@@ -251,7 +251,7 @@ class ModelPlace(NamedTuple):
 
 
 def find_local_copy(path: Path) -> ModelPlace | None:
-    """Where a known model is here, if this is its path on the machine where a gallery was built."""
+    """Return where a known model is here, if this is its path on the machine where a gallery was built."""
     for model in MODELS.values():
         if path.parts[-model.file.count("/") - 1 :] == Path(model.file).parts:
             return ModelPlace(model_path(model), command_for(model))
@@ -259,14 +259,14 @@ def find_local_copy(path: Path) -> ModelPlace | None:
 
 
 def how_to_get(model: KnownModel) -> str:
-    """A sentence with the command that gets a model."""
+    """Return a sentence with the command that gets a model."""
     if model.weights:
         return f"get it with `crnr model get {model.name}`"
     return f"get it with: {command_for(model)}"
 
 
 def command_for(model: KnownModel) -> str:
-    """The command line that gets a model."""
+    """Return the command line that gets a model."""
     if model.command is None:
         return f"crnr model get {model.name}"
     folder = models_folder()

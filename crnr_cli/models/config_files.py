@@ -25,7 +25,7 @@ FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
 
 def config_folders(model: Path) -> list[Path]:
-    """Where the files of a model may be: its own folder first."""
+    """Return where the files of a model may be: its own folder first."""
     folder = model.parent
     if folder.absolute().name.lower() != _ONNX_FOLDER:
         return [folder]
@@ -33,7 +33,7 @@ def config_folders(model: Path) -> list[Path]:
 
 
 def read_config(path: Path) -> dict[str, Any] | None:
-    """The object in a file; None if there is no such file."""
+    """Return the object in a file; None if there is no such file."""
     found = stat_or_none(path)
     if found is None:
         return None
@@ -77,7 +77,7 @@ def short_repr(value: Any) -> str:
 
 
 def require_number(value: Any, name: str) -> float:
-    """A number of moderate size; ValueError otherwise."""
+    """Return a number of moderate size; ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
         raise ValueError(f"its {name} is {short_repr(value)}")
     return float(value)
@@ -91,7 +91,7 @@ def require_share(value: Any, name: str) -> float:
 
 
 def require_side(value: Any, name: str) -> int:
-    """A number of pixels."""
+    """Return a number of pixels."""
     found = require_number(value, name)
     if found != int(found) or not 1 <= found <= _LARGEST_SIDE:
         raise ValueError(
@@ -101,7 +101,7 @@ def require_side(value: Any, name: str) -> int:
 
 
 def require_per_channel(value: Any, name: str) -> tuple[float, ...]:
-    """One number, or three."""
+    """Return one number, or three."""
     values = value if isinstance(value, list) else [value]
     if len(values) not in (1, 3):
         raise ValueError(f"its {name} is {short_repr(value)}, not one number or three")

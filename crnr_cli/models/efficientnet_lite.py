@@ -23,7 +23,7 @@ INPUT, OUTPUT = "image", "features"
 
 
 def make_model(weights: Mapping[str, Array], size: int, depth: float) -> bytes:
-    """The model for images of `size` x `size` pixels, as the content of a file, always the same bytes.
+    """Return the model for images of `size` x `size` pixels, as the content of a file, always the same bytes.
 
     `depth` is the factor by which a network has more blocks than lite0. ValueError if the weights are not
     those of such a network.

@@ -112,7 +112,7 @@ def _kind(content: Mapping[str, Any]) -> str:
 
 
 def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
-    """What makes the whole file unusable."""
+    """Return what makes the whole file unusable."""
     if kind in _OTHERS:
         return f"crnr cannot prepare images as its image processor {kind} does"
     known = {*_FOLLOWED, *_HARMLESS, *_SWITCHES}
@@ -181,7 +181,7 @@ def _read_geometry(kind: str, values: Mapping[str, Any], found: FoundSettings) -
 
 
 def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int] | None]:
-    """What the shorter side becomes, and width and height if images are squeezed."""
+    """Return what the shorter side becomes, and width and height if images are squeezed."""
     size = values.get("size")
     if size is None:
         raise ValueError("it has no size")
@@ -207,7 +207,7 @@ def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, 
 
 
 def _target(kind: str, values: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Width and height of what is cut out, if anything is."""
+    """Return width and height of what is cut out, if anything is."""
     if kind == "ConvNext":  # its size is that of the result
         size = values["size"]
         result = require_side(size.get("shortest_edge") if isinstance(size, dict) else size, "size")

@@ -50,7 +50,7 @@ def read_text(file: BinaryIO, field: Field) -> str:
 
 
 def read_fields(file: BinaryIO, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message between two positions of the file; ValueError if there is none."""
+    """Yield the fields of the message between two positions of the file; ValueError if there is none."""
     while start < end:
         key, start = _varint(file, start, end)
         number, kind = key >> 3, key & 7
@@ -71,7 +71,7 @@ def read_fields(file: BinaryIO, start: int, end: int) -> Iterator[Field]:
 
 
 def _varint(file: BinaryIO, start: int, end: int) -> tuple[int, int]:
-    """A number of up to ten bytes, of which each has seven bits, and the position after it."""
+    """Return a number of up to ten bytes, of which each has seven bits, and the position after it."""
     file.seek(start)
     value = 0
     for i, byte in enumerate(file.read(min(10, end - start))):
@@ -110,7 +110,7 @@ def model_hash(path: Path) -> ModelHash:
 
 
 def external_files(path: Path) -> list[str]:
-    """The names of all files of weights, relative to the folder of the model and checked, in order.
+    """Return the names of all files of weights, relative to the folder of the model and checked, in order.
 
     A name that leads out of this folder is refused, so that a model cannot make crnr read any other file.
     """

@@ -36,7 +36,7 @@ _OF_MANY_PROGRAMS = ("config.json",)
 
 
 def read_timm(content: Mapping[str, Any]) -> FoundSettings | None:
-    """None if it is another library's config.json."""
+    """Return None if it is another library's config.json."""
     config = find_section(content, "pretrained_cfg")
     if config is None:
         return None
@@ -130,7 +130,7 @@ class Preparation:
 
 
 def find_preparation(model: Path) -> Preparation | None:
-    """What the first of the files beside a model says about images; None if there is none."""
+    """Return what the first of the files beside a model says about images; None if there is none."""
     for folder in config_folders(model):
         for name, read in _READERS.items():
             try:

@@ -63,7 +63,7 @@ class Preset:
     crops: tuple[tuple[int, float], ...] = ()  # of members of the family that were trained with another size
 
     def crop_for(self, fixed: tuple[int, int] | None) -> float:
-        """The crop for a model whose input has a fixed size, or none."""
+        """Return the crop for a model whose input has a fixed size, or none."""
         other = dict(self.crops)
         return other.get(fixed[0], self.crop) if fixed and fixed[0] == fixed[1] else self.crop
 
@@ -129,7 +129,7 @@ class Guess(NamedTuple):
 
 
 def guess_preset(model: Path) -> Guess | None:
-    """None if the model is of no family that is known."""
+    """Return None if the model is of no family that is known."""
     if "efficientnet-lite" in model.name.lower().replace("_", "-"):
         return Guess("efficientnet-lite", "by the name of the model")
     if (preset := _family(model.stem)) is not None:
@@ -159,7 +159,7 @@ def _family(name: str) -> str | None:
 
 
 def _model_type(model: Path) -> str:
-    """As transformers writes it; empty if there is no such file, or none that can be read."""
+    """Return as transformers writes it; empty if there is no such file, or none that can be read."""
     for folder in config_folders(model):
         try:
             content = read_config(folder / "config.json")
@@ -171,7 +171,7 @@ def _model_type(model: Path) -> str:
 
 
 def _layers(file: BinaryIO) -> tuple[set[str], set[int]]:
-    """The operators of a model, and the widths of its convolutions of single channels."""
+    """Return the operators of a model, and the widths of its convolutions of single channels."""
     operators: set[str] = set()
     widths: set[int] = set()
     size = file.seek(0, os.SEEK_END)
@@ -195,7 +195,7 @@ def _messages(file: BinaryIO, start: int, end: int, number: int) -> Iterator[Fie
 
 
 def _numbers(file: BinaryIO, attribute: Field) -> dict[str, list[int]]:
-    """The name of an attribute, with its numbers if it has whole numbers."""
+    """Return the name of an attribute, with its numbers if it has whole numbers."""
     name, numbers = "", []
     for field in read_fields(file, attribute.start, attribute.end):
         if field.number == _NAME and field.kind == MESSAGE:

@@ -44,7 +44,7 @@ class RecipePart(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """A short description to print."""
+        """Return a short description to print."""
 
 
 class Step(RecipePart):
@@ -63,19 +63,19 @@ class Step(RecipePart):
     @classmethod
     @abstractmethod
     def of(cls, setting: Any) -> Self:
-        """The step with this setting, not yet fitted."""
+        """Return the step with this setting, not yet fitted."""
 
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Any:
-        """A setting from text, for `tune`; ValueError if it is invalid."""
+        """Return a setting from text, for `tune`; ValueError if it is invalid."""
 
     @property
     @abstractmethod
     def setting(self) -> Any: ...
 
     def for_extractor(self, extractor: Extractor | None) -> Self:
-        """The step for the raw values of this extractor; UsageError if it cannot be used for them."""
+        """Return the step for the raw values of this extractor; UsageError if it cannot be used for them."""
         return self
 
     @property
@@ -96,25 +96,25 @@ class Step(RecipePart):
         return self
 
     def fit_to_blocks(self, blocks: Iterable[Array]) -> Self:
-        """As `fit`, to values that come in blocks of rows, as they may be too many for the memory."""
+        """Return as `fit`, to values that come in blocks of rows, as they may be too many for the memory."""
         return self
 
     def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
-        """About how much memory `fit` needs at its peak."""
+        """Estimate how much memory `fit` needs at its peak."""
         return 0
 
     def n_outputs(self, n_inputs: int) -> int:
-        """Numbers per sample after this step; ValueError if it does not accept `n_inputs`."""
+        """Return numbers per sample after this step; ValueError if it does not accept `n_inputs`."""
         return n_inputs
 
     @abstractmethod
     def apply(self, values: Array, dtype: str) -> Array:
-        """The values of a batch after this step, in float64; products are computed in `dtype`."""
+        """Return the values of a batch after this step, in float64; products are computed in `dtype`."""
 
     @classmethod
     @abstractmethod
     def from_stored(cls, stored: Stored) -> Self | None:
-        """The step as stored in a gallery file; None if its recipe does not have this step."""
+        """Return the step as stored in a gallery file; None if its recipe does not have this step."""
 
 
 class Section(NamedTuple):
@@ -137,10 +137,10 @@ class ImagesSeen(Protocol):
     def provider(self) -> str: ...
 
     def sizes(self) -> set[tuple[int, int]]:
-        """Width and height of all readable images."""
+        """Return width and height of all readable images."""
 
     def are_colored(self) -> bool:
-        """Whether most of the images are in colour."""
+        """Return whether most of the images are in colour."""
 
 
 class OpenExtractor(NamedTuple):
@@ -163,7 +163,7 @@ class Extractor(RecipePart):
     @classmethod
     @abstractmethod
     def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
-        """The extractor with these settings; the others are derived from the images."""
+        """Return the extractor with these settings; the others are derived from the images."""
 
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
         """The same extractor with other values of those settings that are not given, for `tune` to try."""
@@ -181,11 +181,11 @@ class Extractor(RecipePart):
 
     @abstractmethod
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
-        """Which pixels the decoders should return."""
+        """Return which pixels the decoders should return."""
 
     @abstractmethod
     def is_blank(self, pixels: Array) -> Array:
-        """(m,): which images are all of one colour, and so have nothing to compare."""
+        """Return (m,): which images are all of one colour, and so have nothing to compare."""
 
     @abstractmethod
     def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
@@ -195,28 +195,28 @@ class Extractor(RecipePart):
         """
 
     def max_batch(self, provider: str) -> int | None:
-        """Maximum number of images per batch, if it is limited."""
+        """Return maximum number of images per batch, if it is limited."""
         return None
 
     def moved_to(self, model: Path) -> Extractor | None:
-        """The same extractor with its model at another path; None if it has no model."""
+        """Return the same extractor with its model at another path; None if it has no model."""
         return None
 
     def is_same(self, other: Extractor) -> bool:
-        """Whether both make the same values of an image, wherever their models are."""
+        """Return whether both make the same values of an image, wherever their models are."""
         return self == other
 
     @classmethod
     @abstractmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Extractor:
-        """The extractor with the settings of the attribute `extractor` in a gallery file."""
+        """Return the extractor with the settings of the attribute `extractor` in a gallery file."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What `crnr info` shows: size, color and extractor, as plain values."""
+        """Return what `crnr info` shows: size, color and extractor, as plain values."""
 
     def tunable_settings(self) -> dict[str, Any]:
-        """The options that `tune` varies, by name."""
+        """Return the options that `tune` varies, by name."""
         return {"extractor": self.name}
 
 
@@ -224,7 +224,7 @@ Made = tuple[Extractor, list[Note]]
 
 
 def is_one_color(pixels: Array, bands: int) -> Array:
-    """(m,): whether all pixels of an image are the same; False if values are not finite."""
+    """Return (m,): whether all pixels of an image are the same; False if values are not finite."""
     if not len(pixels) or pixels.shape[1] <= bands:
         return np.zeros(len(pixels), dtype=bool)
     per_pixel = pixels.reshape(len(pixels), -1, bands)

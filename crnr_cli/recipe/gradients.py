@@ -108,7 +108,7 @@ class Gradients(Extractor):
             return OpenExtractor(oriented.values)
 
         def both(pixels: Array) -> Array:
-            """Each of unit length, so that they count the same."""
+            """Return each of unit length, so that they count the same."""
             parts = oriented.values(brightness(pixels)), histograms(pixels, *self.size)
             return np.concatenate([_unit(part) for part in parts], axis=1)
 
@@ -153,13 +153,13 @@ def _unit(rows: Array) -> Array:
 
 
 def brightness(pixels: Array) -> Array:
-    """(m, pixels), from the bytes of images in colour, (m, pixels * 3)."""
+    """Return (m, pixels), from the bytes of images in colour, (m, pixels * 3)."""
     grey: Array = _by_pixel(pixels).astype(np.float32) @ _BRIGHTNESS
     return grey
 
 
 def are_colored(pixels: Array) -> Array:
-    """(m,): which images, (m, pixels * 3), have more than greys and the noise of a camera."""
+    """Return (m,): which images, (m, pixels * 3), have more than greys and the noise of a camera."""
     bands = _by_pixel(pixels).astype(np.float32)
     chroma = bands.max(axis=2) - bands.min(axis=2)
     colored: Array = (chroma > _CHROMA).mean(axis=1) >= _COLORED_SHARE
@@ -167,7 +167,7 @@ def are_colored(pixels: Array) -> Array:
 
 
 def histograms(pixels: Array, width: int, height: int) -> Array:
-    """(m, N_COLORS): the square root of the frequencies of the colours, quarter by quarter.
+    """Return (m, N_COLORS): the square root of the frequencies of the colours, quarter by quarter.
 
     A pixel counts for the nearest levels of every band, linearly interpolated, so that a small change of
     colour is a small change of the histogram.

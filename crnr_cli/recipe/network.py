@@ -163,7 +163,7 @@ class Network(Extractor):
         return cls(**{**values, **tuples, "pool": pool, "folder": folder})
 
     def facts(self) -> dict[str, Any]:
-        """As plain values, with lists instead of tuples, as in JSON."""
+        """Return as plain values, with lists instead of tuples, as in JSON."""
         settings = json.loads(json.dumps(self._settings()))
         return {
             "size": list(self.size),
@@ -181,7 +181,7 @@ class Network(Extractor):
         )
 
     def _preset(self) -> str:
-        """The preset that images are prepared by, as far as the stored settings tell."""
+        """Return the preset that images are prepared by, as far as the stored settings tell."""
         for name, preset in PRESETS.items():
             if (
                 self.filter == preset.filter
@@ -194,7 +194,7 @@ class Network(Extractor):
 
 
 def _is_close(values: tuple[float, ...], others: tuple[float, ...]) -> bool:
-    """A file beside the model gives the numbers of a preset in another scale."""
+    """Return a file beside the model gives the numbers of a preset in another scale."""
     width = max(len(values), len(others))
     return all(
         math.isclose(a, b, rel_tol=1e-6)
@@ -203,5 +203,5 @@ def _is_close(values: tuple[float, ...], others: tuple[float, ...]) -> bool:
 
 
 def absolute_path(model: Path) -> str:
-    """A link keeps its name, as the weights of the model may be next to the link."""
+    """Return a link keeps its name, as the weights of the model may be next to the link."""
     return str(model.parent.resolve() / model.name)

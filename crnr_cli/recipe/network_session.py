@@ -51,7 +51,7 @@ class OpenNetwork:
         self._n_at_once = given.shape[0] if isinstance(given.shape[0], int) else None
 
     def vectors(self, pixels: Array) -> Array:
-        """(m, n_outputs): the features of images given as bytes, (m, height * width * bands)."""
+        """Return (m, n_outputs): the features of images given as bytes, (m, height * width * bands)."""
         if not len(pixels):
             return np.empty((0, self._how.n_outputs), np.float32)
         step = self._n_at_once or self._per_run
@@ -153,7 +153,7 @@ def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) ->
 
 
 def _to_declared(given: Any) -> Declared:
-    """A dimension that is not a positive number is not fixed, whatever exporters write instead."""
+    """Return a dimension that is not a positive number is not fixed, whatever exporters write instead."""
     shape = [None if isinstance(n, int) and n < 1 else n for n in given.shape]
     return Declared(given.name, given.type, tuple(shape))
 
@@ -217,7 +217,7 @@ def _decide_pool(path: Path, session: Any, decider: Decider) -> int:
 
 
 def _pool(output: Array, layout: str, pool: str) -> Array:
-    """(m, n): the mean of maps over all positions, or the first token; vectors are not changed."""
+    """Return (m, n): the mean of maps over all positions, or the first token; vectors are not changed."""
     if pool == "cls":
         output = output[:, 0]
     elif pool == "mean":
@@ -238,7 +238,7 @@ class Session(NamedTuple):
 
 
 def available_providers() -> list[str]:
-    """The providers of the installed onnxruntime, the best first."""
+    """Return the providers of the installed onnxruntime, the best first."""
     require_packages("onnx", "a network", "onnxruntime")
     import onnxruntime
 

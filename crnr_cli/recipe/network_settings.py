@@ -208,7 +208,7 @@ class Decider:
         raise UsageError(f"{path}: takes images of any size; choose one with --size, such as --size 224")
 
     def _fixed_scaling(self, given: Declared) -> dict[str, Reasoned]:
-        """What no preset and no file has to tell."""
+        """Return what no preset and no file has to tell."""
         found = {name: Reasoned(value, _CHOSEN) for name, value in self.options.scaling.items()}
         if given.type == _BYTES:
             why = "as the model takes bytes, and scales them itself"
@@ -216,7 +216,7 @@ class Decider:
         return found
 
     def _source(self, needed: list[str]) -> _Source:
-        """Where the settings that are needed come from."""
+        """Return where the settings that are needed come from."""
         if not needed:
             return _Source("options", "options", _CHOSEN, {})
         if self.options.preset:
@@ -308,7 +308,7 @@ class Decider:
         return Reasoned(pool, _CHOSEN)
 
     def note(self) -> str | None:
-        """All that was assumed, for the user; None if there is nothing."""
+        """Return all that was assumed, for the user; None if there is nothing."""
         preparation = self.settled["preparation"]
         others = {name: self.settled[name] for name in _OPTIONS if self.settled[name].is_assumed}
         assumed = ", ".join(f"{name} {_text(one.value)}" for name, one in others.items())

@@ -57,7 +57,7 @@ class OrientedGradients:
         return rows * columns * self.n_per_block
 
     def values(self, grey: Array) -> Array:
-        """(m, n_values), for images (m, height * width) of any scale: block by block, row by row."""
+        """Return (m, n_values), for images (m, height * width) of any scale: block by block, row by row."""
         out = np.empty((len(grey), self.n_values), np.float32)
         step = max(1, _PIXELS_AT_ONCE // (self.width * self.height))
         with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity stay, and are reported later
@@ -74,7 +74,7 @@ class OrientedGradients:
         return _triangles(self.height, rows).T.copy(), _triangles(self.width, columns)
 
     def _pool_cells(self, down: Array, right: Array) -> Array:
-        """(m, rows, columns, bins): the histogram of every cell."""
+        """Return (m, rows, columns, bins): the histogram of every cell."""
         of_rows, of_columns = self._windows
         magnitude = np.hypot(right, down)
         # Angles are measured in bins, from 0 to `bins`; the direction 0 is that of `bins`, too.
@@ -164,7 +164,7 @@ def _hat(distance: Array, height: Array, out: Array) -> Array:
 
 
 def _inverse(values: Array) -> Array:
-    """1 / values, and 0 for 0: a block without any gradient stays empty."""
+    """Return 1 / values, and 0 for 0: a block without any gradient stays empty."""
     inverse: Array = np.divide(1, values, out=np.zeros_like(values), where=values != 0)
     return inverse
 

@@ -42,14 +42,14 @@ NEWEST_VERSION = max(max(part.since_version, part.newest_version) for part in _P
 
 
 def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:
-    """The steps with these settings, by name, not fitted yet; a step without a setting is not used."""
+    """Return the steps with these settings, by name, not fitted yet; a step without a setting is not used."""
     return tuple(
         step.of(settings[name]) for name, step in STEPS.items() if settings.get(name, step.off) != step.off
     )
 
 
 def restore_extractor(stored: Stored) -> Extractor:
-    """The extractor of a gallery file.
+    """Return the extractor of a gallery file.
 
     Its name is part of its description. The oldest extractors have none: raw pixels are described by the size
     and colour of the images alone, and a network without its name.
@@ -76,7 +76,7 @@ class Recipe:
 
     @classmethod
     def of(cls, n_inputs: int, extractor: Extractor | None = None, steps: tuple[Step, ...] = ()) -> Recipe:
-        """A recipe with steps that are chosen, but do not know yet what they are applied to."""
+        """Return a recipe with steps that are chosen, but do not know yet what they are applied to."""
         for i, step in enumerate(steps):
             mixing = [other for other in steps[:i] if not other.keeps_places]
             if mixing and step.for_extractor(extractor).part_edges is not None:
@@ -91,7 +91,7 @@ class Recipe:
         return cls.of(extractor.n_values, extractor, steps)
 
     def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
-        """The same recipe with other steps, by their settings, not fitted yet."""
+        """Return the same recipe with other steps, by their settings, not fitted yet."""
         return Recipe.of(self.n_inputs, self.extractor, make_steps(settings))
 
     @property
@@ -119,7 +119,7 @@ class Recipe:
         return all(step.is_fitted for step in self.steps)
 
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest | None:
-        """Which pixels the decoders should return; None if samples are not images."""
+        """Return which pixels the decoders should return; None if samples are not images."""
         return self.extractor.request(max_pixels, with_hash=with_hash) if self.extractor else None
 
     @property
@@ -152,7 +152,7 @@ class Recipe:
         )
 
     def fit(self, raw: Array) -> Recipe:
-        """The recipe with its steps fitted, one after the other, to the gallery's raw values."""
+        """Return the recipe with its steps fitted, one after the other, to the gallery's raw values."""
         steps: list[Step] = []
         for step in self.steps:
             steps.append(step if step.is_fitted else step.fit(_through(steps, raw)))
@@ -166,7 +166,7 @@ class Recipe:
         return replace(self, steps=tuple(steps))
 
     def fit_bytes(self, n_samples: int, itemsize: int) -> int:
-        """About how much memory is needed to hold the vectors and to fit the steps."""
+        """Estimate how much memory is needed to hold the vectors and to fit the steps."""
         needed, n_inputs = 0, self.n_inputs
         for step in self.steps:
             needed += step.fit_bytes(n_samples, n_inputs, itemsize)
@@ -174,7 +174,7 @@ class Recipe:
         return needed + n_samples * n_inputs * itemsize
 
     def drop_unusable(self, batch: Batch) -> Batch:
-        """The raw values of the usable samples, for steps that are not fitted yet.
+        """Return the raw values of the usable samples, for steps that are not fitted yet.
 
         Images of any depth get the scale of 8-bit images, as a step may give large values more weight.
         """
@@ -209,7 +209,7 @@ class Recipe:
         return vectors, faults
 
     def to_stored(self) -> Stored:
-        """The recipe as stored in a gallery file."""
+        """Return the recipe as stored in a gallery file."""
         no_images = {"width": 0, "height": 0, "color": False}  # replaced by those of the extractor
         stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs, **no_images})
         for part in self._parts:
@@ -225,7 +225,7 @@ class Recipe:
 
     @classmethod
     def from_stored(cls, stored: Stored) -> Recipe:
-        """The recipe of an untrusted file; ValueError, LookupError or TypeError if it is invalid."""
+        """Return the recipe of an untrusted file; ValueError, LookupError or TypeError if it is invalid."""
         values = stored.attributes
         kind = values["kind"]
         if kind not in ("pictures", "features"):
@@ -246,14 +246,14 @@ class Recipe:
         return {name: chosen.get(name, step.off) for name, step in STEPS.items()}
 
     def facts(self) -> dict[str, Any]:
-        """What `crnr info` shows, as plain values."""
+        """Return what `crnr info` shows, as plain values."""
         extractor = {"size": None, "color": False, "extractor": None}
         if self.extractor:
             extractor = self.extractor.facts()
         return {"made_from": self.kind, "n_inputs": self.n_inputs, **extractor, **self.settings}
 
     def describe(self) -> list[str]:
-        """A short description of each step, to print."""
+        """Return a short description of each step, to print."""
         first = (
             format_count(self.n_inputs, "feature") if self.extractor is None else self.extractor.describe()
         )

@@ -114,7 +114,7 @@ class Pca(Step):
         return self.axes.astype(np.float32)
 
     def apply(self, values: Array, dtype: str) -> Array:
-        """The projection is computed in the type of the vectors, like everything after it."""
+        """Return the projection is computed in the type of the vectors, like everything after it."""
         axes = self.axes if dtype == "float64" else self._single_axes
         projected: Array = (values.astype(dtype) @ axes).astype(np.float64)
         return projected
@@ -133,7 +133,7 @@ class Pca(Step):
 
 
 def principal_axes(values: Array, count: int) -> Array:
-    """(n_inputs, count): the first eigenvectors of the covariance of the centred samples.
+    """Return (n_inputs, count): the first eigenvectors of the covariance of the centred samples.
 
     `values` are float64, and are overwritten.
     """
@@ -152,7 +152,7 @@ def principal_axes(values: Array, count: int) -> Array:
 
 
 def principal_axes_of_blocks(blocks: Iterable[Array], count: int) -> Array:
-    """(n_inputs, count), of blocks of rows in float64: from their covariance, which one pass gives.
+    """Return (n_inputs, count), of blocks of rows in float64: from their covariance, which one pass gives.
 
     The mean is not known before the end. That of the first block is near enough to it that nothing is lost
     by cancellation.
@@ -318,5 +318,5 @@ class Parts(Step):
 
 
 def _cuts(places: int, parts: int) -> Array:
-    """Where each of the parts begins, and the number of places: parts of about the same size."""
+    """Return where each of the parts begins, and the number of places: parts of about the same size."""
     return np.round(np.linspace(0, places, parts + 1)).astype(int)

@@ -76,7 +76,7 @@ def write_audit(
 def _images_to_show(
     report: AuditReport, shown: Sequence[int], images_from: Sequence[Path]
 ) -> tuple[list[str], ImageSearch]:
-    """The names of the images to show, and where they are.
+    """Return the names of the images to show, and where they are.
 
     Only files that are still what the samples were made of; the queries were named on the command line.
     """

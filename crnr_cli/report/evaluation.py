@@ -193,13 +193,13 @@ def _facts(gallery: FittedGallery | None, path: Path, classes: Sequence[str]) ->
 
 
 def _class_names(in_matrix: Sequence[str], mistakes: Sequence[Prediction]) -> list[str]:
-    """The classes of the matrix, and then those of listed mistakes that are not in it."""
+    """Return the classes of the matrix, and then those of listed mistakes that are not in it."""
     listed = (name or "" for row in mistakes[:_MAX_MISTAKES] for name in (row.truth, row.label))
     return list(dict.fromkeys([*in_matrix, *listed]))
 
 
 def _worst(scores: Scores) -> list[dict[str, Any]]:
-    """The scores of the classes, the worst first; of very many, only these."""
+    """Return the scores of the classes, the worst first; of very many, only these."""
     worst = heapq.nsmallest(MANY_CLASSES, scores.classes, key=lambda score: score.f1)
     return [{**vars(score), "name": printable(score.name)} for score in worst]
 
@@ -229,7 +229,7 @@ def mistake_records(
 
 
 def choose_images(mistakes: Sequence[Prediction]) -> list[str]:
-    """The images to embed: the worst mistakes, then one of each kind, then others."""
+    """Return the images to embed: the worst mistakes, then one of each kind, then others."""
     first: dict[tuple[str | None, str | None], str] = {}
     for row in mistakes:
         first.setdefault((row.truth, row.label), row.path)
@@ -275,7 +275,7 @@ def matrix_classes(scores: Scores) -> Array:
 
 
 def matrix_cells(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
-    """The non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
+    """Return the non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
     floor = 0.25 if len(in_matrix) <= 30 else 0.45  # small cells need a stronger colour
     queries = queries_per_class(scores)[in_matrix]
     placed = scores.cells.copy()
@@ -299,19 +299,19 @@ def pair_records(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
 
 
 def queries_per_class(scores: Scores) -> Array:
-    """(K,): the number of queries of each true class."""
+    """Return (K,): the number of queries of each true class."""
     return np.bincount(scores.cells[:, 0], scores.cells[:, 2], len(scores.classes)).astype(np.int64)
 
 
 def _places(scores: Scores, in_matrix: Array) -> Array:
-    """(K,): the place of every class in the matrix; -1 if it is not there."""
+    """Return (K,): the place of every class in the matrix; -1 if it is not there."""
     places = np.full(len(scores.classes), -1)
     places[in_matrix] = np.arange(len(in_matrix))
     return places
 
 
 def matrix_layout(k: int) -> dict[str, Any]:
-    """The layout of the matrix: with many classes, counts and then names are left out."""
+    """Return the layout of the matrix: with many classes, counts and then names are left out."""
     density = "few" if k <= 14 else "several" if k <= 26 else "many" if k <= 50 else "crowded"
     return {
         "density": density,

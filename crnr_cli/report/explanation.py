@@ -70,7 +70,7 @@ def write_explanation(
 
 
 def samples_to_show(report: ExplainReport) -> list[WeightedSample]:
-    """The samples whose images are shown: those with the largest weights, and the nearest of `nn`."""
+    """Return the samples whose images are shown: those with the largest weights, and the nearest of `nn`."""
     samples = report.strongest(report.explanations[0], _IMAGES)
     nearest = [sample for each in report.explanations if (sample := report.nearest(each))]
     return samples[: _IMAGES - len(nearest)] + nearest
@@ -135,7 +135,7 @@ def _tiles(report: ExplainReport, explanation: MethodExplanation, image: Array |
 
 
 def _n_common(names: Sequence[str]) -> int:
-    """The number of letters with which all names begin."""
+    """Return the number of letters with which all names begin."""
     return len(list(takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))))
 
 

@@ -28,7 +28,7 @@ class ImageSearch:
     hashes: Mapping[str, str] = field(default_factory=dict)  # only files with this SHA-256, by name
 
     def find(self, name: str) -> str:
-        """The file, or OUTSIDE or MISSING."""
+        """Return the file, or OUTSIDE or MISSING."""
         result = MISSING
         for path in self._places(name):
             if not os.path.isfile(path):  # noqa: PTH113 - it never raises
@@ -59,7 +59,7 @@ class FoundImages:
     outside: list[str]
 
     def notes(self, what: str, *, elsewhere: str) -> list[str]:
-        """What to say about those that are not shown."""
+        """Return what to say about those that are not shown."""
         remedy = "name their folder with --images-from"
         reasons = (
             (self.missing, f"was not found; run the command in {elsewhere}, or {remedy}"),
@@ -94,7 +94,7 @@ def search_beside(tables: Sequence[str], more: Sequence[Path]) -> ImageSearch:
 
 
 def _is_below(path: str, roots: Sequence[Path]) -> bool:
-    """Whether the file itself, with all links followed, is below one of these folders."""
+    """Return whether the file itself, with all links followed, is below one of these folders."""
     real = Path(os.path.realpath(path))
     return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
 

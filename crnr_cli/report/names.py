@@ -34,7 +34,7 @@ def describe_place(part: PartAnswer) -> str:
 
 
 def describe_tally(parts: Sequence[PartAnswer], label: str) -> str:
-    """How many parts of a query speak for its label, and how many against it."""
+    """Return how many parts of a query speak for its label, and how many against it."""
     supporting, against = sum(part.margin > 0 for part in parts), sum(part.is_against for part in parts)
     undecided = len(parts) - supporting - against
     rest = f", {undecided} {is_or_are(undecided)} undecided" if undecided else ""

@@ -238,7 +238,7 @@ def draw_sensitivity(
     marked: Mapping[str, tuple[float, float]],
     title: str,
 ) -> Figure:
-    """Accuracy over lam, one line per name; `marked` points are (lam, accuracy)."""
+    """Return accuracy over lam, one line per name; `marked` points are (lam, accuracy)."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     place = {lam: i for i, lam in enumerate(lams)}  # equal distances, as a log axis has no 0

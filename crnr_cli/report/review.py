@@ -98,7 +98,7 @@ class _Embedded:
     def parts(
         self, names: Sequence[str | None], search: ImageSearch, max_pixels: int, longest: int
     ) -> Iterator[list[str]]:
-        """The images of these names as data URIs; empty for those that are not shown, and for None."""
+        """Yield the images of these names as data URIs; empty for those that are not shown, and for None."""
         for start in range(0, len(names), PER_PART):
             part = names[start : start + PER_PART]
             found = find_images([name for name in part if name is not None], search, max_pixels, longest)
@@ -141,7 +141,7 @@ def _has_probabilities(report: ReviewReport) -> bool:
 def _records(
     report: ReviewReport, samples: Sequence[Mapping[str, list[int]]], place: Mapping[int, int]
 ) -> list[list[Any]]:
-    """The answers as short lists, as there may be many; classes are given by their place."""
+    """Return the answers as short lists, as there may be many; classes are given by their place."""
     number = {name: i for i, name in enumerate(report.classes)}
 
     def record(answer: ReviewItem, of_answer: Mapping[str, list[int]]) -> list[Any]:

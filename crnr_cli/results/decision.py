@@ -64,7 +64,7 @@ class Prediction(NamedTuple):
 
 
 def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
-    """The class that wins each query, and the margin. Ties go to the first class in name order."""
+    """Return the class that wins each query, and the margin. Ties go to the first class in name order."""
     batch, truths = answers.batch, answers.truths
     found: list[Any] = [None] * len(batch.names)
     order = best_classes(answers.residuals, 2)
@@ -95,7 +95,7 @@ def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Predictio
 
 
 def best_classes(residuals: Values, count: int) -> Array:
-    """(m, count): the classes with the smallest residuals, the smallest first; ties in name order."""
+    """Return (m, count): the classes with the smallest residuals, the smallest first; ties in name order."""
     if isinstance(residuals, FewClasses):
         return residuals.smallest(count)
     m, n_classes = residuals.shape
@@ -110,7 +110,7 @@ def best_classes(residuals: Values, count: int) -> Array:
 
 
 def margins(best: Array, second: Array, signed: bool = False) -> Array:
-    """1 - best/second: 0 is a tie, 1 a perfect match.
+    """Return 1 - best/second: 0 is a tie, 1 a perfect match.
 
     If residuals are negated scores, a ratio is meaningless, and the margin is 1 - exp(best - second): again
     0 for a tie, and closer to 1 the farther the two are apart. For softmax with three or more classes, this
@@ -147,7 +147,7 @@ def _apply_thresholds(
 
 
 def _members(sureness: Thresholds, found: Values, residuals: Values) -> tuple[Array, Array]:
-    """The classes in the set of one row, in name order, and their residuals."""
+    """Return the classes in the set of one row, in name order, and their residuals."""
     if isinstance(found, FewClasses) and not sureness.in_sets(found.others)[0]:
         members = found.classes[0][sureness.in_sets(found.values[0])]
     else:
@@ -156,13 +156,13 @@ def _members(sureness: Thresholds, found: Values, residuals: Values) -> tuple[Ar
 
 
 def separation(residuals: Values, signed: bool = False) -> Array:
-    """(m,): how far the best class stands out, in the precision of the residuals."""
+    """Return (m,): how far the best class stands out, in the precision of the residuals."""
     # Rounding can make a tie negative, and then a limit of 0 would reject it.
     return np.maximum(standout(residuals, signed), 0).astype(residuals.dtype)
 
 
 def standout(residuals: Values, signed: bool = False) -> Array:
-    """(m,): the margin between the best class and the mean of the others."""
+    """Return (m,): the margin between the best class and the mean of the others."""
     residuals = map_values(as_float64, residuals)
     best = row_minima(residuals)
     others = (row_sums(residuals) - best) / max(1, residuals.shape[1] - 1)

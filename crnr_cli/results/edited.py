@@ -49,7 +49,7 @@ def _best(row: list[str], by_class: list[tuple[int, str]], count: int) -> list[s
 
 
 def read_marked_samples(path: Path) -> list[str]:
-    """The names in the column `path` of all rows that are marked in the column `remove`, each once."""
+    """Return the names in the column `path` of all rows that are marked in the column `remove`, each once."""
     require_file(path, "give the CSV that `crnr audit --csv` wrote")
     marked: dict[str, None] = {}
     for (name, text), where, _ in read_records(path, (PATH, MARK), "was it written by `crnr audit --csv`?"):
@@ -84,7 +84,7 @@ class Corrections:
     by_place: Mapping[str, Correction]
 
     def of(self, path: str) -> Correction | None:
-        """The correction of a file, by whatever name it is known."""
+        """Return the correction of a file, by whatever name it is known."""
         return self.by_place.get(normalize_path(path))
 
     def __iter__(self) -> Iterator[Correction]:

@@ -23,7 +23,7 @@ _PARQUET_NUMBERS = ("residual", "margin", "separation", "probability")
 
 
 def read_answers(path: Path) -> list[Prediction]:
-    """The rows of a file that classify wrote in any format."""
+    """Return the rows of a file that classify wrote in any format."""
     try:
         with path.open("rb") as file:
             if file.peek(len(MAGIC))[: len(MAGIC)] == MAGIC:
@@ -34,7 +34,7 @@ def read_answers(path: Path) -> list[Prediction]:
 
 
 def parse_stream(file: BinaryIO, name: str) -> list[Prediction]:
-    """The rows of a CSV or of JSON Lines, whose first line begins with a brace."""
+    """Return the rows of a CSV or of JSON Lines, whose first line begins with a brace."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file))
     text = wrap_as_text(buffered, name)
     try:
@@ -99,7 +99,7 @@ def values_by_class(
 
 
 def parse_json_lines(lines: Iterable[str], name: str) -> list[Prediction]:
-    """The rows of a file written by classify, or of any other one with the keys truth and label."""
+    """Return the rows of a file written by classify, or of any other one with the keys truth and label."""
     rows = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -141,7 +141,7 @@ def parse_prediction(record: Any, where: str) -> Prediction:
 
 
 def _text(value: Any, key: str, where: str) -> str | None:
-    """Numbers are labels too, if another program wrote them."""
+    """Return numbers are labels too, if another program wrote them."""
     if value is None or isinstance(value, str):
         return value or None
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -199,7 +199,7 @@ class ParquetRows:
         return rows
 
     def _extra_columns(self, answers: Answers) -> list[list[Any]]:
-        """The values after the fixed columns, for every query with an answer."""
+        """Return the values after the fixed columns, for every query with an answer."""
         residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
             return list(to_dense(residuals).T.tolist())
@@ -212,12 +212,12 @@ class ParquetRows:
 
 
 def has_parquet_predictions(path: Path) -> bool:
-    """Whether a Parquet file has predictions, and not features."""
+    """Return whether a Parquet file has predictions, and not features."""
     return {"truth", "label"} <= {column.name for column in ParquetFile(path).columns}
 
 
 def read_parquet_rows(path: Path) -> list[Prediction]:
-    """The rows of a file written by classify, or of any other one with the columns truth and label."""
+    """Return the rows of a file written by classify, or of any other one with the columns truth and label."""
     file = ParquetFile(path)
     names = [column.name for column in file.columns]
     missing = [name for name in ("truth", "label") if name not in names]

@@ -102,7 +102,7 @@ class _Counts:
 
 
 def macro_intervals(scores: Scores) -> MacroIntervals:
-    """Each lies within 0 and 1, and contains its score."""
+    """Return each lies within 0 and 1, and contains its score."""
     if not scores.n:
         return MacroIntervals(None, None)
     counts = _Counts.of(scores)

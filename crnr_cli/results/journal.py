@@ -35,7 +35,7 @@ class Journal:
         self._kept = 0  # bytes of the journal that describe them
 
     def read_earlier(self) -> Identity | None:
-        """The identity of the run that left the files; None if there is nothing to continue."""
+        """Return the identity of the run that left the files; None if there is nothing to continue."""
         self._journal.seek(0)
         first = self._journal.readline()
         earlier = _parse_line(first)
@@ -45,7 +45,7 @@ class Journal:
         return earlier
 
     def finished_batches(self) -> Iterator[tuple[Mapping[str, Any], bytes]]:
-        """After `earlier`: the records and bytes of its batches, as far as both files agree.
+        """Yield after `earlier`: the records and bytes of its batches, as far as both files agree.
 
         A batch is accepted when the next one is asked for.
         """
@@ -134,7 +134,7 @@ def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Parti
 
 
 def _resume(path: Path, journal: Journal, identity: Identity) -> Done:
-    """What the earlier run finished; another run than this one is refused."""
+    """Return what the earlier run finished; another run than this one is refused."""
     done = Done()
     if (earlier := journal.read_earlier()) is None:
         return done
@@ -163,7 +163,7 @@ def describe_differences(earlier: Identity, identity: Identity) -> list[str]:
 
 
 def _parse_line(line: bytes) -> object:
-    """The value of a line; None if the line is incomplete or not JSON."""
+    """Return the value of a line; None if the line is incomplete or not JSON."""
     try:
         return json.loads(line) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):  # the latter for brackets within brackets, thousands deep

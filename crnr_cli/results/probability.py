@@ -33,11 +33,11 @@ class Calibrated:
     of_truth: Array  # (n,): the probabilities that held-out samples gave their true classes, ascending
 
     def can_exclude(self, level: float) -> bool:
-        """Whether there were enough held-out samples to exclude any label at this level."""
+        """Return whether there were enough held-out samples to exclude any label at this level."""
         return math.floor((1 - level) * (len(self.of_truth) + 1) + 1e-9) > 0
 
     def probabilities(self, residuals: Values, signed: bool = False) -> Values:
-        """(m, K): each row sums to 1, and a smaller residual is a greater probability."""
+        """Return (m, K): each row sums to 1, and a smaller residual is a greater probability."""
         return _softmax(_distances(residuals, signed), self.sharpness)
 
     def least_probability(self, level: float) -> float:
@@ -63,7 +63,7 @@ class Thresholds:
     least_in_set: float | None = None  # labels that are less probable are excluded; None: no sets are wanted
 
     def in_sets(self, probabilities: Array) -> Array:
-        """Which labels cannot be excluded; there may be none."""
+        """Return which labels cannot be excluded; there may be none."""
         return np.asarray(probabilities >= (self.least_in_set or 0.0))
 
     @property
@@ -89,7 +89,7 @@ def fit_probabilities(held_out: Sequence[tuple[Values, Array]], signed: bool = F
         wanted += float(((1 - doubt) * of_truth + doubt * others).sum())
 
     def is_too_sharp(sharpness: float) -> bool:
-        """The derivative is positive: the likelihood is convex in the sharpness."""
+        """Return the derivative is positive: the likelihood is convex in the sharpness."""
         return wanted >= sum(_expected_distance(distances, sharpness) for distances, _ in batches)
 
     low, high = _SHARPNESS
@@ -102,7 +102,7 @@ def fit_probabilities(held_out: Sequence[tuple[Values, Array]], signed: bool = F
 
 
 def round_probabilities(probabilities: Array) -> Array:
-    """As they are written."""
+    """Return as they are written."""
     return probabilities.round(DECIMALS)
 
 
@@ -112,7 +112,7 @@ def logarithms(residuals: Array) -> Array:
 
 
 def _distances(residuals: Values, signed: bool) -> Values:
-    """(m, K): how much worse every class is than the best one."""
+    """Return (m, K): how much worse every class is than the best one."""
     values = map_values(as_float64 if signed else logarithms, residuals)
     best = row_minima(values)[:, np.newaxis]
     return map_values(lambda value: value - best, values)
@@ -125,12 +125,12 @@ def _softmax(distances: Values, sharpness: float) -> Values:
 
 
 def _expected_distance(distances: Values, sharpness: float) -> float:
-    """The mean distance of every row, weighted by the probabilities, added up."""
+    """Return the mean distance of every row, weighted by the probabilities, added up."""
     sums = row_sums(map_values(lambda distance: np.exp(-sharpness * distance), distances))[:, np.newaxis]
     products = map_values(lambda distance: np.exp(-sharpness * distance) / sums * distance, distances)
     return float(products.sum() if isinstance(products, np.ndarray) else row_sums(products).sum())
 
 
 def _column_per_row(values: Values, columns: Array) -> Array:
-    """(m,): of each row, the number of one class."""
+    """Return (m,): of each row, the number of one class."""
     return take_columns(values, columns[:, np.newaxis])[:, 0]

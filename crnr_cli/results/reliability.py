@@ -61,12 +61,12 @@ class SetScores:
 
 
 def best_guess(row: Prediction) -> str | None:
-    """The class that the probability is about: the label or, for a rejected query, the best class."""
+    """Return the class that the probability is about: the label or, for a rejected query, the best class."""
     return row.runner_up if row.label == UNKNOWN else row.label
 
 
 def measure_reliability(rows: Sequence[Prediction]) -> Reliability | None:
-    """None if no row has both a probability and a true class."""
+    """Return None if no row has both a probability and a true class."""
     known = [row for row in rows if row.truth and row.probability is not None and best_guess(row)]
     if not known:
         return None
@@ -91,7 +91,7 @@ def _bin(probability: Array, right: Array) -> Bin:
 
 
 def bin_indexes(probability: Array) -> Array:
-    """(n,): the bin of every answer; numbers that no answer has are possible."""
+    """Return (n,): the bin of every answer; numbers that no answer has are possible."""
     n = len(probability)
     count = max(1, min(_BINS, n // _PER_BIN))
     smaller = np.searchsorted(np.sort(probability), probability, side="left")
@@ -99,7 +99,7 @@ def bin_indexes(probability: Array) -> Array:
 
 
 def calibration_error(probability: Array, right: Array, bin_of: Array) -> tuple[float, Interval]:
-    """The error and its 95 % interval, by the basic bootstrap.
+    """Return the error and its 95 % interval, by the basic bootstrap.
 
     Chance alone makes the distances in the bins larger than they are in truth, and in a resample once more by
     about as much. The basic bootstrap, which mirrors the resampled errors at the observed one, corrects that.
@@ -127,7 +127,7 @@ def calibration_error(probability: Array, right: Array, bin_of: Array) -> tuple[
 
 
 def score_sets(rows: Sequence[Prediction]) -> SetScores | None:
-    """None if no row has both a set and a true class."""
+    """Return None if no row has both a set and a true class."""
     known = [(row.truth, row.set) for row in rows if row.truth and row.set is not None]
     if not known:
         return None

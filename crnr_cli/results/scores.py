@@ -54,7 +54,7 @@ class Scores:
         return wilson_interval(self.correct, self.n) if self.n else None
 
     def confusion_rows(self) -> Iterator[list[int]]:
-        """The confusion matrix: for every true class, in order, the number of queries by label."""
+        """Yield the confusion matrix: for every true class, in order, the number of queries by label."""
         ends = np.searchsorted(self.cells[:, 0], np.arange(len(self.classes)), side="right")
         start = 0
         for end in ends.tolist():
@@ -94,7 +94,7 @@ def score(truths: Sequence[str], labels: Sequence[str | None]) -> Scores:
 
 
 def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
-    """A key to sort names by as people do, with 2 before 10."""
+    """Return a key to sort names by as people do, with 2 before 10."""
     parts = re.split("([0-9]+)", name)
     key: list[str | tuple[int, str]] = [*parts]
     for i in range(1, len(parts), 2):  # every second part is a number, which may have any number of digits
@@ -104,7 +104,7 @@ def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
 
 
 def wilson_interval(successes: float, n: float) -> Interval:
-    """The 95 % Wilson score interval of a proportion, which is always within 0 and 1."""
+    """Return the 95 % Wilson score interval of a proportion, which is always within 0 and 1."""
     share, z2 = successes / n, _Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
@@ -182,7 +182,7 @@ def is_outsider(row: Prediction) -> bool:
 
 
 def score_open_set(rows: Sequence[Prediction]) -> OpenSet | None:
-    """None if no row is of an outsider."""
+    """Return None if no row is of an outsider."""
     outsiders = [row for row in rows if is_outsider(row)]
     if not outsiders:
         return None

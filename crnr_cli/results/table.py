@@ -76,7 +76,7 @@ class CsvFormatter:
         return _quoted(name) if name else ""
 
     def _extra_values(self, answers: Answers) -> list[list[Any]]:
-        """The values after the fixed columns, for every query with an answer."""
+        """Return the values after the fixed columns, for every query with an answer."""
         residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
             return to_dense(residuals).tolist()  # type: ignore[no-any-return]
@@ -97,7 +97,7 @@ def _encode(lines: list[str]) -> bytes:
 
 
 def join_labels(labels: Sequence[str]) -> str:
-    """A set of labels as one text, of which `split_labels` makes the labels again."""
+    """Return a set of labels as one text, of which `split_labels` makes the labels again."""
     return "|".join(re.sub(r"[|\\]", r"\\\g<0>", label) for label in labels)
 
 
@@ -123,7 +123,7 @@ _quoted = lru_cache(maxsize=4096)(_field)
 
 
 def read_predictions(path: Path) -> list[Prediction]:
-    """The rows of a CSV written by classify, or of any other CSV with the columns truth and label."""
+    """Return the rows of a CSV written by classify, or of any other CSV with the columns truth and label."""
     try:
         with path.open("rb") as binary, wrap_as_text(binary, path) as file:
             return parse_predictions(file, str(path))
@@ -177,7 +177,7 @@ def _prediction(row: list[str], where: dict[str, int], name: str, line: int, wid
 
 
 def _probability(text: str | None) -> float | None:
-    """None if it is not a probability: a column of this name may be of another program."""
+    """Return None if it is not a probability: a column of this name may be of another program."""
     try:
         value = _finite(text)
     except ValueError:

@@ -75,7 +75,7 @@ def _admm_until(factor: Factor | LocalFactor, Y: Array, iterations: int, tol: fl
 
 
 def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
-    """r_i = ||y - X_i c_i|| for every class and query, (K x m)."""
+    """Return r_i = ||y - X_i c_i|| for every class and query, (K x m)."""
     (d, m), K = Y.shape, len(edges) - 1
     at_once = min(K, max(1, RESIDUAL_BYTES // max(1, Y.nbytes)))
     r, space = np.empty((K, m), Y.dtype), np.empty((at_once, d, m), Y.dtype)
@@ -90,7 +90,7 @@ def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
 
 
 def _runs_of_equal_size(sizes: list[int], longest: int) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive classes of equal size, to be processed together: (first, last + 1)."""
+    """Yield runs of consecutive classes of equal size, to be processed together: (first, last + 1)."""
     first = 0
     for i in range(1, len(sizes) + 1):
         if i == len(sizes) or i - first == longest or sizes[i] != sizes[first]:
@@ -111,7 +111,7 @@ def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Arr
 
 
 def class_bases(X: Array, edges: Array) -> tuple[Array, Array]:
-    """Orthonormal columns that span each class, and the edges between the classes.
+    """Return orthonormal columns that span each class, and the edges between the classes.
 
     Directions that may be rounding errors are left out: those with singular values up to the largest times
     eps times the longer side of X_i, as in numpy.linalg.matrix_rank.
@@ -128,7 +128,7 @@ def class_bases(X: Array, edges: Array) -> tuple[Array, Array]:
 
 
 def subspace_residuals(bases: Array, edges: Array, Y: Array) -> Array:
-    """||y - U_i U_i'y|| for every class and query, (K x m)."""
+    """Return ||y - U_i U_i'y|| for every class and query, (K x m)."""
     r = np.zeros((len(edges) - 1, Y.shape[1]), Y.dtype)
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
         if stop - start < len(Y):  # the residual of a class that spans the full space is exactly 0

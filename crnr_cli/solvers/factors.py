@@ -68,7 +68,7 @@ class LowRankFactor:
             np.subtract(BA, out[rows], out=out[rows])
 
     def _blocks(self) -> Iterator[tuple[slice, bool, Array | None]]:
-        """Each block's rows, whether it is tall, and its G' or square; None if B is the identity."""
+        """Yield each block's rows, whether it is tall, and its G' or square; None if B is the identity."""
         identity = not self.squares.size and not self.talls.size
         next_square = next_tall = 0
         for (start, stop), tall in zip(pairwise(self.block_edges.tolist()), self.block_is_tall, strict=True):
@@ -88,7 +88,7 @@ Factor = DenseFactor | LowRankFactor
 
 
 def factor_of(arrays: Mapping[str, Array]) -> Factor:
-    """The factor that consists of these arrays."""
+    """Return the factor that consists of these arrays."""
     return DenseFactor(**arrays) if "H" in arrays else LowRankFactor(**arrays)
 
 
@@ -107,7 +107,7 @@ def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
 
 
 def multiplications(form: FactorForm, edges: Array, d: int, lam: float, iterations: int) -> float:
-    """The number of multiply-adds to code one query with a factor of this form."""
+    """Return the number of multiply-adds to code one query with a factor of this form."""
     n = float(edges[-1])
     if form == "dense":
         return n * d + (iterations - 1) * n * n
@@ -124,7 +124,7 @@ def cheaper_form(edges: Array, d: int, lam: float, iterations: int) -> FactorFor
 
 
 def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
-    """About how much memory factorizing needs at its peak, besides the samples."""
+    """Estimate how much memory factorizing needs at its peak, besides the samples."""
     n = int(edges[-1])
     if form == "dense":
         return n * n * (3 * 8 + itemsize) + n * d * (2 * 8 + itemsize)

@@ -34,12 +34,12 @@ Arrays = dict[str, Array]
 
 
 def graph_bytes(n: int, d: int) -> int:
-    """About how much memory `build_graph` needs at its peak: rounded samples, and the links twice."""
+    """Estimate how much memory `build_graph` needs at its peak: rounded samples, and the links twice."""
     return n * d + n * 4 * 2 * (2 * _LINKS + 2)
 
 
 def build_graph(X: Array, progress: Progress) -> Arrays:
-    """The graph of the rows of X, the same for any number of threads."""
+    """Return the graph of the rows of X, the same for any number of threads."""
     import faiss
 
     X = _shareable(X)
@@ -80,7 +80,7 @@ def hideable(arrays: Arrays) -> Array:
 
 
 def graph_without(arrays: Arrays, hidden: Array) -> Arrays:
-    """The same graph without links to some samples, so that a search never comes to them."""
+    """Return the same graph without links to some samples, so that a search never comes to them."""
     levels, links = arrays["levels"], arrays["links"].copy()
     per_level = int(arrays["graph"][0])
     edges = _edges(levels, per_level * np.arange(1, int(levels.max()) + 2))
@@ -97,7 +97,7 @@ def graph_without(arrays: Arrays, hidden: Array) -> Arrays:
 
 
 def _ef_construction(n: int) -> int:
-    """How many samples are kept in view to choose the links of one.
+    """Return how many samples are kept in view to choose the links of one.
 
     The more groups of samples there are that have nothing in common, the further one has to look for the
     right one; a sample that is linked to another group is not found from its own. With 64, of 100,000 samples
@@ -108,19 +108,19 @@ def _ef_construction(n: int) -> int:
 
 
 def _draw_levels(n: int, highest: int) -> Array:
-    """(n,): the number of levels that each sample is on; a level has 1 / _LINKS of the one below."""
+    """Return (n,): the number of levels that each sample is on; a level has 1 / _LINKS of the one below."""
     drawn = np.random.default_rng(_SEED).random(n)
     levels: Array = 1 + np.floor(-np.log(1 - drawn) / np.log(_LINKS))
     return np.minimum(levels, highest).astype(np.uint8)
 
 
 def _edges(levels: Array, slots: Array) -> Array:
-    """(n + 1,): the links of sample i are edges[i] to edges[i + 1]."""
+    """Return (n + 1,): the links of sample i are edges[i] to edges[i + 1]."""
     return np.concatenate([[0], np.cumsum(slots.astype(np.int64)[levels])])
 
 
 def _shareable(X: Array) -> Array:
-    """As float32 in one piece; a copy only if it is not."""
+    """Return as float32 in one piece; a copy only if it is not."""
     shareable: Array = np.require(X, np.float32, ["C", "A"])
     return shareable
 
@@ -157,7 +157,7 @@ class Graph:
         return _MOST_KEPT
 
     def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
-        """(m, count): near rows of X for each row of Y, in no order; -1 where there is none."""
+        """Return (m, count): near rows of X for each row of Y, in no order; -1 where there is none."""
         import faiss
 
         faiss.omp_set_num_threads(threads_per_product())
@@ -203,7 +203,7 @@ def _check_graph(levels: Array, links: Array, slots: Array, entry: int, n: int) 
 
 
 def _upper_links(levels: Array, links: Array, slots: Array, edges: Array) -> Iterator[tuple[int, Array]]:
-    """The links on every level but the lowest."""
+    """Yield the links on every level but the lowest."""
     for level in range(1, int(levels.max())):
         firsts = edges[np.flatnonzero(levels > level)]
         yield level, links[firsts[:, np.newaxis] + np.arange(slots[level], slots[level + 1])]

@@ -42,7 +42,7 @@ LabelByNeighbors = Callable[
 
 
 def list_bytes(n: int, d: int) -> int:
-    """About how much memory `build_lists` needs at its peak."""
+    """Estimate how much memory `build_lists` needs at its peak."""
     return 4 * d * (_PER_CENTER + 2) * _n_lists(n) + 32 * n
 
 
@@ -111,7 +111,7 @@ class Lists:
         return min(len(self._centers), max(_FEW, len(self._centers) // 32))
 
     def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
-        """(m, count): near rows of X for each row of Y, in no order; -1 where there is none."""
+        """Return (m, count): near rows of X for each row of Y, in no order; -1 where there is none."""
         # In float64, so that the same lists are chosen in any batch.
         near = Y.astype(np.float64) @ self._centers.T
         chosen = np.argpartition(-near, search_width - 1, axis=1)[:, :search_width]
@@ -121,7 +121,7 @@ class Lists:
         return found
 
     def _batches(self, chosen: Array) -> Iterator[slice]:
-        """Queries whose products fit into memory together."""
+        """Yield queries whose products fit into memory together."""
         ends = np.cumsum(np.diff(self._edges)[chosen].sum(axis=1))
         start = 0
         while start < len(chosen):
@@ -157,7 +157,7 @@ class _Search(Protocol):
         """The largest effort that makes sense."""
 
     def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
-        """(m, count): near samples for each row of Y, in no order; -1 where there is none."""
+        """Return (m, count): near samples for each row of Y, in no order; -1 where there is none."""
 
 
 class Index:
@@ -179,7 +179,7 @@ class Index:
         self._search_width = int(search_width[0])
 
     def find_nearest(self, Y: Array, count: int, search_width: int | None = None) -> Array:
-        """(m, count): the places of the nearest columns of X, as far as the index finds them.
+        """Return (m, count): the places of the nearest columns of X, as far as the index finds them.
 
         The nearest comes first; of equally near ones, the first in X. A query for which the index finds too
         few is compared with all samples.
@@ -200,7 +200,7 @@ class Index:
 
 
 def _rank_candidates(X: Array, Y: Array, candidates: Array, count: int) -> Array:
-    """(m, count): the nearest rows of X among the candidates of each row of Y."""
+    """Return (m, count): the nearest rows of X among the candidates of each row of Y."""
     found = np.empty((len(Y), count), dtype=np.int64)
     step = max(1, _GATHERED // (candidates.shape[1] * X.shape[1]))
     for start in range(0, len(Y), step):
@@ -213,7 +213,7 @@ def _rank_candidates(X: Array, Y: Array, candidates: Array, count: int) -> Array
 
 
 def _products(X: Array, Y: Array, places: Array) -> Array:
-    """(m, k): of each row of Y with its own rows of X, in float64."""
+    """Return (m, k): of each row of Y with its own rows of X, in float64."""
     products: Array = np.einsum("mcd,md->mc", X[places].astype(np.float64), Y.astype(np.float64))
     return products
 
@@ -224,14 +224,14 @@ def require_index_package(kind: str) -> None:
 
 
 def index_bytes(kind: str, n: int, d: int) -> int:
-    """About how much memory `build_index` needs at its peak."""
+    """Estimate how much memory `build_index` needs at its peak."""
     return (graph_bytes if kind == "hnsw" else list_bytes)(n, d)
 
 
 def build_index(
     kind: str, X: Array, count: int, labelled: LabelByNeighbors, progress: Progress = silent
 ) -> Arrays:
-    """The arrays of an index over the columns of X, from which `count` neighbours will be asked."""
+    """Return the arrays of an index over the columns of X, from which `count` neighbours will be asked."""
     require_index_package(kind)
     n = X.shape[1]
     progress("indexing", 0, n)
@@ -273,7 +273,7 @@ def _to_arrays(search_width: int, measured: Measured) -> Arrays:
 
 
 def index_measurement(arrays: Arrays) -> Measured:
-    """What was measured when the index was made."""
+    """Return what was measured when the index was made."""
     found = arrays["measured"]
     if found.shape != (2,) or found.dtype != np.float64 or not (found.min() >= 0 and found.max() <= 1):
         raise ValueError("what its index finds is not given as shares")

@@ -93,7 +93,7 @@ def _code_until(factor: Factor | LocalFactor, c1: Array, gap_of: _Gap, ending: _
 
 
 def _step(factor: Factor | LocalFactor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
-    """The next v, and the z that it was computed from; the memory of `v` is reused."""
+    """Return the next v, and the z that it was computed from; the memory of `v` is reused."""
     u = np.clip(v, -t, t)
     z = v - u
     c = np.empty_like(v)
@@ -116,7 +116,7 @@ def duality_gap(X: Array, Y: Array, c: Array, lam: float) -> Array:
 
 
 def local_duality_gap(near: Neighborhoods, c: Array, lam: float) -> Array:
-    """The same for queries of length 1 by their own samples, from Gram matrices."""
+    """Return the same for queries of length 1 by their own samples, from Gram matrices."""
     Gc = near.times(c)
     cb = np.einsum("km,km->m", c, near.cross)
     rr = np.maximum(1 - 2 * cb + np.einsum("km,km->m", c, Gc), 0)

@@ -16,7 +16,7 @@ _SPARE = 16
 
 
 def find_nearest(X: Array, Y: Array, count: int) -> Array:
-    """(m, count): the places of the columns of X that have the largest products with each column of Y.
+    """Return (m, count): the places of the columns of X that have the largest products with each column of Y.
 
     The nearest comes first; of equally near ones, the first in X. All columns have at most unit length.
     """
@@ -27,7 +27,7 @@ def find_nearest(X: Array, Y: Array, count: int) -> Array:
 
 
 def search_bytes(n: int, m: int) -> int:
-    """About how much memory the search for m queries among n samples needs: the products of two blocks."""
+    """Estimate how much memory the search for m queries among n samples needs: the products of two blocks."""
     return 2 * (8 + 1) * min(n, _BLOCK) * min(m, _BATCH)
 
 
@@ -57,7 +57,7 @@ def _rounding(X: Array) -> float:
 
 
 def _rank_rows(X: Array, y: Array, places: Array) -> tuple[Array, Array]:
-    """The products with these rows of X in float64, the largest first, and the places of the rows."""
+    """Return the products with these rows of X in float64, the largest first, and the places of the rows."""
     # Not a matrix product, whose last bits depend on how many rows there are.
     products = np.einsum("cd,d->c", X[places].astype(np.float64), y.astype(np.float64))
     order = np.lexsort((places, -products))
@@ -112,7 +112,7 @@ def _candidates(X: Array, Y: Array, count: int) -> tuple[Array, Array]:
 
 
 def _among_equals(X: Array, y: Array, bound: float, count: int) -> Array:
-    """The nearest of one query, if more samples than can be kept as candidates are about equally near.
+    """Return the nearest of one query, if more samples than can be kept as candidates are about equally near.
 
     None of those that are looked for has a product in its block below the bound.
     """
@@ -141,11 +141,11 @@ class Neighborhoods:
         return cls(gram, np.einsum("mkd,dm->km", rows, Y.astype(np.float64)), classes[places])
 
     def pick(self, chosen: Array) -> Neighborhoods:
-        """Those of some of the queries."""
+        """Return those of some of the queries."""
         return Neighborhoods(self.gram[chosen], self.cross[:, chosen], self.classes[chosen])
 
     def times(self, c: Array) -> Array:
-        """(k, m): X'X c."""
+        """Return (k, m): X'X c."""
         return _products(self.gram, c)
 
     @property
@@ -175,7 +175,7 @@ class LocalFactor:
 
 
 def factorize_local(near: Neighborhoods, lam: float, mu: float) -> LocalFactor:
-    """As `factorize_gram`, for every query by itself."""
+    """Return as `factorize_gram`, for every query by itself."""
     Q = near.gram * (1 + lam * near.same_class)
     diagonal = np.arange(Q.shape[1])
     Q[:, diagonal, diagonal] += mu / 2
@@ -184,7 +184,7 @@ def factorize_local(near: Neighborhoods, lam: float, mu: float) -> LocalFactor:
 
 
 def local_residuals(near: Neighborhoods, c: Array) -> Array:
-    """(k, m): ||y - X_i c_i|| for unit queries and the class of every neighbour."""
+    """Return (k, m): ||y - X_i c_i|| for unit queries and the class of every neighbour."""
     same = near.same_class
     parts = c * (_products(np.where(same, near.gram, 0), c) - 2 * near.cross)
     squares = 1 + _products(same.astype(np.float64), parts)
@@ -193,13 +193,13 @@ def local_residuals(near: Neighborhoods, c: Array) -> Array:
 
 
 def local_norms(near: Neighborhoods, c: Array) -> Array:
-    """(k, m): ||c_i|| for the class of every neighbour."""
+    """Return (k, m): ||c_i|| for the class of every neighbour."""
     norms: Array = np.sqrt(_products(near.same_class.astype(np.float64), c * c))
     return norms
 
 
 def _products(matrices: Array, columns: Array) -> Array:
-    """(k, m): the product of every matrix (m, k, k) with its column (k, m)."""
+    """Return (k, m): the product of every matrix (m, k, k) with its column (k, m)."""
     rows = np.ascontiguousarray(columns.T)
     product: Array = np.matmul(matrices, rows[:, :, np.newaxis])[:, :, 0]
     return product.T

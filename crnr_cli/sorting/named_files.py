@@ -63,7 +63,7 @@ class NamedFiles:
         return NamedFile(source, status)
 
     def check_folder(self, folder: str, path: str) -> str:
-        """The real path of a folder of `path`, with a slash at its end."""
+        """Return the real path of a folder of `path`, with a slash at its end."""
         real = os.path.join(os.path.realpath(folder or "."), "")  # noqa: PTH118
         if not os.path.normcase(real).startswith(tuple(self._roots)):
             raise DataError(

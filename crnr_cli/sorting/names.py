@@ -31,7 +31,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 @lru_cache(maxsize=100_000)
 def escape_class_name(name: str) -> str:
-    """The name of a class as that of a folder; `urllib.parse.unquote` gives the class again."""
+    """Return the name of a class as that of a folder; `urllib.parse.unquote` gives the class again."""
     return _UNSAFE.sub(lambda found: percent_escape(found[0]), name) if name else NONE
 
 
@@ -40,7 +40,7 @@ def _name(path: str) -> str:
 
 
 def _split_suffix(path: str) -> tuple[str, str]:
-    """The name of a file without its suffix, and its suffix."""
+    """Return the name of a file without its suffix, and its suffix."""
     stem, suffix = os.path.splitext(_name(path))  # noqa: PTH122, a path may be no path at all
     if len(os.fsencode(suffix)) > _LONGEST_SUFFIX:
         return stem + suffix, ""
@@ -48,7 +48,7 @@ def _split_suffix(path: str) -> tuple[str, str]:
 
 
 def folder_of(row: Prediction) -> str:
-    """The folder of its label; an input without a class has a folder of its own."""
+    """Return the folder of its label; an input without a class has a folder of its own."""
     if row.label is None:
         return FAILED
     return REJECTED if row.label == UNKNOWN else escape_class_name(row.label)
@@ -110,7 +110,7 @@ class Template:
         return parts
 
     def target(self, row: Prediction, special: str | None = None) -> str:
-        """The name below the folder; `special` is a folder that replaces the label."""
+        """Return the name below the folder; `special` is a folder that replaces the label."""
         *folders, name = self._parts
         key = (row.label, row.truth, row.runner_up, row.status, special)
         above = self._above.get(key) if self._is_shared else None
@@ -148,7 +148,7 @@ class Template:
 
 
 def _harmless(name: str) -> str:
-    """A file keeps its own name, unless it would mean something else in the folder."""
+    """Return a file keeps its own name, unless it would mean something else in the folder."""
     if name in ("", ".", ".."):
         return name.replace(".", "%2E") or NONE
     return "%2E" + name[1:] if name.startswith(_OWN) else name

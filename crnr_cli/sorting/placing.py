@@ -41,7 +41,7 @@ def folder_errors(folder: Path) -> Iterator[None]:
 
 
 def place_of_folder(folder: Path) -> Path:
-    """The folder itself or, if it is missing, the one that it will be made in."""
+    """Return the folder itself or, if it is missing, the one that it will be made in."""
     found = stat_or_none(folder)
     if found is not None and not stat.S_ISDIR(found.st_mode):
         raise OutputError(f"{folder}: is not a folder; choose another place")
@@ -52,7 +52,7 @@ def place_of_folder(folder: Path) -> Path:
 
 
 def is_within(place: str, folder: str) -> bool:
-    """Whether a path is that of the folder, or below it."""
+    """Return whether a path is that of the folder, or below it."""
     return os.path.join(place, "").startswith(os.path.join(folder, ""))  # noqa: PTH118
 
 
@@ -136,7 +136,7 @@ def _remove_or_undo(source: Place, target: Place, *, sync: bool = False) -> None
 
 
 def is_same_file(one: Place, other: Place) -> bool:
-    """Whether these are two names of one file, or whole copies of each other."""
+    """Return whether these are two names of one file, or whole copies of each other."""
     first, second = one.status(), other.status()
     if first is None or second is None:
         return False
@@ -159,7 +159,7 @@ def _has_same_bytes(one: Place, other: Place) -> bool:
 
 
 def _new_part(part: Place) -> int:
-    """What a killed run left of this name is removed; whoever writes here has a lock."""
+    """Return what a killed run left of this name is removed; whoever writes here has a lock."""
     try:
         return part.create()
     except FileExistsError:

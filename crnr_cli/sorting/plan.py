@@ -66,13 +66,13 @@ class SortList:
 
 
 def _line(entry: SortEntry) -> str:
-    """JSON; `json.dumps` of the whole would take a tenth of the time of linking the file."""
+    """Return JSON; `json.dumps` of the whole would take a tenth of the time of linking the file."""
     source, target, wish = map(encode_basestring_ascii, entry[:3])
     return f"[{source}, {target}, {wish}, {entry.size}, {entry.mtime}]"
 
 
 def is_in_place(entry: SortEntry, how: str, target: Place) -> bool:
-    """Whether the target is what a copy or a link makes of the source, unchanged."""
+    """Return whether the target is what a copy or a link makes of the source, unchanged."""
     status = target.status()
     if status is None:
         return False
@@ -91,7 +91,7 @@ def _is_stored_as(stored: int, time: int) -> bool:
 
 
 def read_list(path: Path) -> SortList:
-    """A list as it was written; anything else is refused."""
+    """Return a list as it was written; anything else is refused."""
     if stat_or_none(path) is None:
         raise DataError(f"{path}: there is no such list")
     if not os.path.isfile(path) or _NAME.fullmatch(path.name) is None:  # noqa: PTH113, access was checked
@@ -135,7 +135,7 @@ def _entry(value: object) -> SortEntry:
 
 
 def _is_below(name: str) -> bool:
-    """Whether this is a name below a folder, whatever is there: a list may come from a stranger."""
+    """Return whether this is a name below a folder, whatever is there: a list may come from a stranger."""
     return _is_path(name) and all(map(_is_name, name.split("/")))
 
 
@@ -145,7 +145,7 @@ def _is_name(part: str) -> bool:
 
 
 def _is_path(name: str) -> bool:
-    """Whether the system can be asked about it; JSON can spell what no file name contains."""
+    """Return whether the system can be asked about it; JSON can spell what no file name contains."""
     try:
         return b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:
@@ -153,13 +153,13 @@ def _is_path(name: str) -> bool:
 
 
 def read_lists(folder: Path) -> Iterator[SortList]:
-    """The lists of earlier runs, the first one first."""
+    """Yield the lists of earlier runs, the first one first."""
     for path in sorted(filter(_number, folder.iterdir()), key=_number):
         yield read_list(path)
 
 
 def new_list(folder: Path, earlier: list[SortList], how: str) -> SortList:
-    """The list of the run to be continued, or a new one."""
+    """Return the list of the run to be continued, or a new one."""
     if earlier and not earlier[-1].is_finished and earlier[-1].how == how:
         return earlier[-1]
     number = 1 + (_number(earlier[-1].path) if earlier else 0)
@@ -167,7 +167,7 @@ def new_list(folder: Path, earlier: list[SortList], how: str) -> SortList:
 
 
 def _number(path: Path) -> int:
-    """The number in the name of a list; 0 if this is not the name of one."""
+    """Return the number in the name of a list; 0 if this is not the name of one."""
     found = _NAME.fullmatch(path.name)
     return int(found[1]) if found else 0
 
@@ -196,7 +196,7 @@ class Names:
         return fold_name(name) if self._folds else name
 
     def find_done_target(self, source: str, wish: str, status: os.stat_result | None) -> str | None:
-        """The place of a file that an earlier run has put there."""
+        """Return the place of a file that an earlier run has put there."""
         if not self._earlier:
             return None
         entry, is_finished = self._earlier.get(source, (None, False))
@@ -209,12 +209,12 @@ class Names:
         return entry.target if is_finished or self._is_done(entry) else None
 
     def _is_done(self, entry: SortEntry) -> bool:
-        """Whether a run that was stopped came this far: the file may be somebody else's."""
+        """Return whether a run that was stopped came this far: the file may be somebody else's."""
         assert self._tree is not None
         return is_in_place(entry, self._how, self._tree.place(entry.target))
 
     def choose_target(self, source: str, wish: str) -> str:
-        """A name that is not taken; the one that was planned for this file, if it is still free."""
+        """Return a name that is not taken; the one that was planned for this file, if it is still free."""
         entry, is_finished = self._earlier.get(source, (None, True))
         # If a move was stopped in the middle, the file is in both places, which is seen when it is moved.
         was_stopped = self._how == "move" and not is_finished
@@ -239,7 +239,7 @@ class Names:
         return self._key(name) in (self._names_below(above) or ())
 
     def _names_below(self, below: str) -> dict[str, str] | None:
-        """The names in a folder by their keys; None if it does not exist."""
+        """Return the names in a folder by their keys; None if it does not exist."""
         if below not in self._folders:
             names = self._tree.names(below) if self._tree else None
             self._folders[below] = None if names is None else {self._key(name): name for name in names}
@@ -277,6 +277,6 @@ class Names:
 
 
 def _folders_of(target: str) -> list[str]:
-    """All folders that a target is in, those above before those below."""
+    """Return all folders that a target is in, those above before those below."""
     parts = target.split("/")[:-1]
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1) if parts[0]]

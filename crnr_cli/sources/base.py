@@ -83,11 +83,11 @@ class Source(ABC):
 
     @abstractmethod
     def names(self, span: Span | None = None) -> list[str]:
-        """The names of all samples or of a span, as the user gave them."""
+        """Return the names of all samples or of a span, as the user gave them."""
 
     @abstractmethod
     def spans(self, batch_size: int) -> list[Span]:
-        """The fixed batches that the listing is divided into."""
+        """Return the fixed batches that the listing is divided into."""
 
     @abstractmethod
     def read_batches(
@@ -97,19 +97,19 @@ class Source(ABC):
 
     @abstractmethod
     def part(self, span: Span) -> SourcePart:
-        """Some of the samples, to be read elsewhere."""
+        """Return some of the samples, to be read elsewhere."""
 
     @abstractmethod
     def listing(self) -> Iterator[tuple[Any, ...]]:
         """For every file, its path and everything else that the listing knows about it."""
 
     def listing_texts(self) -> Iterator[bytes]:
-        """The listing as text, for its hash."""
+        """Return the listing as text, for its hash."""
         return to_json_texts(self.listing())
 
     @abstractmethod
     def filter(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Source:
-        """Only the files that contain a wanted sample, by its name, stamp and candidate classes."""
+        """Return only the files that contain a wanted sample, by its name, stamp and candidate classes."""
 
     @abstractmethod
     def read_contents(self) -> Iterator[tuple[str, str, str]]:
@@ -143,9 +143,9 @@ class Source(ABC):
         return ()
 
     def notes(self) -> list[str]:
-        """What the user should know about the listing."""
+        """Return what the user should know about the listing."""
         return []
 
     def read_sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
-        """The sizes of all readable images."""
+        """Return the sizes of all readable images."""
         return set()

@@ -99,7 +99,7 @@ class CompactListing(Sequence[ImageFile]):
         return self._between(0, len(self))
 
     def cut(self, start: int, stop: int) -> CompactListing:
-        """A span of the files, with no more blocks than it needs."""
+        """Return a span of the files, with no more blocks than it needs."""
         start, stop = self._span[0] + start, self._span[0] + stop
         first, end = bisect_right(self._edges, start) - 1, bisect_right(self._edges, stop - 1)
         before = self._edges[first]
@@ -110,7 +110,7 @@ class CompactListing(Sequence[ImageFile]):
         return CompactListing(blocks, (start - before, stop - before))
 
     def texts(self) -> Iterator[bytes]:
-        """What `to_json_texts` makes of all files, joined."""
+        """Yield what `to_json_texts` makes of all files, joined."""
         if self._span != (0, self._edges[-1]):
             yield from to_json_texts(file[:4] for file in self)
             return

@@ -88,7 +88,7 @@ class Images(Source):
             decoded.close()
 
     def place(self, file: ImageFile) -> str:
-        """Where the file is. Its name is what the user gave."""
+        """Return where the file is. Its name is what the user gave."""
         return os.path.join(self.base, file.path) if self.base else file.path  # noqa: PTH118
 
     def part(self, span: Span) -> Images:
@@ -104,7 +104,7 @@ class Images(Source):
         return []
 
     def open(self, keys: Keys) -> Images:
-        """A part of a listing of images is a listing itself."""
+        """Return a part of a listing of images is a listing itself."""
         return replace(self, files=list(self.files))
 
     def listing(self) -> Iterator[tuple[Any, ...]]:
@@ -195,7 +195,7 @@ def ignored_note(count: int) -> str:
 
 
 def is_unrelated(path: str, status: str) -> bool:
-    """Whether a file is neither an image nor named like one, such as a README among the images."""
+    """Return whether a file is neither an image nor named like one, such as a README among the images."""
     return status == "not_image" and Path(path).suffix.lower() not in _IMAGE_SUFFIXES
 
 

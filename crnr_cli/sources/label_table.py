@@ -76,10 +76,10 @@ class Labels:
     by_place: Mapping[str, LabelRow]
 
     def label_of(self, path: str) -> str | None:
-        """None if the table does not have the file, or no label for it."""
+        """Return None if the table does not have the file, or no label for it."""
         found = self.by_place.get(normalize_path(path))
         return (found.label or None) if found else None
 
     def missing(self, paths: set[str]) -> list[str]:
-        """The paths of the table that are not among these places."""
+        """Return the paths of the table that are not among these places."""
         return [row.path for place, row in self.by_place.items() if place not in paths]

@@ -24,7 +24,7 @@ _SHOWN = 3  # paths
 
 
 def apply_label_table(source: Source, options: LabelOptions) -> Source:
-    """The same listing with the labels of the table; files that it does not have are of no class."""
+    """Return the same listing with the labels of the table; files that it does not have are of no class."""
     if not isinstance(source, Images):
         raise UsageError("--labels is for images, but these are features, which have labels of their own")
     labels = options.read()
@@ -94,7 +94,7 @@ def open_source(
 
 
 def _expand_pattern(name: str) -> list[str]:
-    """The files that were meant: shells of Windows leave patterns such as *.png to the programs."""
+    """Return the files that were meant: shells of Windows leave patterns such as *.png to the programs."""
     if ON_WINDOWS and stat_or_none(name, follow_links=False) is None and (found := sorted(glob.glob(name))):  # noqa: PTH207
         return found
     return [to_listed_form(name)]
@@ -108,7 +108,7 @@ def _feature_files_among(paths: list[Path], n_named: int) -> list[Path]:
 
 
 def fingerprint(source: Source) -> str:
-    """SHA-256 of a listing: the names, order, sizes and mtimes of its files."""
+    """Return SHA-256 of a listing: the names, order, sizes and mtimes of its files."""
     digest = hashlib.sha256()
     for text in source.listing_texts():
         digest.update(text)

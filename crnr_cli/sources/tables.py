@@ -67,7 +67,7 @@ class FeatureFile:
         return int(self.values.shape[1])
 
     def read_rows(self, start: int, stop: int) -> Array:
-        """Rows as numbers in the machine's own byte order."""
+        """Return rows as numbers in the machine's own byte order."""
         try:
             values = np.asarray(self.values[start:stop])
             now = Stamp.of(self.path.stat())
@@ -78,7 +78,7 @@ class FeatureFile:
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def cut(self, start: int, stop: int) -> FeatureFile:
-        """Some of the rows, which are read now."""
+        """Return some of the rows, which are read now."""
         return replace(self.take(range(start, stop)), values=self.read_rows(start, stop))
 
     def take(self, rows: Sequence[int]) -> FeatureFile:
@@ -133,7 +133,7 @@ class Features(Source):
         return list(accumulate((len(file) for file in self.files), initial=0))
 
     def _cuts(self, span: Span) -> Iterator[tuple[FeatureFile, int, int]]:
-        """The rows of each file that a span of the listing covers."""
+        """Yield the rows of each file that a span of the listing covers."""
         first = bisect_right(self._edges, span[0]) - 1
         for file, before in zip(self.files[first:], self._edges[first:], strict=False):
             if before >= span[1]:
@@ -290,7 +290,7 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
 
 
 def row_hash(values: Array) -> str:
-    """SHA-256 of the content of a sample that is a row of features."""
+    """Return SHA-256 of the content of a sample that is a row of features."""
     return hashlib.sha256(values.tobytes()).hexdigest()
 
 
@@ -302,7 +302,7 @@ class _Rows(FeatureFile):
 
 
 def rows_as_source(values: Array) -> Features:
-    """A source of the rows of a table, which are named "row 0" and so on, and have no labels."""
+    """Return a source of the rows of a table, which are named "row 0" and so on, and have no labels."""
     if values.ndim != 2 or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
         raise DataError(
             f"{_NO_FILE}: features must be a table of numbers with one row per sample, "

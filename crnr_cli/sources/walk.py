@@ -61,12 +61,12 @@ def list_images(names: Sequence[str], nul_separated: bool, lister: Lister | None
 
 
 def list_named_images(paths: Sequence[str]) -> Images:
-    """These files, whatever they are called; a folder among them is not listed."""
+    """Return these files, whatever they are called; a folder among them is not listed."""
     return Images([_describe_named_file(path) for path in paths])
 
 
 def _describe_named_file(path: str) -> ImageFile:
-    """A file that was named directly: all folders above it may be its class, the nearest first."""
+    """Return a file that was named directly: all folders above it may be its class, the nearest first."""
     path = to_listed_form(path)
     return _image_file(with_slashes(path), tuple(reversed(Path(path).parts[:-1])))
 
@@ -178,7 +178,7 @@ class _Walk:
 
 
 def list_some_folders(base: str, root: str, folders: Sequence[Folder]) -> FolderListing:
-    """What these folders of the root contain; relative paths are relative to `base`."""
+    """Return what these folders of the root contain; relative paths are relative to `base`."""
     listing, counts, followed = _Listing(), [], set[str]()
     real = os.path.realpath(os.path.join(base, root))  # noqa: PTH118
     for path, name in folders:
@@ -219,7 +219,7 @@ def _descend(path: str, name: str, root: str, followed: set[str], listing: _List
 
 
 def _real_path_if_new(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
-    """The path of a folder without links, or None if its files are listed anyway."""
+    """Return the path of a folder without links, or None if its files are listed anyway."""
     is_link = os.path.islink(path)  # noqa: PTH114
     if is_link:
         real = os.path.realpath(path)
@@ -242,7 +242,7 @@ def _is_folder(path: Path | os.DirEntry[str]) -> bool:
 
 
 def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator[tuple[str, str, bool]]:
-    """The sorted entries of a folder, without system files: path, name, and whether it is a folder.
+    """Yield the sorted entries of a folder, without system files: path, name, and whether it is a folder.
 
     There may be many files, so this avoids Path objects and extra stat calls, which are slow.
     """

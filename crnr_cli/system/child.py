@@ -26,7 +26,7 @@ if sys.platform != "win32":
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of this package with this Python.
+    """Return the command that runs a module of this package with this Python.
 
     With -P, Python does not import modules from the current folder, which may contain a malicious json.py.
     """
@@ -48,7 +48,7 @@ def safe_path() -> Iterator[None]:
 
 
 def crash_reason(code: int) -> str | None:
-    """What a process crashed of, by its exit code; None if it ended by itself."""
+    """Return what a process crashed of, by its exit code; None if it ended by itself."""
     if code < 0:
         return f"signal {-code}"
     return f"error {code:#x}" if code >= _CRASHES else None
@@ -77,7 +77,7 @@ def _limit(what: int, limit: int) -> None:
 
 
 def address_space() -> int | None:
-    """The limit of this process in bytes; None if there is none."""
+    """Return the limit of this process in bytes; None if there is none."""
     if sys.platform == "win32":
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -114,7 +114,7 @@ class Guard:
 
 
 def polling_interval(seconds: float) -> float:
-    """How often guards have to look, if something else is looked after every so many seconds."""
+    """Return how often guards have to look, if something else is looked after every so many seconds."""
     return min(seconds, _EVERY) if other_systems.NEEDED else seconds
 
 

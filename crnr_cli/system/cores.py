@@ -33,7 +33,7 @@ Shared = TypeVar("Shared")
 
 
 def available_cores() -> int:
-    """The cores that this process may use, by its affinity and its cgroup's quota."""
+    """Return the cores that this process may use, by its affinity and its cgroup's quota."""
     if other_systems.NEEDED:
         return other_systems.cores()
     cores = len(os.sched_getaffinity(0))
@@ -61,7 +61,7 @@ def set_product_threads(threads: int | None) -> None:
 
 
 def threads_per_product() -> int:
-    """The number of threads as set by `use_cores` or, if crnr is used as a library, by the user."""
+    """Return the number of threads as set by `use_cores` or, if crnr is used as a library, by the user."""
     if _set_for_now is not None:
         return _set_for_now
     threads = os.environ.get(_THREAD_VARIABLES[0], "")
@@ -76,7 +76,7 @@ def wait_for_pieces() -> None:
 
 
 def is_working() -> bool:
-    """Whether a piece of work still runs in a thread, which Python would wait for at the end."""
+    """Return whether a piece of work still runs in a thread, which Python would wait for at the end."""
     return any(thread.name.startswith(_THREADS) for thread in threading.enumerate())
 
 

@@ -102,7 +102,7 @@ def require_file(
 
 
 def read_records(path: Path, columns: tuple[str, ...], remedy: str) -> Iterator[tuple[list[str], str, int]]:
-    """The fields of every row in these columns, the place of the row for messages, and its line.
+    """Yield the fields of every row in these columns, the place of the row for messages, and its line.
 
     The remedy is for a file without one of these columns; it may have others.
     """

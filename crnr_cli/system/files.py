@@ -137,7 +137,7 @@ def is_stdout(path: Path) -> bool:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None if there is nothing of this name."""
+    """Return None if there is nothing of this name."""
     try:
         return os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
@@ -198,11 +198,11 @@ class Claim:
     _beside: list[BinaryIO] = field(default_factory=list)  # what was opened next to it
 
     def open_journal(self) -> BinaryIO:
-        """The journal next to the partial file, empty if there was none."""
+        """Return the journal next to the partial file, empty if there was none."""
         return self._open_beside(journal_of(self.target))
 
     def open_rows(self) -> BinaryIO:
-        """The file of what was extracted so far, empty if there was none."""
+        """Return the file of what was extracted so far, empty if there was none."""
         return self._open_beside(rows_of(self.target))
 
     def _open_beside(self, place: Path) -> BinaryIO:
@@ -219,7 +219,7 @@ class Claim:
             self.part.unlink()
 
     def has_rows(self) -> bool:
-        """Whether anything was extracted so far."""
+        """Return whether anything was extracted so far."""
         with contextlib.suppress(FileNotFoundError):
             return rows_of(self.target).stat().st_size > 0
         return False
@@ -364,7 +364,7 @@ def _open_and_lock(place: Path, path: Path) -> int:
 
 
 def _is_still(place: Path, status: os.stat_result) -> bool:
-    """Whether this is still the file of this name. Only the owner of the lock may remove or rename it.
+    """Return whether this is still the file of this name. Only the owner of the lock may remove or rename it.
 
     On Windows nobody can, as long as it is open.
     """

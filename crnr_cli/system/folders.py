@@ -80,7 +80,7 @@ class Place(NamedTuple):
         return os.open(self._path, descriptors.NEW, 0o600, dir_fd=self._descriptor)
 
     def link_text(self) -> str:
-        """Where a link leads, as it says itself."""
+        """Return where a link leads, as it says itself."""
         text = os.readlink(self._path, dir_fd=self._descriptor)
         return text.removeprefix("\\\\?\\") if sys.platform == "win32" else text
 
@@ -146,7 +146,7 @@ class Tree:
         return opened
 
     def names(self, below: str) -> set[str] | None:
-        """What is in a folder; None if it does not exist."""
+        """Return what is in a folder; None if it does not exist."""
         try:
             return set(os.listdir(self.folder(below)))  # noqa: PTH208, by descriptor
         except FileNotFoundError:
@@ -190,7 +190,7 @@ def _make(name: str, parent: Folder) -> None:
 
 
 def _open_subfolder(name: str, parent: Folder) -> Folder:
-    """A folder of an open one; OSError with ELOOP or ENOTDIR if it is a link or a file."""
+    """Return a folder of an open one; OSError with ELOOP or ENOTDIR if it is a link or a file."""
     if isinstance(parent, int):
         return os.open(name, os.O_RDONLY | descriptors.ONLY_FOLDERS | descriptors.NO_LINK, dir_fd=parent)
     path = os.path.join(parent, name)  # noqa: PTH118

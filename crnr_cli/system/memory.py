@@ -29,7 +29,7 @@ _V1 = _Accounting(
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:
-    """The memory that this process can still use, by the machine, its cgroups and `ulimit -v`.
+    """Return the memory that this process can still use, by the machine, its cgroups and `ulimit -v`.
 
     None if it is unknown. `root` is where /proc and /sys are; other systems than Linux have neither.
     """
@@ -45,7 +45,7 @@ def _of_machine(root: Path) -> Iterator[int]:
 
 
 def _of_cgroups(root: Path) -> Iterator[int]:
-    """A cgroup is limited by those around it too. In a container, only some of them can be seen."""
+    """Yield a cgroup is limited by those around it too. In a container, only some of them can be seen."""
     for accounting, path in _cgroups(root):
         for mount in accounting.mounts:
             for group in (path, *path.parents):
@@ -53,7 +53,7 @@ def _of_cgroups(root: Path) -> Iterator[int]:
 
 
 def _cgroups(root: Path) -> Iterator[tuple[_Accounting, Path]]:
-    """The cgroups of this process: a line has a number, the names of controllers, and a path."""
+    """Yield the cgroups of this process: a line has a number, the names of controllers, and a path."""
     with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             number, controllers, path = line.split(":", 2)
@@ -81,13 +81,13 @@ def _of_address_space(root: Path) -> Iterator[int]:
 
 
 def _line(path: Path, name: str) -> int:
-    """The number on the line of this name."""
+    """Return the number on the line of this name."""
     found = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
     return {words[0]: int(words[1]) for words in found if words and words[0] == name}[name]
 
 
 def room_for(size: int) -> int:
-    """How many pieces of work of this size fit into half of the free memory; at least 1."""
+    """Return how many pieces of work of this size fit into half of the free memory; at least 1."""
     free = free_bytes()
     return sys.maxsize if free is None else max(1, free // (2 * max(1, size)))
 

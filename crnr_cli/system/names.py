@@ -103,7 +103,7 @@ def with_slashes(path: str) -> str:
 
 
 def to_listed_form(path: str) -> str:
-    """The path of a file in the Unicode form that its folders list, if it is found only there."""
+    """Return the path of a file in the Unicode form that its folders list, if it is found only there."""
     if path.isascii() or os.path.lexists(path):
         return path
     above, name = os.path.split(path)
@@ -119,7 +119,7 @@ def to_listed_form(path: str) -> str:
 
 
 def stat_or_none(path: str | Path, *, follow_links: bool = True) -> os.stat_result | None:
-    """The status of a file, or None if there is none.
+    """Return the status of a file, or None if there is none.
 
     In a folder without access, or if the name is too long, it is an error: there may be a file, or there
     cannot be one. `Path.exists` would raise an exception there, or not, depending on the version of Python.
@@ -137,7 +137,7 @@ def stat_or_none(path: str | Path, *, follow_links: bool = True) -> os.stat_resu
 
 
 def fold_name(name: str) -> str:
-    """One text for all names that some file system takes for the same.
+    """Return one text for all names that some file system takes for the same.
 
     They differ in case, in their Unicode form, or in characters that are not seen. It is coarser than any
     single file system, as these fold by different tables.
@@ -150,7 +150,7 @@ def fold_name(name: str) -> str:
 
 
 def folds_names(folder: Path) -> bool:
-    """Whether two names that differ only in case are the same file in this folder, which exists.
+    """Return whether two names that differ only in case are the same file in this folder, which exists.
 
     Tried with what there is: a name in the folder, or its own name in the one above, and so on. Nothing is
     written, as this may be asked about a folder that must not change.
@@ -169,7 +169,7 @@ def folds_names(folder: Path) -> bool:
 
 
 def _folds(folder: str, names: list[str]) -> bool | None:
-    """None if none of the names in the folder can tell."""
+    """Return None if none of the names in the folder can tell."""
     for name in names:
         other = name.swapcase()
         if other == name or other.swapcase() != name or other in names:
@@ -187,13 +187,13 @@ def _folds(folder: str, names: list[str]) -> bool | None:
 
 
 def to_portable(name: str) -> str:
-    """The name of a file or folder, with escapes as in URLs for what Windows cannot have."""
+    """Return the name of a file or folder, with escapes as in URLs for what Windows cannot have."""
     name = _FORBIDDEN.sub(lambda found: percent_escape(found[0]), name)
     return percent_escape(name[0]) + name[1:] if _DEVICE.match(name) else name
 
 
 def percent_escape(text: str) -> str:
-    """Every byte as an escape; `urllib.parse.unquote` gives the text again."""
+    """Return every byte as an escape; `urllib.parse.unquote` gives the text again."""
     try:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a half of a pair of surrogates, which Windows permits

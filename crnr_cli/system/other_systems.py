@@ -16,7 +16,7 @@ def free_memory() -> int:
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     if sys.platform == "win32":
         import psutil
 

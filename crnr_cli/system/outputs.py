@@ -109,7 +109,7 @@ def refuse_inside(folder: str | Path) -> None:
 
 
 def _existing_outputs() -> dict[tuple[int, int], tuple[DeclaredOutput, Path]]:
-    """The regular files that exist where outputs will be written, by device and inode."""
+    """Return the regular files that exist where outputs will be written, by device and inode."""
     found: dict[tuple[int, int], tuple[DeclaredOutput, Path]] = {}
     for output in _planned.get() or ():
         for place in output.places if is_replaceable(output.path) else ():

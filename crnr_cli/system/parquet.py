@@ -71,7 +71,7 @@ class ParquetFile:
                 raise ValueError(f"{format_count(at, 'row')} instead of {self.n_rows}")
 
     def values(self, name: str) -> list[Any]:
-        """A column as Python's numbers, texts or lists; None where a value is missing."""
+        """Return a column as Python's numbers, texts or lists; None where a value is missing."""
         found: list[Any] = []
         for _, batch in self.read_batches([name], 0):
             with self._failures():
@@ -80,7 +80,7 @@ class ParquetFile:
         return found
 
     def width(self, name: str) -> int:
-        """The length of the first list of a column; 0 if there is none."""
+        """Return the length of the first list of a column; 0 if there is none."""
         for _, batch in self.read_batches([name], 0, rows=1):
             with self._failures():
                 return len(batch.column(0)[0]) if batch.column(0)[0].is_valid else 0
@@ -261,7 +261,7 @@ def _column(field: Any) -> Column:
 
 
 def _numbers(column: Any) -> Array:
-    """NaN where a number is missing."""
+    """Return NaN where a number is missing."""
     import pyarrow
 
     if pyarrow.types.is_dictionary(column.type):

@@ -86,7 +86,7 @@ class Refused:
 
 
 def is_table(name: str | Path) -> bool:
-    """Whether a file of this name is a feature file."""
+    """Return whether a file of this name is a feature file."""
     return Path(name).suffix.lower() in READERS
 
 

@@ -92,7 +92,7 @@ class Cells(_View):
 
 
 def table_of(values: Any, axis: int) -> Any:
-    """The samples along an axis as the rows of a table, which is read by slices."""
+    """Return the samples along an axis as the rows of a table, which is read by slices."""
     if len(values.shape) > 2:
         return Stack(values, axis)
     if axis == 0:
@@ -101,7 +101,7 @@ def table_of(values: Any, axis: int) -> Any:
 
 
 def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | None, *, either: bool) -> int:
-    """The axis of the samples: as `--samples` says, else the one that fits the labels.
+    """Return the axis of the samples: as `--samples` says, else the one that fits the labels.
 
     If not `either` axis is as usual, the first is taken if it fits, or if there are no labels.
     """

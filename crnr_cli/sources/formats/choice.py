@@ -38,7 +38,7 @@ class FoundArray:
 
 
 def list_arrays(path: Path, reader: FormatReader, arrays: Mapping[str, Any]) -> list[FoundArray]:
-    """All arrays; a matrix that has one 1 per sample is looked into, as only its values tell."""
+    """Return all arrays; a matrix that has one 1 per sample is looked into, as only its values tell."""
     matrices = {name for name, array in arrays.items() if _may_be_ones(array, arrays)}
     cells = {name for name, array in arrays.items() if _type(array) == "cell"}
     known = dict(arrays)
@@ -69,7 +69,7 @@ def guess_pair(
 
 
 def guess_labels(reader: FormatReader, arrays: Mapping[str, Any], features: str) -> str | None:
-    """The only array that is called like labels and fits the samples of the features."""
+    """Return the only array that is called like labels and fits the samples of the features."""
     values = arrays[features]
     shape = () if isinstance(values, Refused) else values.shape
     sizes = shape if reader.either_axis else shape[:1]
@@ -123,7 +123,7 @@ def _class_axis(array: Any) -> int | None:
 
 
 def _may_be_ones(array: Any, arrays: Mapping[str, Any]) -> bool:
-    """Whether an array is a small matrix, and not the only one that could be features."""
+    """Return whether an array is a small matrix, and not the only one that could be features."""
     if isinstance(array, Refused) or not _is_number(array) or len(array.shape) != 2:
         return False
     others = [one.shape for one in arrays.values() if one is not array and not isinstance(one, Refused)]
@@ -132,7 +132,7 @@ def _may_be_ones(array: Any, arrays: Mapping[str, Any]) -> bool:
 
 
 def _read(path: Path, reader: FormatReader, names: set[str]) -> dict[str, Any]:
-    """One by one, as some of them may not be readable."""
+    """Return one by one, as some of them may not be readable."""
     found: dict[str, Any] = {}
     for name in sorted(names):
         try:
@@ -234,7 +234,7 @@ def _taken_note(path: Path, arrays: Mapping[str, Any], features: str, labels: st
 
 
 def _axis_note(path: Path, name: str, values: Any, axis: int, reader: FormatReader) -> list[str]:
-    """What was assumed about the axes; in .mat files, samples are often the columns of a table."""
+    """Return what was assumed about the axes; in .mat files, samples are often the columns of a table."""
     if isinstance(values, Cells) or (reader.either_axis and len(values.shape) == 2):
         return []
     where = "last" if axis == len(values.shape) - 1 else _ORDINALS[axis]

@@ -62,7 +62,7 @@ class Columns:
         self.notes.append(f"{self.path}: its {_ordinal(column)} column is left out, as it numbers the rows")
 
     def numbers(self) -> list[int]:
-        """The columns of numbers, of which there must be some."""
+        """Return the columns of numbers, of which there must be some."""
         others = {*self.texts.values()} | self.ignored
         found = [i for i in range(len(self.names)) if i not in others]
         if not found:

@@ -123,7 +123,7 @@ class _Table:
         return [i for i, cell in cells if cell.strip() and not _is_number(cell)]
 
     def read(self, reader: Iterator[list[str]], lines: _Lines, most_rows: int) -> Arrays:
-        """All rows, of which there are at most so many."""
+        """Return all rows, of which there are at most so many."""
         numbers, width = self.columns.numbers(), len(self.columns.names)
         columns_of_text = self.columns.texts
         memory.require_memory(
@@ -157,7 +157,7 @@ class _Table:
         return arrays
 
     def _number(self, cell: str, line: int, column: int) -> float:
-        """An empty cell is a missing value, which pandas writes that way."""
+        """Return an empty cell is a missing value, which pandas writes that way."""
         if not cell.strip():
             return math.nan
         if _is_number(cell):
@@ -177,7 +177,7 @@ class _Table:
 
 
 def _limits(file: BinaryIO) -> tuple[int, int]:
-    """The most rows that a file can have, and its size; a row takes a byte for each of its columns."""
+    """Return the most rows that a file can have, and its size; a row takes a byte for each of its columns."""
     lines = size = 0
     while block := file.read(_BLOCK):
         lines += block.count(b"\n")
@@ -195,7 +195,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _is_header(row: Sequence[str]) -> bool:
-    """Whether the first row has names. Those of pandas are 0, 1, 2, ... if an array had no names."""
+    """Return whether the first row has names. Those of pandas are 0, 1, 2, ... if an array had no names."""
     numbers = [cell for cell in row if _is_number(cell)]
     if not numbers:
         return True

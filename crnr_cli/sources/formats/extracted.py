@@ -88,7 +88,7 @@ class Origins:
 
 
 def _check_dataset(path: Path, name: str, array: Any, count: int) -> Any:
-    """A dataset of one entry per row, or of several folders per row, of the right type."""
+    """Return a dataset of one entry per row, or of several folders per row, of the right type."""
     if isinstance(array, Refused):
         raise DataError(f"{path}: dataset {name} {array.why}")
     kind = {"size": "i", "mtime_ns": "i", "scale": "f"}.get(name, "S")

@@ -75,7 +75,7 @@ def _opened_hdf5(path: Path) -> Iterator[Any]:
 
 
 def declares_gallery(path: Path) -> bool | None:
-    """Whether a file says that it is a gallery; None if it is not readable as HDF5."""
+    """Return whether a file says that it is a gallery; None if it is not readable as HDF5."""
     try:
         with _opened_hdf5(path) as file:
             return bool(scalar_attribute(file, "format") == b"crnr-gallery")
@@ -84,7 +84,7 @@ def declares_gallery(path: Path) -> bool | None:
 
 
 def scalar_attribute(item: Any, name: str) -> Any:
-    """An attribute if it is a single plain value, else None; nothing larger is ever read."""
+    """Return an attribute if it is a single plain value, else None; nothing larger is ever read."""
     if name not in item.attrs:
         return None
     declared = item.attrs.get_id(name)
@@ -173,7 +173,7 @@ class VariableText:
 
 
 def detach_dataset(path: Path, name: str, item: Any) -> Any:
-    """A dataset that stays usable after its file is closed."""
+    """Return a dataset that stays usable after its file is closed."""
     if isinstance(item, Refused):
         return item
     text = h5py.check_string_dtype(item.dtype)
@@ -216,7 +216,7 @@ class _Listing:
 
 
 def why_unreadable(dataset: Any, references: bool = False) -> str | None:
-    """Why a dataset must not be read, according to its declarations; None if it can be."""
+    """Return why a dataset must not be read, according to its declarations; None if it can be."""
     plan = dataset.id.get_create_plist()
     layout = plan.get_layout()
     if layout == h5py.h5d.VIRTUAL or plan.get_external_count():
@@ -244,7 +244,7 @@ def why_unreadable(dataset: Any, references: bool = False) -> str | None:
 
 
 def read_recipe(path: Path) -> dict[str, Any] | None:
-    """How `crnr extract` describes the extractor of a file; None if another program wrote the file.
+    """Return how `crnr extract` describes the extractor of a file; None if another program wrote the file.
 
     All attributes must be single plain values, but what they say is not checked here.
     """
@@ -271,7 +271,7 @@ def read_recipe(path: Path) -> dict[str, Any] | None:
 
 
 def to_plain_value(value: Any) -> Any:
-    """An attribute as a plain Python value."""
+    """Return an attribute as a plain Python value."""
     if isinstance(value, bytes):
         return value.decode()
     return value.item() if isinstance(value, np.generic) else value

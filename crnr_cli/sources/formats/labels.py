@@ -26,7 +26,7 @@ def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
 
 
 def read_texts(path: Path, array: Any) -> list[str]:
-    """Labels or names of any type, as text."""
+    """Return labels or names of any type, as text."""
     values = read_at_once(path, array).ravel()
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise DataError(f"{path}: the label of row {int(np.isnan(values).argmax())} is not a number (NaN)")
@@ -53,7 +53,7 @@ def _refuse_unwritable(path: Path, found: list[str]) -> None:
 
 
 def label_text(label: float | str | bytes) -> str:
-    """A label as text, whatever its type: 7, 7.0, b'7' and '7' are the same label."""
+    """Return a label as text, whatever its type: 7, 7.0, b'7' and '7' are the same label."""
     if isinstance(label, bytes):
         return label.decode("utf-8", "surrogateescape")
     is_integer = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
@@ -69,7 +69,7 @@ def require_room(path: Path, count: int, bytes_each: int, what: str) -> None:
 
 
 def read_at_once(path: Path, array: Any) -> Array:
-    """A dataset with little per row."""
+    """Return a dataset with little per row."""
     count = math.prod(array.shape)
     require_room(path, count, array.dtype.itemsize + _BYTES_PER_TEXT, "labels or names")
     try:

@@ -52,7 +52,7 @@ def read_mat(path: Path, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
-    """All variables of a file up to v7: the `wanted` ones as arrays, the rest only listed."""
+    """Return all variables of a file up to v7: the `wanted` ones as arrays, the rest only listed."""
     with (
         tempfile.TemporaryFile() as messages,
         start_guarded(
@@ -95,7 +95,7 @@ def _failure(path: Path, guard: Guard, message: str) -> str:
 
 
 def read_v73(path: Path, wanted: Collection[str]) -> dict[str, Any]:
-    """The variables of a v7.3 file, which is HDF5 with every array transposed."""
+    """Return the variables of a v7.3 file, which is HDF5 with every array transposed."""
     with listed_datasets(path, references=True) as datasets:
         return {
             name: _from_dataset(path, name, dataset) if name in wanted else _to_listing(dataset)
@@ -155,7 +155,7 @@ def _class_of(item: Any) -> str | None:
 
 
 def _join_characters(characters: Any) -> Array:
-    """The rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
+    """Return the rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
     if characters.dtype != np.uint16:
         raise TypeError(f"characters of type {characters.dtype}")
     units = np.atleast_2d(characters[()]).T.astype("<u2")

@@ -52,7 +52,7 @@ def odd_cells_error(path: Path, name: str) -> DataError:
 
 
 def read_variables(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[str, Array], set[str]]:
-    """What all variables are, the wanted variables, and which of them are cells of numbers."""
+    """Return what all variables are, the wanted variables, and which of them are cells of numbers."""
     from scipy.io import loadmat, whosmat  # imported here, as SciPy is slow to import
 
     limit_cpu_time(_SECONDS)
@@ -83,7 +83,7 @@ def read_variables(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[st
 
 
 def _has_numbers(array: Array) -> bool:
-    """Whether this is a cell array that begins with numbers."""
+    """Return whether this is a cell array that begins with numbers."""
     return (
         array.dtype == object
         and array.size > 0
@@ -92,7 +92,7 @@ def _has_numbers(array: Array) -> bool:
 
 
 def _stack_cells(path: Path, name: str, cells: Array) -> Array:
-    """One row per cell, in MATLAB's order; the numbers of a cell are in the order of reading."""
+    """Return one row per cell, in MATLAB's order; the numbers of a cell are in the order of reading."""
     arrays = [np.asarray(cell) for cell in cells.ravel(order="F")]
     if len({cell.shape for cell in arrays}) != 1 or any(cell.dtype.kind not in "fiub" for cell in arrays):
         raise odd_cells_error(path, name)

@@ -105,7 +105,7 @@ class NpyArray:
 
 
 def _declare_file(path: Path) -> NpyArray:
-    """Shape and type from the header, after checking that the file contains that much."""
+    """Return shape and type from the header, after checking that the file contains that much."""
     try:
         with path.open("rb") as file:
             stamp = Stamp.of(path.stat())
@@ -118,7 +118,7 @@ NPY_READER = FormatReader(read_npy, word="file")
 
 
 def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
-    """All arrays of a file by name; only their headers are read now."""
+    """Return all arrays of a file by name; only their headers are read now."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
@@ -219,7 +219,7 @@ class NpzArray:
 
 
 def _declare_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NpzArray:
-    """Shape and type from the header, after checking that the file can contain that much."""
+    """Return shape and type from the header, after checking that the file can contain that much."""
     with archive.open(member) as file:
         header = npy_header(cast(BinaryIO, file), member.file_size, member.filename)
     if member.file_size > member.compress_size * BEST_RATIO + 1024:
