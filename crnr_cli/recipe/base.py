@@ -32,7 +32,7 @@ class RecipePart(ABC):
     """A part of a recipe, which a gallery file stores; a frozen dataclass."""
 
     since_version: ClassVar[int] = 1  # the first version of the gallery format with this part
-    newest_version: ClassVar[int] = 1  # and that of its newest setting, if it is a later one
+    newest_version: ClassVar[int] = 1  # the version with its newest setting, if later
 
     @property
     def version_needed(self) -> int:
@@ -58,7 +58,7 @@ class Step(RecipePart):
     off: ClassVar[Any]  # the setting for not using the step
     tried: ClassVar[tuple[Any, ...]]  # the settings that `tune` tries by default, the preferred one first
     learns: ClassVar[bool] = False  # whether fitting it depends on the gallery
-    keeps_places: ClassVar[bool] = True  # whether every value stays that of a place in the image
+    keeps_places: ClassVar[bool] = True  # whether every value still belongs to one place in the image
 
     @classmethod
     @abstractmethod
@@ -96,7 +96,7 @@ class Step(RecipePart):
         return self
 
     def fit_to_blocks(self, blocks: Iterable[Array]) -> Self:
-        """Return as `fit`, to values that come in blocks of rows, as they may be too many for the memory."""
+        """Return the fitted step, like `fit`, from blocks of rows that need not fit into memory together."""
         return self
 
     def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
@@ -104,7 +104,7 @@ class Step(RecipePart):
         return 0
 
     def n_outputs(self, n_inputs: int) -> int:
-        """Return numbers per sample after this step; ValueError if it does not accept `n_inputs`."""
+        """Return the values per sample after this step; ValueError if it does not accept `n_inputs`."""
         return n_inputs
 
     @abstractmethod
@@ -123,12 +123,12 @@ class Section(NamedTuple):
     rows: int
     columns: int
     depth: int
-    is_centred: bool = False  # whether only differences within a part matter, as those of pixels
+    is_centred: bool = False  # whether only differences within a part matter, as in pixels
     name: str = ""  # of values that belong to the image as a whole, and are not divided
 
 
 class ImagesSeen(Protocol):
-    """What an extractor may ask about the images of a new gallery; an answer may take some time."""
+    """Facts about the images of a new gallery that an extractor may need; reading them may take some time."""
 
     @property
     def jobs(self) -> int: ...
@@ -137,7 +137,7 @@ class ImagesSeen(Protocol):
     def provider(self) -> str: ...
 
     def sizes(self) -> set[tuple[int, int]]:
-        """Return width and height of all readable images."""
+        """Return the widths and heights of all readable images."""
 
     def are_colored(self) -> bool:
         """Return whether most of the images are in colour."""
@@ -166,12 +166,12 @@ class Extractor(RecipePart):
         """Return the extractor with these settings; the others are derived from the images."""
 
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
-        """The same extractor with other values of those settings that are not given, for `tune` to try."""
+        """Return the same extractor with other values of the settings not given, for `tune` to try."""
         return []
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """How the raw values are arranged in the image; empty if they are not."""
+        """How the raw values are arranged in the image; empty if they have no places."""
         return ()
 
     @property
@@ -189,13 +189,13 @@ class Extractor(RecipePart):
 
     @abstractmethod
     def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
-        """Load and check the model, if there is one, so that a missing one is reported before any work.
+        """Load and check the model, if there is one, so that a missing model is reported before any work.
 
-        `provider` is what the model runs on.
+        `provider` is the hardware that the model runs on.
         """
 
     def max_batch(self, provider: str) -> int | None:
-        """Return maximum number of images per batch, if it is limited."""
+        """Return the maximum number of images per batch, or None without a limit."""
         return None
 
     def moved_to(self, model: Path) -> Extractor | None:
@@ -213,7 +213,7 @@ class Extractor(RecipePart):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return what `crnr info` shows: size, color and extractor, as plain values."""
+        """Return the plain values that `crnr info` shows: size, color and extractor."""
 
     def tunable_settings(self) -> dict[str, Any]:
         """Return the options that `tune` varies, by name."""
@@ -229,7 +229,7 @@ def is_one_color(pixels: Array, bands: int) -> Array:
         return np.zeros(len(pixels), dtype=bool)
     per_pixel = pixels.reshape(len(pixels), -1, bands)
     first = per_pixel[:, :1]
-    # Nearly all images differ in a few places already, and need not be looked at as a whole.
+    # Nearly all images differ in a few places already, which avoids the comparison of all pixels.
     n_pixels = per_pixel.shape[1]
     few = per_pixel[:, :: max(1, n_pixels // 16)]
     same: Array = (few == first).all(axis=(1, 2))
