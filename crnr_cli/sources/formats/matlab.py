@@ -1,4 +1,4 @@
-"""Reader of MATLAB files: variables by name, in the shape they have in MATLAB, if numbers or text."""
+"""Read MATLAB files: variables by name, in their shape in MATLAB, if numbers or text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from crnr_cli.system.child import Guard, crash_reason, start_guarded
 
 @dataclass(frozen=True)
 class Unread:
-    """A variable that is not wanted: it is listed, but not loaded."""
+    """A variable that is listed, but not loaded."""
 
     shape: tuple[int, ...]
     kind: str  # MATLAB's name for its type
@@ -65,7 +65,7 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     ):
         output = guard.process.stdout
         assert output is not None
-        # Only a read method: NumPy would ask a file object for its position, which a pipe does not have.
+        # Only a read method: NumPy would query the position of a file object, which a pipe lacks.
         stream = SimpleNamespace(read=output.read)
         try:
             header = json.loads(output.readline())
@@ -145,7 +145,7 @@ def _from_cells(path: Path, name: str, cells: Sequence[Any]) -> Any:
 
 
 def _class_of(item: Any) -> str | None:
-    """MATLAB's name for the type; None if it is stored in a way that is not safe to read here."""
+    """Return MATLAB's name for the type; None if it is stored in a way that is not safe to read."""
     if not isinstance(item, h5py.Dataset):
         return "struct"
     if "MATLAB_class" not in item.attrs:
