@@ -85,9 +85,7 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
     if len(looks.images) and len(right.images):
         hashes = perceptual_hashes(looks.images) / 8, perceptual_hashes(right.images) / 8
         by_hash = _nearest(*hashes, _MIN_HASH_COSINE, within, silent)
-        found.append(
-            np.stack([looks.with_images[by_hash[:, 0]], right.with_images[by_hash[:, 1]]], axis=1)
-        )
+        found.append(np.stack([looks.with_images[by_hash[:, 0]], right.with_images[by_hash[:, 1]]], axis=1))
     pairs = np.concatenate(found)
     if within:
         pairs = np.sort(pairs, axis=1)
