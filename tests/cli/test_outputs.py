@@ -289,7 +289,9 @@ def test_a_name_that_is_almost_too_long(crnr: Runner, output: tuple[str, str]) -
     [pair for pair in permutations(OUTPUTS, 2) if pair[0][0] == pair[1][0] and pair[0][0] not in IN_PLACE],
 )
 @pytest.mark.usefixtures("here")
-def test_one_name_for_two_outputs(crnr: Runner, one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_two_outputs_with_one_name_are_refused(
+    crnr: Runner, one: tuple[str, str], other: tuple[str, str]
+) -> None:
     name = "z.png"
     first, second = command_for(one, name), command_for(other, f"./{name}")
     both = [*first, *second[-2:]]

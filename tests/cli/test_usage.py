@@ -109,7 +109,7 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("build x -j", "-j needs a value (see `crnr build --help`)"),
     ],
 )
-def test_wrong_lines(crnr: Runner, line: str, message: str) -> None:
+def test_invalid_command_lines_are_refused(crnr: Runner, line: str, message: str) -> None:
     assert refused(crnr, *line.split()) == message
 
 

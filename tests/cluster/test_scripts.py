@@ -46,7 +46,7 @@ def test_the_slurm_array(crnr: Runner, images: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["parallel", "xargs"])
-def test_one_process_per_part(crnr: Runner, images: Path, tool: str) -> None:
+def test_documented_scripts_run_one_process_per_part(crnr: Runner, images: Path, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     assert crnr("build", "gallery").exit == 0

@@ -88,7 +88,7 @@ def seen(report: EvaluateReport) -> dict[str, object]:
 @example([("cat", "", "", "ok")])  # no label, and yet ok
 @example([("cat", "cat", "dog", "blurred")])  # a label, and yet not ok
 @example([("unknown", "unknown", "cat", "rejected"), ("unknown", "cat", "dog", "ok")])
-def test_every_count_is_that_of_a_plain_loop(rows: list[Row]) -> None:
+def test_evaluate_counts_match_a_plain_loop(rows: list[Row]) -> None:
     report = evaluate_rows([prediction(row) for row in rows], "out.csv")
     assert seen(report) == expected(rows)
     assert report.over_all.correct == report.scores.correct

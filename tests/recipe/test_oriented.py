@@ -107,7 +107,7 @@ SIZES = [(1, 1), (1, 2), (2, 1), (1, 9), (11, 1), (2, 2), (3, 3), (5, 4), (7, 10
 @pytest.mark.parametrize("norm", BLOCK_NORMS)
 @pytest.mark.parametrize("bins", [4, 8, 12])
 @pytest.mark.parametrize("kind", ["uint8", "float32"])
-def test_values_are_those_of_a_loop_over_pixels(norm: str, bins: int, kind: str) -> None:
+def test_oriented_gradients_match_a_loop_over_pixels(norm: str, bins: int, kind: str) -> None:
     """Compared before the square root, which makes much of a rounding error beside zero."""
     for number, (height, width) in enumerate(SIZES):
         cell = 1 + (number + bins) % 8
@@ -161,7 +161,7 @@ def folded(found: Array, bins: int) -> Array:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("make", "bins"), [(two_tones, 8), (dots, 4)], ids=["two tones", "dots"])
-def test_clipped_blocks_of_pixels_are_those_of_scikit_image(make: object, bins: int, seed: int) -> None:
+def test_clipped_blocks_of_pixels_match_scikit_image(make: object, bins: int, seed: int) -> None:
     image = make(seed, 11 + seed, 17 - seed)  # type: ignore[operator]
     expected = hog(image, bins // 2, (1, 1), (2, 2), block_norm="L2-Hys")
     found = folded(values(image[None], 1, bins, "clipped"), bins)
@@ -188,7 +188,7 @@ def test_blocks_of_pixels_have_the_proportions_of_scikit_image(make: object, bin
 
 @pytest.mark.parametrize("cell", [3, 5, 7])
 @pytest.mark.parametrize("turned", [False, True])
-def test_stripes_in_larger_cells_are_those_of_scikit_image(cell: int, turned: bool) -> None:
+def test_stripes_in_larger_cells_match_scikit_image(cell: int, turned: bool) -> None:
     """The gradients are only in the middle columns of cells, which overlapping cells do not share.
 
     Along the stripes, overlapping cells have the same sums as others. The edges of the image differ.
@@ -221,7 +221,7 @@ def assert_close(found: Array, expected: Array, bins: int) -> None:
 
 
 @given(some_images, cells, bin_numbers, norms, st.integers(-1000, 1000), st.integers(1, 40))
-def test_brightness_and_contrast_do_not_matter(
+def test_oriented_gradients_ignore_brightness_and_contrast(
     images: Array, cell: int, bins: int, norm: str, added: int, factor: int
 ) -> None:
     """Whole numbers, so that the changed images are not rounded.
@@ -275,7 +275,7 @@ def test_the_values_of_an_image_do_not_depend_on_the_batch(norm: str, kind: str)
         assert np.array_equal(values(images[::-1], 4, 8, norm), together[::-1]), size
 
 
-def test_a_batch_of_no_images_has_no_values() -> None:
+def test_an_empty_batch_has_no_gradients() -> None:
     assert values(np.empty((0, 5, 5), np.uint8), 2, 8, "soft").shape == (0, 32)
 
 
