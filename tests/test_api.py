@@ -91,7 +91,7 @@ def as_options(keywords: dict[str, Any]) -> list[str]:
 
 
 def as_record(answer: Answer, keys: list[str]) -> dict[str, Any]:
-    """What the command writes as JSON, by way of JSON."""
+    """Return what the command writes as JSON, by way of JSON."""
     plain = dataclasses.asdict(answer)
     return json.loads(json.dumps({key: plain[key] for key in keys}))
 

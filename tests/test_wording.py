@@ -62,6 +62,6 @@ def _counting_texts(module: Module) -> list[tuple[int, str]]:
 
 
 def _may_be_a_count(value: ast.FormattedValue) -> bool:
-    """A list of names is not, and a constant is known to be large."""
+    """Return whether a value may be a count: lists of names are not, and constants are large."""
     text = ast.unparse(value.value)
     return not text.isupper() and "format_count" not in text and "join" not in text

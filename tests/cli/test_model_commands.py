@@ -222,7 +222,7 @@ def test_check_of_the_size_of_ones_choice(crnr: Runner) -> None:
 
 
 def refused(crnr: Runner, *arguments: object) -> tuple[str, str]:
-    """What is shown of a model that cannot be used, and why it cannot."""
+    """Return the facts about a model that cannot be used, and the reason."""
     before = crnr.files()
     outcome = crnr("model", "check", *arguments)
     assert outcome.exit in (1, 2)

@@ -107,7 +107,7 @@ def here(template: Path, crnr: Runner) -> Path:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """The mode and the content of everything in a folder."""
+    """Return the mode and the content of everything in a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -123,7 +123,7 @@ def command_for(output: tuple[str, str], name: str) -> list[str]:
 
 
 def name_for(output: tuple[str, str], stem: str = "new") -> str:
-    """A name that the output may have; a gallery that is changed exists."""
+    """Return a name that the output may have; a gallery that is changed exists."""
     name = stem + ENDINGS.get(output, "")
     if output[0] in IN_PLACE:
         Path(name).write_bytes(Path("gallery.h5").read_bytes())

@@ -31,7 +31,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 
 def shown(crnr: Runner, parts: str, columns: int = 80) -> tuple[list[str], list[dict]]:
-    """The lines of the terminal, without colours, and the parts of --json."""
+    """Return the lines of the terminal, without colours, and the parts of --json."""
     result = crnr("explain", "query.png", "-g", f"{parts}.h5", columns=columns)
     assert (result.exit, result.err) == (0, "")
     record = json.loads(crnr("explain", "query.png", "-g", f"{parts}.h5", "--json").out)
@@ -40,7 +40,7 @@ def shown(crnr: Runner, parts: str, columns: int = 80) -> tuple[list[str], list[
 
 
 def grid(lines: list[str]) -> list[list[str]]:
-    """The lines of margins or signs."""
+    """Return the lines of margins or signs."""
     return [line.split() for line in lines if re.fullmatch(r"( +([+-]?\d\.\d\d|[+-]|0))+", line)]
 
 

@@ -38,7 +38,7 @@ ODD_NUMBERS = ("nan", "inf", "-inf", "1e400", "-1", "9" * 40, "9" * 5000, "", "x
 
 
 def refused(crnr: Runner, *arguments: str) -> str:
-    """The message of a command that is refused."""
+    """Return the message of a command that is refused."""
     before = {path: path.read_bytes() for path in crnr.here.iterdir()}
     command, *others = arguments  # of a group, such as "model get"
     outcome = crnr(*command.split(), *others) if command in COMMANDS else crnr(*arguments)

@@ -77,7 +77,7 @@ def test_a_cluster_that_is_lost_is_reported(features: str, monkeypatch: pytest.M
 
 
 def results(report: CompareReport) -> list[tuple[Any, ...]]:
-    """All but the times."""
+    """Return all but the times."""
     return [
         (replace(result, build_seconds=0.0, query_ms=0.0, scores=None), result.scores.correct)  # type: ignore
         for result in report.results
@@ -169,7 +169,7 @@ def test_another_version_is_reported(address: str, monkeypatch: pytest.MonkeyPat
 
 @contextmanager
 def without_crnr(part: str, *arguments: str) -> Iterator[None]:
-    """A scheduler or a worker of Dask in a Python that cannot import crnr."""
+    """Start a scheduler or a worker of Dask in a Python that cannot import crnr."""
     code = f"import sys; sys.modules['crnr_cli'] = None; from distributed.cli.{part} import main; main()"
     with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL) as process:
         try:

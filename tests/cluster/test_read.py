@@ -52,7 +52,7 @@ def mixed(crnr: Runner, images: Path) -> Runner:
 
 
 def plain(text: str) -> dict[str, Any]:
-    """A report as JSON without what differs from run to run."""
+    """Return a report as JSON without what differs from run to run."""
     report: dict[str, Any] = json.loads(text)
     for name in ("seconds", "gallery", "features"):
         report.pop(name, None)

@@ -32,7 +32,7 @@ def in_lists(rows: list[tuple[str, int, str, Stamp]]) -> SampleTable:
 
 
 def as_loaded(rows: list[tuple[str, int, str, Stamp]]) -> SampleTable:
-    """As of a gallery's file: every column is encoded."""
+    """Return a table like a loaded one: every column is encoded."""
     table = in_lists(rows)
     sizes, times = np.array(table.stamps, dtype=np.int64).T
     index = np.array([number for _, number, _, _ in rows])

@@ -22,7 +22,7 @@ from crnr_cli.methods import Samples, make_method
 
 
 def digits(wrong: float, seed: int, per_class: int = 60) -> tuple[Samples, np.ndarray, np.ndarray]:
-    """Samples with some wrong labels, which these are, and the true classes."""
+    """Return samples with some wrong labels, which these are, and the true classes."""
     pixels, truth = load_digits(return_X_y=True)
     rng = np.random.default_rng(seed)
     rows = np.concatenate([rng.permutation(np.flatnonzero(truth == k))[:per_class] for k in range(10)])

@@ -39,7 +39,7 @@ def corrections(*rows: str) -> None:
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """What is said before the line about the written file."""
+    """Return the notes before the line about the written file."""
     *said, written = outcome.err.splitlines()
     assert written.startswith("gallery.h5: ")
     return said

@@ -35,7 +35,7 @@ def ready(crnr: Runner, templates: Templates) -> Runner:
 
 
 def counted(table: Path) -> dict[str, object]:
-    """The numbers of an open set, one row of the CSV after the other."""
+    """Return the numbers of an open set, one row of the CSV after the other."""
     rows = read_rows(table)
     outside = [row for row in rows if row["path"].startswith("strangers/")]
     inside = [row for row in rows if row["path"].startswith("queries/")]

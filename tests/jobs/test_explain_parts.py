@@ -42,7 +42,7 @@ def explained(crnr: Runner, *arguments: object) -> list[dict[str, Any]]:
 
 
 def plain_tiles(path: Path) -> list[np.ndarray]:
-    """The four tiles of an image, row by row: without their mean, of unit length."""
+    """Return the four tiles of an image, row by row: without their mean, of unit length."""
     pixels = np.asarray(Image.open(path), dtype=float)
     tiles = [pixels[i : i + TILE, j : j + TILE].ravel() for i in (0, TILE) for j in (0, TILE)]
     return [(tile - tile.mean()) / np.linalg.norm(tile - tile.mean()) for tile in tiles]

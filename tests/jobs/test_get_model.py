@@ -41,7 +41,7 @@ def in_folder(folder: Path) -> dict[str, bytes]:
 
 
 def refused(given: Path | None = None, error: type[CrnrError] = DataError, name: str = TINY) -> str:
-    """The message; no folder of models is there afterwards."""
+    """Return the message; no folder of models is there afterwards."""
     with pytest.raises(error) as caught:
         get_model(name, given)
     assert not Path("models").exists()
@@ -108,7 +108,7 @@ def test_files_with_another_hash_are_not_read(
 
 
 def accept(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    """As if the catalogue had the hash of this file, and could be wrong."""
+    """Put the hash of this file into the catalogue."""
     entry = MODELS[TINY]
     assert entry.weights is not None
     known = replace(entry.weights, sha256=hashlib.sha256(content).hexdigest())
@@ -245,7 +245,7 @@ LITE0 = "efficientnet-lite0"
 
 
 def environment(models: Path) -> dict[str, str]:
-    """Of a process; to measure coverage there would need files too."""
+    """Return the environment of a process without coverage, which would need files."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     return {**kept, "CRNR_MODELS": str(models)}
 

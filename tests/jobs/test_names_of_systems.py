@@ -36,7 +36,7 @@ def write_csv(path: Path, rows: list[tuple[str, str]]) -> None:
 
 
 def as_seen(path: str) -> str:
-    """The path as a file system sees it that folds names."""
+    """Return the path as a file system sees it that folds names."""
     return unicodedata.normalize("NFC", path).upper()
 
 

@@ -28,7 +28,7 @@ def built(crnr: Runner, templates: Templates) -> Runner:
 
 
 def values(table: Path) -> list[list[str]]:
-    """Everything of the answers but the names of classes, the residuals in their order."""
+    """Return everything of the answers but the names of classes, the residuals in their order."""
     return [
         [text for name, text in row.items() if name not in ("truth", "label", "runner_up")]
         for row in read_rows(table)

@@ -73,7 +73,7 @@ TARGETS = {
 
 
 def tree(folder: str | Path) -> dict[str, bytes]:
-    """All files below a folder, links followed, without those of crnr; folders too."""
+    """Return all files below a folder, links followed, without those of crnr; folders too."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
         if not path.name.startswith(".crnr-sort"):
@@ -86,7 +86,7 @@ def only_files(folder: str | Path) -> dict[str, bytes]:
 
 
 def files(folder: str | Path) -> Counter[bytes]:
-    """How often each content is there."""
+    """Return how often each content is there."""
     return Counter(only_files(folder).values())
 
 

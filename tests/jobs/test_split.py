@@ -36,7 +36,7 @@ def run(*names: str, **options: Any) -> SplitReport:
 
 
 def files(folder: str | Path) -> dict[str, bytes]:
-    """All files below a folder, links followed."""
+    """Return all files below a folder, links followed."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(Path(folder).rglob("*"))

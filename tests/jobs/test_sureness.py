@@ -117,7 +117,7 @@ def test_both_reasons_to_reject(crnr: Runner, files: dict[str, Path]) -> None:
 
 
 def parts(text: str) -> list[str]:
-    """The labels of a set, read character by character."""
+    """Return the labels of a set, read character by character."""
     labels, escaped = [""], False
     for character in text:
         if escaped or character not in "\\|":

@@ -153,7 +153,7 @@ def test_copies_do_not_make_a_setting_look_better(crnr: Runner, tmp_path: Path) 
 def budgeted(
     budget: float | None, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[str], float]:
-    """The recipes and methods tried, on a clock by which every pass takes so many seconds; and its time."""
+    """Return the recipes and methods tried, and the time, on a clock with a fixed time per pass."""
     now = 0.0
     monkeypatch.setattr(job.time, "perf_counter", lambda: now)
     methods: list[Method] = [Crnr(lam=lam) for lam in (0.01, 0.1, 1.0)]

@@ -54,14 +54,14 @@ def axes_of(gallery: FittedGallery) -> Array:
 
 
 def residuals(gallery: FittedGallery) -> np.ndarray:
-    """Of queries that no gallery here has seen."""
+    """Return the residuals of new queries."""
     values = np.random.default_rng(5).random((20, gallery.recipe.n_inputs))
     vectors, _ = gallery.recipe.unit_vectors(values, gallery.dtype)
     return to_dense(gallery.residuals(vectors))
 
 
 def assert_equal(one: str, other: str) -> None:
-    """The same classes, samples and answers."""
+    """Compare classes, samples and answers."""
     a, b = load_gallery(Path(one)), load_gallery(Path(other))
     assert a.classes == b.classes
     assert dict(zip(a.names, a.hashes, strict=True)) == dict(zip(b.names, b.hashes, strict=True))

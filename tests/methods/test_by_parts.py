@@ -28,7 +28,7 @@ SIZES = (5, 3, 7, 4)
 
 
 def in_parts(rows: Array, edges: Array = PARTS) -> Array:
-    """Each part of every row has unit length."""
+    """Scale each part of every row to unit length."""
     return np.concatenate(
         [
             rows[:, start:stop] / np.linalg.norm(rows[:, start:stop], axis=1, keepdims=True)
@@ -45,7 +45,7 @@ def parted(dtype: str = "float64", edges: Array = PARTS, m: int = 12) -> tuple[S
 
 
 def one_by_one(method: Method, samples: Samples, query: Array, edges: Array = PARTS) -> list[Array]:
-    """The residuals of one query, for each part that is not blank, by a method that knows that part only."""
+    """Return the residuals of one query for each part that is not blank, fitted to that part only."""
     found = []
     for start, stop in pairwise(edges):
         if query[start:stop].any():

@@ -49,7 +49,7 @@ def test_folds_are_even_in_size_and_in_every_class(sizes: list[int], count: int,
 
 @st.composite
 def samples_with_copies(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    """The class of every sample, and a number for its content, which several classes may share."""
+    """Return the class of every sample, and a number for its content, which several classes may share."""
     sizes = draw(st.lists(st.integers(1, 10), min_size=2, max_size=6))
     class_index = np.repeat(np.arange(len(sizes)), sizes)
     contents = draw(st.lists(st.integers(0, 20), min_size=len(class_index), max_size=len(class_index)))

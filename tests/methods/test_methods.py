@@ -147,7 +147,7 @@ def test_copies_of_a_query_are_equally_near_whatever_their_class() -> None:
 
 
 def naive_admm(X: Array, classes: list[slice], y: Array, lam: float, mu: float, iterations: int) -> Array:
-    """The published iteration with its three variables; returns c."""
+    """Run the published iteration with its three variables, and return c."""
     n = X.shape[1]
     Q = X.T @ X + mu / 2 * np.eye(n)
     for k in classes:

@@ -24,13 +24,13 @@ FLOWERS = sorted((SHARED / "flowers12").glob("*/*/*.jpg"))
 
 
 def same_padding(side: int, width: int, stride: int) -> tuple[int, int]:
-    """As TensorFlow's documentation of padding="SAME" has it."""
+    """Return the padding as in TensorFlow's documentation of padding="SAME"."""
     total = max(width - stride, 0) if side % stride == 0 else max(width - side % stride, 0)
     return total // 2, total - total // 2
 
 
 def plain_features(state: State, image: Any, stages: Any = LITE0) -> Any:
-    """The features of one image, (3, height, width), in double precision."""
+    """Return the features of one image, (3, height, width), in double precision."""
 
     def convolved(values: Any, name: str, norm: str, stride: int = 1) -> Any:
         kernel = state[f"{name}.weight"].astype(np.float64)

@@ -27,7 +27,7 @@ from helpers.samples import make_images
 
 
 def tensors_everywhere() -> onnx.ModelProto:
-    """A model with tensors in every place that onnx.proto has for them, each in a file of its own."""
+    """Return a model with tensors in every place that onnx.proto has for them, each in a file of its own."""
     count = iter(range(100))
 
     def tensor() -> onnx.TensorProto:
@@ -62,7 +62,7 @@ def tensors_everywhere() -> onnx.ModelProto:
 
 
 def tensors_in(message: Any) -> Iterator[onnx.TensorProto]:
-    """All tensors in a message, by the descriptors of the onnx package."""
+    """Yield all tensors in a message, by the descriptors of the onnx package."""
     if isinstance(message, onnx.TensorProto):
         yield message
     for field, value in message.ListFields():

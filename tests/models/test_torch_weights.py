@@ -39,7 +39,7 @@ KNOWN = {model.name: model.weights for model in MODELS.values() if model.weights
 
 
 def refused(path: Path, content: bytes) -> str:
-    """The message for a file that is not read: one line."""
+    """Return the message for a file that is not read: one line."""
     save(path, content)
     with pytest.raises(DataError) as caught:
         read_weights(path)

@@ -49,7 +49,7 @@ CENTROID = next(block.code for block in BLOCKS if block.path == "crnr_cli/method
 
 
 def applied(source: str, diff: str) -> str:
-    """The source after a diff; all lines but the added ones must be in the source, once and in order."""
+    """Apply a diff to the source; all lines but the added ones must be in it, once and in order."""
     lines = diff.splitlines(keepends=True)
     before = "".join(line[1:] for line in lines if not line.startswith("+"))
     after = "".join(line[1:] for line in lines if not line.startswith("-"))

@@ -53,7 +53,7 @@ def test_damaged_files_are_opened_or_refused_with_a_message(
 
 
 def is_sound(name: str, content: bytes) -> bool:
-    """Whether the checksums and lengths of a file are right, as another reader sees them."""
+    """Return whether the checksums and lengths of a file are right, as another reader sees them."""
     if name == "npz":
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return archive.testzip() is None

@@ -217,7 +217,7 @@ def test_a_decoder_has_a_limit_of_memory(crnr: Runner) -> None:
 
 
 def make_large_piece(file: h5py.File) -> None:
-    """A piece of 1 GB that says it is packed into 1 MB, without the work of packing it."""
+    """Write a piece that declares 1 GB packed into 1 MB, without the work of packing it."""
     shape = (1, 2**27)
     dataset = file.create_dataset("features", shape, "f8", compression="gzip", chunks=shape)
     dataset.id.write_direct_chunk((0, 0), bytes(2**20 + 2**16))

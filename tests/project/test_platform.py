@@ -81,7 +81,7 @@ ASKING = {PACKAGE / "models" / "catalog.py", *(PACKAGE / "system").glob("*.py")}
 
 
 def names(module: Module) -> Iterator[str]:
-    """All names in a module, also those that it looks up as text, such as getattr(os, "O_PATH")."""
+    """Yield all names in a module, also those that it looks up as text, such as getattr(os, "O_PATH")."""
     yield from module.texts
     for node in module.nodes:
         match node:

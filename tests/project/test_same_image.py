@@ -111,7 +111,7 @@ def answers(crnr: Runner, *arguments: object, stdin: str = "") -> list[dict[str,
 
 
 def answer(row: dict[str, str]) -> tuple[str, str, str, list[float]]:
-    """The status, the label, the second choice, and all numbers of a row."""
+    """Return the status, the label, the second choice, and all numbers of a row."""
     numbers = [float(value) for name, value in row.items() if name.startswith(("residual", "margin"))]
     return row["status"], row["label"], row["runner_up"], numbers
 

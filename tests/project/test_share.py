@@ -120,7 +120,7 @@ def in_zsh(words: list[str], here: Path) -> list[str]:
 
 
 def read_until(terminal: int, end: str) -> str:
-    """What a program writes on its terminal before this."""
+    """Return what a program writes on its terminal before this."""
     found, deadline = "", time.monotonic() + 60
     while end not in found:
         assert select.select([terminal], [], [], deadline - time.monotonic())[0], found

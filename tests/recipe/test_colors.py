@@ -18,7 +18,7 @@ from helpers.samples import draw_image, noise
 
 
 def histogram_by_loops(image: Array) -> Array:
-    """Of an image (height, width, 3): each pixel counts for the levels next to its red, green and blue."""
+    """Count, for an image (height, width, 3), each pixel for the levels next to its colours."""
     height, width, _ = image.shape
     counts = np.zeros((2, 2, 4, 4, 4))
     for y in range(height):

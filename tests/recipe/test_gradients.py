@@ -237,7 +237,7 @@ def small_gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refusal(path: Path, small_gallery: Path, described: bytes) -> str:
-    """What is said about a gallery with this description."""
+    """Return the description of such a gallery."""
     shutil.copy(small_gallery, path)
     with h5py.File(path, "r+") as file:
         assert json.loads(file["recipe"].attrs["extractor"]) == DESCRIBED

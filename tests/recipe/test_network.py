@@ -62,7 +62,7 @@ def features(folder: Path, options: NetworkOptions, size: tuple[int, int] | None
 def expected(
     folder: Path, box: tuple[int, int, int, int], filter: Image.Resampling, mean: Any, std: Any
 ) -> Any:
-    """(m, 8, 8, 3) by Pillow's own steps."""
+    """Return (m, 8, 8, 3) by Pillow's own steps."""
     images = [Image.open(path).crop(box).resize((8, 8), filter) for path in sorted(folder.rglob("*.png"))]
     return (np.array([np.asarray(p) for p in images], np.float64) - mean) / std
 

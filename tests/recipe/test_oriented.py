@@ -18,7 +18,7 @@ from crnr_cli.recipe.oriented import OrientedGradients
 
 
 def slope(before: float, here: float, after: float, is_first: bool, is_last: bool) -> float:
-    """The central difference, or the one-sided one at an edge."""
+    """Return the central difference, or the one-sided one at an edge."""
     if is_first and is_last:
         return 0.0
     if is_first:
@@ -27,7 +27,7 @@ def slope(before: float, here: float, after: float, is_first: bool, is_last: boo
 
 
 def cells_by_loops(image: Array, cell: int, bins: int) -> dict[tuple[int, int], list[float]]:
-    """The histogram of each cell: pixel by pixel, as the definition says."""
+    """Return the histogram of each cell: pixel by pixel, following the definition."""
     h, w = image.shape
     rows, columns = max(1, round(h / cell)), max(1, round(w / cell))
     found = {(i, j): [0.0] * bins for i in range(rows) for j in range(columns)}
@@ -62,7 +62,7 @@ def divided(values: list[float], by: float) -> list[float]:
 
 
 def by_loops(image: Array, cell: int, bins: int, norm: str) -> Array:
-    """The squares of the values of an image, block by block."""
+    """Return the squares of the values of an image, block by block."""
     cells = cells_by_loops(image, cell, bins)
     rows, columns = (1 + max(places) for places in zip(*cells, strict=True))
     if (
@@ -85,7 +85,7 @@ def by_loops(image: Array, cell: int, bins: int, norm: str) -> Array:
 
 
 def values(images: Array, cell: int, bins: int, norm: str) -> Array:
-    """Of images (m, height, width)."""
+    """Return the values of images (m, height, width)."""
     m, height, width = images.shape
     oriented = OrientedGradients(width, height, cell, bins, norm)
     found = oriented.values(images.reshape(m, height * width))
@@ -94,7 +94,7 @@ def values(images: Array, cell: int, bins: int, norm: str) -> Array:
 
 
 def noise(height: int, width: int, kind: str, seed: int = 0) -> Array:
-    """Two images of bytes, or of float32 of any sign and scale."""
+    """Return two images of bytes, or of float32 of any sign and scale."""
     random = np.random.default_rng([seed, height, width])
     if kind == "uint8":
         return random.integers(0, 256, (2, height, width), dtype=np.uint8)
@@ -138,7 +138,7 @@ def test_an_image_of_32_x_32_has_the_documented_number_of_values() -> None:
 
 
 def two_tones(seed: int, height: int, width: int) -> Array:
-    """A random image of black and one grey, whose gradients are multiples of 45 degrees."""
+    """Return a random image of black and one grey, whose gradients are multiples of 45 degrees."""
     random = np.random.default_rng(seed)
     image = np.zeros((height, width), np.uint8)
     image[2:-2, 2:-2] = random.choice([0, 201], (height - 4, width - 4))
@@ -154,7 +154,7 @@ def dots(seed: int, height: int, width: int) -> Array:
 
 
 def folded(found: Array, bins: int) -> Array:
-    """The squares of values, with opposite directions added."""
+    """Return the squares of values, with opposite directions added."""
     squares = np.square(found.astype(np.float64)).reshape(-1, 2, bins // 2)
     return squares.sum(axis=1).ravel()
 

@@ -40,7 +40,7 @@ def placed(extractor: Extractor, rows: int, columns: int) -> Parts:
 
 
 def by_loops(values: Array, parts: Parts, section: Section) -> list[list[float]]:
-    """The tiles of one image: the places whose middle is within the box of the tile, row by row."""
+    """Return the tiles of one image: the places whose middle is within the box of the tile, row by row."""
     tiles = []
     for top, bottom, left, right, name in parts.tiles:
         if name:
@@ -207,7 +207,7 @@ def test_parts_of_features_are_refused(crnr: Runner) -> None:
 
 
 def gallery_of(extractor: Extractor, method: str, grid: str) -> tuple[FittedGallery, Array]:
-    """A gallery of random images in three classes, and the vectors of others."""
+    """Return a gallery of random images in three classes, and the vectors of others."""
     recipe = Recipe.for_images(extractor, (Parts.of(grid),))
     bands = 3 if extractor.request(1).color else 1
     shape = (16, 20 * 18 * bands if isinstance(extractor, Gradients) else 7 * 5 * bands)

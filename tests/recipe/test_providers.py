@@ -79,7 +79,7 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> type[Accelerator]:
 
 
 def opened(model: Path, provider: str) -> str:
-    """The provider that a model runs on."""
+    """Return the provider that a model runs on."""
     return open_session(model, 1, provider).provider
 
 

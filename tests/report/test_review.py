@@ -51,7 +51,7 @@ def text(browser: Any, id: str) -> str:
 
 
 def decided(browser: Any) -> dict[str, str]:
-    """What the storage of the browser has for this page: the numbers of rows, and the classes."""
+    """Return what the storage of the browser has for this page: the numbers of rows, and the classes."""
     stored = browser.execute_script(
         "const prefix = `crnr-review-${JSON.parse(document.getElementById('data').textContent).identity}-`;"
         "return Object.entries(localStorage).filter(([key]) => key.startsWith(prefix))"

@@ -29,7 +29,7 @@ def drawing(margins: list[float], others: list[str], *more: Tile, side: int = 64
 
 
 def drawn(figure: Figure) -> tuple[np.ndarray, list[str]]:
-    """The pixels of the image alone, and its texts."""
+    """Return the pixels of the image alone, and its texts."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
@@ -40,7 +40,7 @@ def drawn(figure: Figure) -> tuple[np.ndarray, list[str]]:
 
 
 def corner(pixels: np.ndarray, row: float, column: float) -> np.ndarray:
-    """The colours near a corner of a tile, where nothing is written."""
+    """Return the colours near a corner of a tile, where nothing is written."""
     i, j = round(row * len(pixels)), round(column * pixels.shape[1])
     return pixels[i + 6 : i + 16, j + 6 : j + 16].reshape(-1, 3)
 

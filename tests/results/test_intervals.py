@@ -93,7 +93,7 @@ def test_thousands_of_classes_need_little_memory() -> None:
 
 
 def simulated_coverage(table: Array, queries: int, replicates: int) -> dict[str, float]:
-    """How often the intervals contain the score of the table, by its plain formula."""
+    """Return how often the intervals contain the score of the table, by its plain formula."""
     k = len(table)
     hits, predicted = table.diagonal(), table.sum(axis=0)
     true = {"recall": hits, "f1": 2 * hits / (1 + predicted)}
@@ -147,7 +147,7 @@ def test_derivatives_match_differences(expand: Any, formula: Any) -> None:
 
 
 def plain_mixture(table: Array, unanswered: Array) -> tuple[Array, Array, float]:
-    """The number of queries per class, the smoothed probabilities of their labels, and the accuracy.
+    """Return the number of queries per class, the smoothed probabilities of their labels, and the accuracy.
 
     A class is mixed with half a query that is right as often as all are, and else gets any wrong label.
     """

@@ -27,7 +27,7 @@ def held_out(
 
 
 def loss(logits: np.ndarray, truth: np.ndarray) -> float:
-    """The negative log-likelihood with Platt's targets, written out."""
+    """Return the negative log-likelihood with Platt's targets, written out."""
     n, n_classes = logits.shape
     targets = np.full((n, n_classes), 1 / (n + 2) / (n_classes - 1))
     targets[np.arange(n), truth] = (n + 1) / (n + 2)
@@ -102,7 +102,7 @@ def test_probabilities_sum_to_1_and_fall_with_the_residuals(
 
 
 def plainly_in_set(scores: list[float], probability: float, percent: int) -> bool:
-    """Whether a label is kept: its p-value among the held-out samples, counted, is above 1 - level."""
+    """Return whether a label is kept: its p-value among the held-out samples, counted, is above 1 - level."""
     lower = sum(1 for score in scores if score <= probability)
     return 100 * (lower + 1) > (100 - percent) * (len(scores) + 1)
 

@@ -77,13 +77,13 @@ def test_indexes_find_most_of_the_exact_neighbours(kind: str) -> None:
 
 
 def without(X: np.ndarray, hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The other rows, and their places."""
+    """Return the other rows, and their places."""
     others = np.setdiff1d(np.arange(len(X)), hidden)
     return X[others], others
 
 
 def hard(n: int = 4000, seed: int = 5) -> np.ndarray:
-    """Samples that lie anywhere, so that few lists or a short walk find too little."""
+    """Return samples that lie anywhere, so that few lists or a short walk find too little."""
     X = np.random.default_rng(seed).normal(size=(n, 40)).astype(np.float32)
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 

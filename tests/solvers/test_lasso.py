@@ -75,7 +75,7 @@ def test_gap_bounds_the_excess_of_any_code(seed: int, lam: float, nonzero: int) 
 
 
 def plain_lasso_admm(X: Array, y: Array, lam: float, steps: int) -> Array:
-    """The textbook iteration with over-relaxation, in its three variables; returns z after some steps."""
+    """Run the textbook iteration with over-relaxation, and return z after some steps."""
     mu, relaxation = lasso._MU_PER_LAM * lam, lasso._RELAXATION
     n = X.shape[1]
     P = np.linalg.inv(X.T @ X + mu / 2 * np.eye(n))

@@ -71,7 +71,7 @@ def random_problem(seed: int, sizes: list[int], d: int, m: int = 4) -> tuple[np.
 
 
 def stacked(X: np.ndarray, edges: np.ndarray, y: np.ndarray, lam: float) -> tuple[np.ndarray, np.ndarray]:
-    """||y - Xc||^2 + lam sum_i ||y - X_i c_i||^2 as one least-squares problem."""
+    """Return ||y - Xc||^2 + lam sum_i ||y - X_i c_i||^2 as one least-squares problem."""
     parts = []
     for start, stop in pairwise(edges):
         part = np.zeros_like(X)
@@ -185,7 +185,7 @@ def test_float32_codes_agree_with_float64() -> None:
 def plain_admm(
     X: np.ndarray, edges: np.ndarray, y: np.ndarray, lam: float, mu: float, steps: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The paper's three variables, written out: yields (c, z) after every step."""
+    """Yield (c, z) after every step of the paper's three variables, written out."""
     n = X.shape[1]
     Q = X.T @ X + mu / 2 * np.eye(n)
     for start, stop in pairwise(edges):

@@ -41,7 +41,7 @@ def here(crnr: Runner) -> Runner:
 
 
 def answers(path: Path) -> list[tuple[str, str, str]]:
-    """What does not depend on the names of the files."""
+    """Return the facts that do not depend on the names of the files."""
     return sorted((row["truth"], row["label"], row["residual"]) for row in read_rows(path))
 
 

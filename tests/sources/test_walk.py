@@ -19,7 +19,7 @@ from helpers.samples import draw_image, make_images
 
 
 def elsewhere(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[FolderListing]:
-    """As a worker does it, from another current folder."""
+    """Open a part like a worker, from another current folder."""
     base = Path.cwd()
     found = []
     os.chdir("/")

@@ -84,7 +84,7 @@ def test_a_pipe_is_written_to_directly(tmp_path: Path) -> None:
 
 
 def occupied(place: Path, kind: str) -> Path | None:
-    """Something that is not a partial file; returns the file that it leads to, if any."""
+    """Make something that is not a partial file; return the file that it leads to, if any."""
     victim = place.parent / "victim"
     if kind == "directory":
         place.mkdir()

@@ -30,7 +30,7 @@ def machine(root: Path, free: int, cgroup: str = "") -> None:
 
 
 def group(folder: Path, limit: object, used: int, cache: int | None = 0) -> None:
-    """A cgroup of version 2."""
+    """Make a cgroup of version 2."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "memory.max").write_text(f"{limit}\n")
     (folder / "memory.current").write_text(f"{used}\n")

@@ -193,7 +193,7 @@ CLASSIFY = "classify gallery.npz -o out.csv --batch-size 1"
 
 
 def pausing(on: On) -> Iterator[object]:
-    """A run in its third batch, where it would stay for a minute."""
+    """Return a run in its third batch, where it would stay for a minute."""
     run = Runner(on.here).start(
         60, *CLASSIFY.split(), program=helper_command("helpers.pausing"), env=environment(on.system)
     )

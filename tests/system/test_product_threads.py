@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not CONTROLLER.info(), reason="NumPy has another
 
 
 def threads() -> set[int]:
-    """Of all libraries of products but that of faiss, whose number is one for each thread of the program."""
+    """Return the threads of all libraries but faiss, which has a number per thread of the program."""
     libraries = (library for library in CONTROLLER.info() if "faiss" not in library["filepath"])
     return {library["num_threads"] for library in libraries}
 

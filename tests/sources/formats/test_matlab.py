@@ -35,7 +35,7 @@ def save_v5(path: Path, variables: dict[str, object]) -> None:
 
 
 def save_v73(path: Path, variables: dict[str, object]) -> None:
-    """As MATLAB does: a text header, and every array transposed, with the name of its class."""
+    """Save like MATLAB: a text header, and every array transposed, with the name of its class."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, value in variables.items():
             if isinstance(value, np.ndarray) and value.dtype == object:
@@ -75,7 +75,7 @@ VERSIONS = pytest.mark.parametrize("save", [save_v5, save_v73], ids=["v5", "v7.3
 
 
 def rows(file: FeatureFile) -> Array:
-    """All rows, read in two parts."""
+    """Return all rows, read in two parts."""
     return np.concatenate([file.read_rows(0, 3), file.read_rows(3, len(file))])
 
 
@@ -350,7 +350,7 @@ def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
 
 
 def save_v73_with_text_attributes(path: Path) -> bytearray:
-    """A v7.3 file, as others than MATLAB write it, whose names of classes are text of variable length."""
+    """Save a v7.3 file like other programs, with class names as text of variable length."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, values in (("features", VALUES.T), ("labels", np.array(LABELS, float)[:, None])):
             file[name] = values
