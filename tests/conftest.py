@@ -114,7 +114,7 @@ if sys.platform != "win32":  # which has no such limits
     LIMITS = {limit: resource.getrlimit(limit) for limit in (resource.RLIMIT_CPU, resource.RLIMIT_AS)}
 
     def pytest_runtest_teardown() -> None:
-        """What a child process limits for itself must not end this one, if a test calls its code directly."""
+        """Undo limits that a test set in this process by calling a child's code directly."""
         for limit, before in LIMITS.items():
             resource.setrlimit(limit, before)
 

@@ -91,7 +91,7 @@ def as_options(keywords: dict[str, Any]) -> list[str]:
 
 
 def as_record(answer: Answer, keys: list[str]) -> dict[str, Any]:
-    """What the command writes as JSON, by way of JSON."""
+    """Return what the command writes as JSON, by way of JSON."""
     plain = dataclasses.asdict(answer)
     return json.loads(json.dumps({key: plain[key] for key in keys}))
 
@@ -218,7 +218,7 @@ def test_explain_between_two_batches_leaves_their_threads(
     assert set(found) == {1}
 
 
-def test_rows_of_an_array_are_those_of_a_file(crnr: Runner) -> None:
+def test_rows_of_an_array_get_the_answers_of_a_file(crnr: Runner) -> None:
     gallery = Gallery.load("features.h5")
     with np.load("bare.npz") as stored:
         values = stored["features"]
@@ -390,7 +390,7 @@ def test_threads_may_share_a_gallery(crnr: Runner) -> None:
     assert found == [expected] * 3
 
 
-def test_what_it_says_about_itself(crnr: Runner) -> None:
+def test_gallery_describes_itself(crnr: Runner) -> None:
     gallery = Gallery.load("gradients.h5")
     assert gallery.classes == ("ant", "bee", "cow")
     assert gallery.samples[:2] == ("gallery/ant/0.png", "gallery/ant/1.png")

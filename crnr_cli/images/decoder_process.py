@@ -1,4 +1,4 @@
-"""A process that decodes images for its parent, so that an image that makes it crash or hang does no harm.
+"""A process that decodes images for its parent, so that an image that crashes or hangs it does no harm.
 
 The first line on stdin is the request, as JSON. The process replies "ready". Each further line is a JSON list
 of paths, or another request for the paths after it. The replies to paths come in the same order, for several

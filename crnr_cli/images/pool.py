@@ -134,7 +134,7 @@ class _Decoders:
         self._watchdog.start()
 
     def chunks(self, paths: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Parts of `paths` that each take about _SECONDS_PER_CHUNK to decode."""
+        """Yield parts of `paths` that each take about _SECONDS_PER_CHUNK to decode."""
         start = 0
         while start < len(paths):
             count = int(max(1, min(MAX_PER_CHUNK, _SECONDS_PER_CHUNK / self._pace)))
@@ -156,8 +156,8 @@ class _Decoders:
             decoder = self._start_decoder()
         decoded = list(decoder.decode(paths))
         alive = len(decoded) == len(paths)
-        # If not alive, the process died before it sent all replies. Request the rest one by one, to find the
-        # image that kills it.
+        # If not alive, the process died before it sent all replies. Request the rest one at a time, to find
+        # the image that kills it.
         for path in paths[len(decoded) :]:
             if self._closed.is_set():  # it was killed by stop()
                 break
@@ -194,7 +194,7 @@ class _Decoders:
             try:
                 decoder.prepare(self._request, self._pool.seconds_per_image)
                 break
-            except DataError:  # the system may have killed it, if short of memory: try again
+            except DataError:  # the system may have killed it for lack of memory: try again
                 if attempt == ATTEMPTS or self._closed.is_set():
                     raise
         self._all.append(decoder)
@@ -236,7 +236,7 @@ class _Decoder:
         return self._process.poll() is None
 
     def decode(self, paths: Sequence[str]) -> Iterator[Decoded]:
-        """One result per path, or fewer if the process dies."""
+        """Yield one result per path, or fewer if the process dies."""
         self._last_reply = time.monotonic()
         with ignoring_broken_pipes():  # it is already dead, so there will be no reply
             self._requests.write(json.dumps(list(paths)).encode() + b"\n")

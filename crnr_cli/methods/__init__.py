@@ -85,7 +85,7 @@ def default_parameters(name: str) -> dict[str, Any]:
 
 
 def parse_parameter(name: str, parameter: str, text: str) -> object:
-    """The value of a parameter from text, in the type of its default."""
+    """Return the value of a parameter from text, in the type of its default."""
     _refuse_unknown(name, parameter)
     kind = type(default_parameters(name)[parameter])
     try:

@@ -24,7 +24,7 @@ def built(built_images: Path) -> Path:
     return built_images
 
 
-def test_version(crnr: Runner) -> None:
+def test_version_option_prints_the_version(crnr: Runner) -> None:
     result = crnr("--version")
     assert (result.exit, result.out, result.err) == (0, f"crnr {__version__}\n", "")
 
@@ -76,7 +76,7 @@ def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Runner
     assert (built / "gallery.h5").read_bytes() == before
 
 
-def test_build_says_what_it_made(crnr: Runner, images: Path) -> None:
+def test_build_reports_the_gallery_it_made(crnr: Runner, images: Path) -> None:
     result = crnr("build", "gallery")
     assert (result.exit, result.out) == (0, "")
     assert result.err.startswith("gallery.h5: 3 classes, 9 samples, dimension 128, crnr, dense; ")
@@ -111,7 +111,7 @@ def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Pa
     assert (from_csv["n"], from_csv["accuracy"]) == (9, 1.0)
 
 
-def test_evaluate_shows_scores_and_says_what_rows_are(crnr: Runner, built: Path) -> None:
+def test_evaluate_shows_scores_and_explains_rows(crnr: Runner, built: Path) -> None:
     result = crnr("evaluate", "queries")
     assert (result.exit, result.err) == (0, "")
     assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 correct" in result.out
@@ -299,7 +299,7 @@ def test_a_matrix_that_is_not_shown_is_not_made(
 
 
 @pytest.mark.parametrize("iterations", ["0", "99999999999999999999"])
-def test_iterations_that_nobody_waits_for(crnr: Runner, images: Path, iterations: str) -> None:
+def test_build_refuses_too_many_iterations(crnr: Runner, images: Path, iterations: str) -> None:
     result = crnr("build", "gallery", "--iterations", iterations)
     assert (result.exit, result.out) == (2, "")
     assert result.err == (
@@ -324,7 +324,7 @@ def test_a_matrix_wider_than_the_screen_gives_way_to_the_most_confused(crnr: Run
     assert "rows are truth" not in shown
 
 
-def test_evaluate_without_any_truth_says_what_to_do(crnr: Runner, tmp_path: Path) -> None:
+def test_evaluate_without_truth_names_the_remedy(crnr: Runner, tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", [("", "dog", "0.1", "ok")])
     result = crnr("evaluate", "out.csv")
     assert (result.exit, result.out) == (1, "")
@@ -341,7 +341,7 @@ def test_info_describes_the_gallery(crnr: Runner, built: Path) -> None:
     assert "owl" in shown
 
 
-def test_large_images_are_brought_to_one_size_and_this_is_said(crnr: Runner, tmp_path: Path) -> None:
+def test_build_resizes_large_images_and_prints_a_note(crnr: Runner, tmp_path: Path) -> None:
     for i, name in enumerate(("a", "b")):
         (tmp_path / "g" / name).mkdir(parents=True)
         noise(i, (70, 50)).save(tmp_path / "g" / name / "x.png")

@@ -17,7 +17,7 @@ from helpers.samples import make_features
 
 
 def completed(line: str) -> list[str]:
-    """What bash offers for the last word of a line, which is incomplete."""
+    """Return what bash offers for the last word of a line, which is incomplete."""
     words = line.split(" ")
     environment = {"_CRNR_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     outcome = run_here([], b"", environment)

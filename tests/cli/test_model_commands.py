@@ -47,7 +47,7 @@ def tiny(weights: Path, crnr: Runner) -> Path:
     return crnr.here / "models" / f"{TINY}.onnx"
 
 
-def test_list(crnr: Runner) -> None:
+def test_model_list_shows_known_models_and_their_folder(crnr: Runner) -> None:
     outcome = crnr("model", "list", columns=80)
     assert outcome.exit == 0
     assert outcome.err == f"models are in {crnr.here}/models, or in the folder that CRNR_MODELS names\n"
@@ -64,14 +64,14 @@ def test_list(crnr: Runner) -> None:
     assert not (crnr.here / "models").exists()
 
 
-def test_a_command_in_the_list_is_one_line(crnr: Runner) -> None:
+def test_model_list_prints_each_command_on_one_line(crnr: Runner) -> None:
     """So that it can be copied from a narrow screen."""
     shown = crnr("model", "list", columns=40).out.splitlines()
     listed = json.loads(crnr("model", "list", "--json").out)["models"]
     assert {f"  {model['command']}" for model in listed} <= set(shown)
 
 
-def test_list_of_what_is_here(crnr: Runner, tiny: Path) -> None:
+def test_model_list_shows_installed_models(crnr: Runner, tiny: Path) -> None:
     (crnr.here / "models" / "mine [bold].onnx").write_bytes(b"a model")
     outcome = crnr("model", "list", columns=80)
     assert outcome.exit == 0
@@ -124,7 +124,7 @@ def test_a_name_with_control_characters(crnr: Runner) -> None:
     assert r"x\x1b[31m: yours" in outcome.out
 
 
-def test_get(crnr: Runner, weights: Path) -> None:
+def test_model_get_writes_the_model_and_prints_its_path(crnr: Runner, weights: Path) -> None:
     place = f"{crnr.here}/models/{TINY}.onnx"
     use = f"use it with --extractor {TINY}\n"
     assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: {HEAD} features per image; {use}")
@@ -222,7 +222,7 @@ def test_check_of_the_size_of_ones_choice(crnr: Runner) -> None:
 
 
 def refused(crnr: Runner, *arguments: object) -> tuple[str, str]:
-    """What is shown of a model that cannot be used, and why it cannot."""
+    """Return the facts about a model that cannot be used, and the reason."""
     before = crnr.files()
     outcome = crnr("model", "check", *arguments)
     assert outcome.exit in (1, 2)
@@ -232,7 +232,7 @@ def refused(crnr: Runner, *arguments: object) -> tuple[str, str]:
     return outcome.out, outcome.err.removeprefix("error: ")
 
 
-def test_check_of_what_is_no_model(crnr: Runner) -> None:
+def test_model_check_refuses_files_that_are_not_models(crnr: Runner) -> None:
     flat_model(crnr.here / "m.onnx", ["n", 3, 4, 4])
     whole = (crnr.here / "m.onnx").read_bytes()
     for name, content in {
@@ -312,7 +312,7 @@ def test_check_of_a_network_that_returns_nan(crnr: Runner) -> None:
     assert (out, message) == ("", "m.onnx: returns NaN or infinity for an image of random colours\n")
 
 
-def test_check_on_what_is_no_image(crnr: Runner) -> None:
+def test_model_check_refuses_files_that_are_not_images(crnr: Runner) -> None:
     flat_model(crnr.here / "m.onnx", ["n", 3, 4, 4])
     save(crnr.here / "p.png", b"text")
     raw = ("m.onnx", "--extractor-preset", "raw", "--image")

@@ -107,7 +107,7 @@ def here(template: Path, crnr: Runner) -> Path:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """The mode and the content of everything in a folder."""
+    """Return the mode and the content of everything in a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -123,7 +123,7 @@ def command_for(output: tuple[str, str], name: str) -> list[str]:
 
 
 def name_for(output: tuple[str, str], stem: str = "new") -> str:
-    """A name that the output may have; a gallery that is changed exists."""
+    """Return a name that the output may have; a gallery that is changed exists."""
     name = stem + ENDINGS.get(output, "")
     if output[0] in IN_PLACE:
         Path(name).write_bytes(Path("gallery.h5").read_bytes())
@@ -289,7 +289,9 @@ def test_a_name_that_is_almost_too_long(crnr: Runner, output: tuple[str, str]) -
     [pair for pair in permutations(OUTPUTS, 2) if pair[0][0] == pair[1][0] and pair[0][0] not in IN_PLACE],
 )
 @pytest.mark.usefixtures("here")
-def test_one_name_for_two_outputs(crnr: Runner, one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_two_outputs_with_one_name_are_refused(
+    crnr: Runner, one: tuple[str, str], other: tuple[str, str]
+) -> None:
     name = "z.png"
     first, second = command_for(one, name), command_for(other, f"./{name}")
     both = [*first, *second[-2:]]

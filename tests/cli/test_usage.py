@@ -38,7 +38,7 @@ ODD_NUMBERS = ("nan", "inf", "-inf", "1e400", "-1", "9" * 40, "9" * 5000, "", "x
 
 
 def refused(crnr: Runner, *arguments: str) -> str:
-    """The message of a command that is refused."""
+    """Return the message of a command that is refused."""
     before = {path: path.read_bytes() for path in crnr.here.iterdir()}
     command, *others = arguments  # of a group, such as "model get"
     outcome = crnr(*command.split(), *others) if command in COMMANDS else crnr(*arguments)
@@ -109,7 +109,7 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("build x -j", "-j needs a value (see `crnr build --help`)"),
     ],
 )
-def test_wrong_lines(crnr: Runner, line: str, message: str) -> None:
+def test_invalid_command_lines_are_refused(crnr: Runner, line: str, message: str) -> None:
     assert refused(crnr, *line.split()) == message
 
 

@@ -39,7 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
         "audit gallery --against gallery",
     ],
 )
-def test_no_line_is_longer_than_the_terminal(
+def test_output_of_all_commands_fits_the_terminal(
     built: Runner, monkeypatch: pytest.MonkeyPatch, command: str, columns: int
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # which makes Rich see a terminal

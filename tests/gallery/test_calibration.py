@@ -121,14 +121,12 @@ def test_a_large_gallery_leaves_out_no_more_than_is_enough() -> None:
     )
 
 
-def test_one_sample_per_class_cannot_be_calibrated() -> None:
+def test_calibrate_refuses_classes_of_one_sample() -> None:
     with pytest.raises(DataError, match="every class has only one sample"):
         calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr(), [])
 
 
-def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(
-    crnr: Runner, files: dict[str, Path]
-) -> None:
+def test_reject_has_the_requested_rate_and_rejects_outsiders(crnr: Runner, files: dict[str, Path]) -> None:
     known = classified(crnr, files, "queries", "--reject", "0.05")
     rejected = [row for row in known if row["label"] == "unknown"]
     # 5 % of 400 are 20; three standard deviations of such a count are 13.
@@ -149,7 +147,7 @@ def test_a_rejected_row_keeps_its_best_guess(crnr: Runner, files: dict[str, Path
     assert sum(row["label"] == "unknown" for row in rejecting) > 40
 
 
-def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(
+def test_stored_calibration_gives_the_same_answers_and_its_origin(
     crnr: Runner, files: dict[str, Path]
 ) -> None:
     stored = classified(crnr, files, "queries", "--reject", "0.05", gallery="calibrated")
@@ -162,7 +160,7 @@ def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(
     assert json.loads(crnr("info", files["h5"], "--json").out)["calibration"] is None
 
 
-def test_classify_says_when_it_rejects(crnr: Runner, files: dict[str, Path]) -> None:
+def test_classify_prints_the_rejection_rule(crnr: Runner, files: dict[str, Path]) -> None:
     command = ["classify", str(files["strangers"]), "-g", str(files["calibrated"]), "--reject", "0.05"]
     result = crnr(*command)
     assert result.exit == 0

@@ -53,7 +53,7 @@ def test_steps_of_version_1_open_for_ever(crnr: Runner) -> None:
     assert (about["format_version"], about["power"], about["pca"], about["n_inputs"]) == (1, 0.5, 5, 12)
 
 
-def test_a_step_that_this_crnr_does_not_know_is_refused(crnr: Runner) -> None:
+def test_load_gallery_refuses_an_unknown_step(crnr: Runner) -> None:
     """Without its step a gallery of a later crnr would give wrong answers."""
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz", "--power", "0.5", "-q")
@@ -78,7 +78,7 @@ def test_labels_of_an_unknown_type_are_refused(crnr: Runner, label_type: object)
         load_gallery(Path("gallery.h5"))
 
 
-def test_the_checksum_is_the_documented_one(crnr: Runner) -> None:
+def test_checksum_of_a_gallery_matches_the_documentation(crnr: Runner) -> None:
     """Computed here from docs/gallery-format.md alone."""
     digest = hashlib.sha256()
 

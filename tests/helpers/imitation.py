@@ -17,7 +17,7 @@ IMITATIONS = str(TESTS / "helpers" / "other_systems")
 
 
 def environment(system: str) -> dict[str, str]:
-    """Of a process, and of all that it starts."""
+    """Return the environment of a process and its children."""
     found = dict(os.environ)
     if system != LINUX:
         found |= {"CRNR_TEST_SYSTEM": system, "PYTHONPATH": IMITATIONS}
@@ -40,6 +40,6 @@ class On:
         return Runner(self.here).process(program=self.part_of_crnr(code), env=environment(self.system))
 
     def part_of_crnr(self, code: str) -> tuple[str, ...]:
-        """The program that runs code which is a part of crnr, as far as it can tell."""
+        """Return the program that runs code which is a part of crnr, as far as it can tell."""
         part = f"exec({code!r}, {{'__name__': 'crnr_cli.test', '__package__': 'crnr_cli'}})"
         return sys.executable, "-c", part

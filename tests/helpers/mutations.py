@@ -99,12 +99,12 @@ CHECKSUMMED = {".png", ".npz"}  # and galleries: what opens at all is what it wa
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those it has started and waited for."""
+    """Return the processor time of this process and its finished children."""
     return sum(os.times()[:4])
 
 
 def peak_megabytes() -> float:
-    """The most that this process, or one that it has started and waited for, ever held."""
+    """Return the peak memory of this process, or of a finished child."""
     import resource
 
     # Not getrusage's figure of ourselves, which begins with what the process that started us held.

@@ -37,7 +37,7 @@ def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
 
 
 def count_batches_at_once(patch: Patch) -> list[int]:
-    """How many batches each run of classify answers at once: the list grows with every run."""
+    """Return how many batches each run of classify answers at once: the list grows with every run."""
     counts: list[int] = []
 
     def counting(*arguments: Any) -> Any:
@@ -61,7 +61,7 @@ def use_decoder(command: Sequence[str], patch: Patch, seconds: float | None = No
 
 
 def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[bytes]]:
-    """The decoders as they are started, of which the first are killed at once: the list grows."""
+    """Return the decoders as they are started, of which the first are killed at once: the list grows."""
     launch = pool.launch
     started: list[subprocess.Popen[bytes]] = []
 

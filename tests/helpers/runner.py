@@ -30,7 +30,7 @@ PROGRAM = typer.main.get_command(make_application())
 
 @functools.cache
 def declared_commands() -> dict[str, Any]:
-    """All commands as Typer knows them, by name; those of a group have its name first.
+    """Return all commands of Typer by name; those of a group have its name first.
 
     Not those of `PROGRAM`: a command that has shown its help has changed the texts in it.
     """
@@ -115,7 +115,7 @@ class Runner:
         return ended(self.start(program=command, env={**environment, "PATH": programs}))
 
     def files(self) -> set[str]:
-        """The names in the folder itself."""
+        """Return the names in the folder itself."""
         return {path.name for path in self.here.iterdir()}
 
 
@@ -126,7 +126,7 @@ def ended(process: subprocess.Popen[bytes]) -> Outcome:
 
 
 def helper_command(module: str) -> tuple[str, ...]:
-    """The program that runs a module of tests/helpers, in any folder."""
+    """Return the program that runs a module of tests/helpers, in any folder."""
     code = (
         f"import runpy, sys; sys.path.insert(0, {str(TESTS)!r}); "
         f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
@@ -135,12 +135,12 @@ def helper_command(module: str) -> tuple[str, ...]:
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """The rows of a CSV."""
+    """Return the rows of a CSV."""
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file."""
+    """Return the rows of a CSV file."""
     return rows(path.read_bytes().decode("utf-8", "surrogateescape"))
 
 

@@ -17,7 +17,7 @@ from helpers.runner import helper_command
 from helpers.samples import draw_image, noise
 
 
-def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:
+def test_decoder_pool_returns_images_in_order(tmp_path: Path) -> None:
     paths = []
     for i in range(50):
         noise(i).save(tmp_path / f"{i}.png")

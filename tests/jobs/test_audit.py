@@ -64,7 +64,7 @@ def test_everything_planted_is_found(planted: Runner, of: str) -> None:
     assert (report["n_samples"], report["queries"]) == (3 * PER_CLASS + 4, 2)
 
 
-def test_what_is_marked_in_the_csv_is_removed(planted: Runner) -> None:
+def test_remove_takes_the_samples_marked_in_the_audit_csv(planted: Runner) -> None:
     assert planted("build", "images", "-q").exit == 0
     outcome = planted("audit", "gallery.h5", "--csv", "audit.csv", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
@@ -130,7 +130,9 @@ def test_features_and_images_that_are_gone_are_reported(planted: Runner) -> None
         (["gallery.h5", "--against", "nowhere"], 1, "nowhere: no such file or folder"),
     ],
 )
-def test_what_makes_no_sense_is_refused(planted: Runner, arguments: list[str], code: int, words: str) -> None:
+def test_audit_refuses_invalid_arguments(
+    planted: Runner, arguments: list[str], code: int, words: str
+) -> None:
     assert planted("build", "images", "-q").exit == 0
     outcome = planted("audit", *arguments, "-q")
     assert outcome == Outcome(code, "", f"error: {words}\n")

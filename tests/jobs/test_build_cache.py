@@ -69,7 +69,7 @@ def test_the_second_time_nothing_is_decoded(here: Runner, decoded: list[str]) ->
             assert one[name][()].tolist() == other[name][()].tolist()
 
 
-def test_one_cache_for_several_sources(here: Runner, decoded: list[str]) -> None:
+def test_build_shares_one_cache_between_sources(here: Runner, decoded: list[str]) -> None:
     assert here("build", "photos", *NETWORK, "--cache", "cache.h5", "-q") == Outcome(0, "", "")
     decoded.clear()
     part = ("build", "-", *NETWORK, "-q", "-o")
@@ -111,7 +111,7 @@ def test_a_cache_of_another_extractor(here: Runner) -> None:
         ("build photos --cache mine.h5", 1, "mine.h5: was not written by `crnr extract`; name another file"),
     ],
 )
-def test_what_is_refused(here: Runner, command: str, exit: int, message: str) -> None:
+def test_build_refuses_unsuitable_caches(here: Runner, command: str, exit: int, message: str) -> None:
     make_features(Path("table.npz"))
     with h5py.File("mine.h5", "w") as file:
         file["features"] = [[1.0, 2.0]]
@@ -120,7 +120,7 @@ def test_what_is_refused(here: Runner, command: str, exit: int, message: str) ->
     assert here.files() == before
 
 
-def test_a_stopped_build_keeps_what_it_extracted(here: Runner) -> None:
+def test_a_stopped_build_keeps_extracted_values(here: Runner) -> None:
     class Stop(Exception):  # noqa: N818, it is a wish and not an error
         pass
 

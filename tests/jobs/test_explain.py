@@ -36,7 +36,7 @@ def explained(crnr: Runner, *arguments: str) -> dict:
     return json.loads(result.out)
 
 
-def test_the_answer_is_that_of_classify(crnr: Runner, gallery: str) -> None:
+def test_explain_gives_the_answer_of_classify(crnr: Runner, gallery: str) -> None:
     record = explained(crnr, QUERY, "-g", gallery)
     answer = record["explanations"][0]
     row = rows(crnr("classify", QUERY, "-g", gallery, "-q").out)[0]
@@ -76,7 +76,7 @@ def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runne
     np.testing.assert_allclose(list(other["residuals"].values()), expected, rtol=1e-5)
 
 
-def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, gallery: str) -> None:
+def test_explain_prints_bars_samples_and_the_margin(crnr: Runner, gallery: str) -> None:
     result = crnr("explain", QUERY, "-g", gallery)
     assert (result.exit, result.err) == (0, "")
     answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
@@ -89,7 +89,7 @@ def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, galler
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "html"])
-def test_the_drawing_is_written(crnr: Runner, gallery: str, tmp_path: Path, suffix: str) -> None:
+def test_explain_writes_a_plot(crnr: Runner, gallery: str, tmp_path: Path, suffix: str) -> None:
     output = tmp_path / f"why.{suffix}"
     result = crnr("explain", QUERY, "-g", gallery, "--against", "nrc", "-o", output, "--json")
     assert result.exit == 0, result.err
@@ -155,7 +155,7 @@ def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery: str) -> No
     assert result.err == "error: why.doc: its name must end in .png, .svg, .pdf or .html\n"
 
 
-def test_without_the_extra_one_line_says_how_to_get_it(
+def test_explain_without_matplotlib_names_the_extra(
     crnr: Runner, gallery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove_extras(monkeypatch.setattr)
@@ -204,7 +204,7 @@ def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path: Pa
         assert "<!-- residual -->" not in text
 
 
-def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_path: Path) -> None:
+def test_explain_shows_the_best_of_many_classes_and_the_true_class(crnr: Runner, tmp_path: Path) -> None:
     """40 classes, and a query whose true class is the worst of them."""
     rng = np.random.default_rng(0)
     names = [f"class {i:02}" for i in range(40)]
@@ -236,7 +236,7 @@ def test_a_row_far_down_is_the_row_that_is_explained(crnr: Runner, tmp_path: Pat
     assert labels == ["a", "c", "a"]
 
 
-def test_the_truth_is_that_of_classify_in_any_unicode_form(crnr: Runner) -> None:
+def test_explain_finds_the_truth_in_any_unicode_form(crnr: Runner) -> None:
     composed, decomposed = (unicodedata.normalize(form, "Käse") for form in ("NFC", "NFD"))
     make_images(crnr.here / "gallery", (composed, "bee"))
     make_images(crnr.here / "queries", (decomposed, "bee"), per_class=1, first=9)

@@ -42,7 +42,7 @@ def explained(crnr: Runner, *arguments: object) -> list[dict[str, Any]]:
 
 
 def plain_tiles(path: Path) -> list[np.ndarray]:
-    """The four tiles of an image, row by row: without their mean, of unit length."""
+    """Return the four tiles of an image, row by row: without their mean, of unit length."""
     pixels = np.asarray(Image.open(path), dtype=float)
     tiles = [pixels[i : i + TILE, j : j + TILE].ravel() for i in (0, TILE) for j in (0, TILE)]
     return [(tile - tile.mean()) / np.linalg.norm(tile - tile.mean()) for tile in tiles]
@@ -118,7 +118,7 @@ def test_the_tile_of_another_class_is_not_believed(built: Runner, method: str) -
 
 
 @pytest.mark.parametrize("method", ["crnr", "crc", "nn", "svm"])
-def test_the_answer_is_that_of_classify(built: Runner, method: str) -> None:
+def test_explain_with_parts_gives_the_answer_of_classify(built: Runner, method: str) -> None:
     (answer,) = explained(built, "ant/mixed.png", "-g", f"{method}.h5")
     (row,) = rows(built("classify", "ant/mixed.png", "-g", f"{method}.h5", "-q").out)
     assert (answer["label"], answer["runner_up"]) == (row["label"], row["runner_up"])
@@ -159,7 +159,7 @@ def report_of(crnr: Runner, query: str, gallery: str) -> ExplainReport:
     return explain(str(crnr.here / query), crnr.here / gallery, QueryOptions())
 
 
-def test_a_blank_tile_speaks_for_no_class(built: Runner) -> None:
+def test_a_blank_tile_supports_no_class(built: Runner) -> None:
     ant = draw_image(0, 9, (SIDE, SIDE))
     ant.paste(77, (TILE, 0, SIDE, TILE))
     ant.save(built.here / "blank.png")
@@ -191,7 +191,7 @@ def test_colour_is_a_part_with_a_name(crnr: Runner) -> None:
     assert f"\n  colour: {answer['parts'][-1]['margin']:+.2f}\n" in shown
 
 
-def test_without_parts_nothing_is_said_about_them(built: Runner) -> None:
+def test_explain_without_parts_prints_no_parts(built: Runner) -> None:
     built("build", "gallery", "-o", "whole.h5", "-q")
     (answer,) = explained(built, "ant/mixed.png", "-g", "whole.h5")
     assert "parts" not in answer

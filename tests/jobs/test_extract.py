@@ -38,7 +38,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
-def test_a_gallery_of_extracted_values_is_that_of_the_images(photos: Runner, extractor: str) -> None:
+def test_gallery_of_extracted_values_equals_the_gallery_of_images(photos: Runner, extractor: str) -> None:
     """To the byte: the vectors, the recipe, the names, the hashes and the stamps."""
     how = EXTRACTORS[extractor]
     tried = [name for name in STEPS if (extractor, name) != ("network", "parts")]  # a network has none
@@ -66,7 +66,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
-def test_the_answers_are_those_of_the_images(photos: Runner, extractor: str) -> None:
+def test_extracted_queries_get_the_answers_of_the_images(photos: Runner, extractor: str) -> None:
     options = EXTRACTORS[extractor]
     shutil.copytree("queries", "deep/of/animals")
     assert photos("build", "photos", *options, "--pca", "6", "-q").exit == 3
@@ -85,7 +85,7 @@ def test_the_answers_are_those_of_the_images(photos: Runner, extractor: str) -> 
     assert "ant" in Path("a folder.csv").read_text().splitlines()[1]
 
 
-def test_what_the_file_contains(photos: Runner) -> None:
+def test_extract_writes_the_documented_arrays(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--extractor", "pixels", "--json")
     assert outcome.exit == 3
     assert '"n_samples": 14' in outcome.out
@@ -155,7 +155,7 @@ def test_numbers_that_are_not_finite_are_refused(crnr: Runner) -> None:
     assert crnr.files() == {"table.npz"}
 
 
-def test_nothing_usable(crnr: Runner) -> None:
+def test_extract_without_usable_images_fails(crnr: Runner) -> None:
     Path("x.png").write_bytes(b"")
     outcome = crnr("extract", "x.png", "-o", "f.h5", "--size", "8", "--grey")
     assert outcome == Outcome(
@@ -164,7 +164,7 @@ def test_nothing_usable(crnr: Runner) -> None:
     assert crnr.files() == {"x.png"}
 
 
-def test_strict(photos: Runner) -> None:
+def test_extract_strict_stops_at_a_bad_image(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--strict", "-q")
     assert (outcome.exit, outcome.out) == (1, "")
     assert "; stopped: 2 of 17 samples have to be skipped, and at most 0.00% is allowed\n" in outcome.err
@@ -327,7 +327,7 @@ def test_compare_and_tune(photos: Runner) -> None:
     assert photos(*command, "-q", "--allow-skipped") == Outcome(0, "", "")
 
 
-def test_info_says_what_it_is(photos: Runner) -> None:
+def test_info_describes_an_extracted_file(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     about = photos("info", "f.h5")
     assert about.exit == 0
@@ -335,7 +335,7 @@ def test_info_says_what_it_is(photos: Runner) -> None:
     assert about.err == "note: f.h5: written by `crnr extract`; `crnr build f.h5` builds a gallery from it\n"
 
 
-def test_other_labels(photos: Runner) -> None:
+def test_build_takes_added_labels_of_an_extracted_file(photos: Runner) -> None:
     """A dataset that somebody added to the file can be the labels; other features are not the images'."""
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     with h5py.File("f.h5", "a") as file:
@@ -349,7 +349,7 @@ def test_other_labels(photos: Runner) -> None:
 
 
 @pytest.mark.usefixtures("crnr")
-def test_memory_is_that_of_some_batches() -> None:
+def test_extract_needs_the_memory_of_some_batches() -> None:
     """The values of all samples are never in memory at once, neither the first time nor for an update."""
     n, d = 6000, 1280
     random = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from helpers.runner import Outcome, Runner, assert_same_rows, read_rows
 from helpers.samples import draw_image, make_features
 
 
-def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> None:
+def test_extract_update_reads_only_new_files(photos: Runner, decoded: list[str]) -> None:
     network = [*NETWORK]
     assert photos("extract", "queries", "-o", "f.h5", "--update", *network, "-q") == Outcome(0, "", "")
     before = values("f.h5")
@@ -109,7 +109,7 @@ def test_a_page_of_an_explanation(photos: Runner) -> None:
     assert Path("why.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_update_keeps_what_cannot_be_read_now(photos: Runner) -> None:
+def test_extract_update_keeps_unreadable_files(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     before = values("f.h5")
     Path("queries/ant/9.png").write_bytes(b"")
@@ -133,7 +133,7 @@ def test_update_keeps_what_cannot_be_read_now(photos: Runner) -> None:
         ("--extractor model.onnx", 2, "--extractor: f.h5 was extracted without a network; leave it out"),
     ],
 )
-def test_update_keeps_the_settings(photos: Runner, arguments: str, exit: int, message: str) -> None:
+def test_extract_update_keeps_the_settings(photos: Runner, arguments: str, exit: int, message: str) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     before = Path("f.h5").read_bytes()
     outcome = photos("extract", "queries", "-o", "f.h5", "--update", *arguments.split())
@@ -186,7 +186,7 @@ def test_update_of_another_file(photos: Runner) -> None:
     )
 
 
-def test_the_name_has_to_say_what_it_is(photos: Runner) -> None:
+def test_extract_refuses_other_file_endings(photos: Runner) -> None:
     for command in (["extract", "queries", "-o", "f.csv"], ["build", "queries", "--cache", "f.csv"]):
         outcome = photos(*command)
         assert outcome == Outcome(

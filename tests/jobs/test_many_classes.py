@@ -20,7 +20,7 @@ LABELLED = "8 of 8 inputs labelled: out.csv\n"
 
 
 def make_features(n_classes: int) -> np.ndarray:
-    """Two samples per class as gallery.npz, and a query of each of eight classes as queries.npz."""
+    """Return two samples per class as gallery.npz, and a query of each of eight classes as queries.npz."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(n_classes, 16))
     labels = [f"c{i:04}" for i in range(n_classes)]

@@ -30,7 +30,7 @@ def built(crnr: Runner, templates: Templates) -> Runner:
     return crnr
 
 
-def test_patterns_remove_what_the_names_would(built: Runner) -> None:
+def test_remove_by_pattern_equals_remove_by_name(built: Runner) -> None:
     (built.here / "other.h5").write_bytes((built.here / "gallery.h5").read_bytes())
     result = built("remove", "gallery.h5", "--sample", "gallery/ham/[01].png", "--class", "spi*")
     assert (result.exit, result.out) == (0, "")
@@ -76,7 +76,7 @@ def test_marked_samples_are_never_patterns(built: Runner) -> None:
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_what_matches_nothing_or_everything(
+def test_remove_refuses_patterns_that_match_nothing_or_everything(
     built: Runner, arguments: tuple[str, ...], message: str, more: tuple[str, ...]
 ) -> None:
     before = (built.here / "gallery.h5").read_bytes()
@@ -85,7 +85,7 @@ def test_what_matches_nothing_or_everything(
     assert (built.here / "gallery.h5").read_bytes() == before
 
 
-def test_what_would_be_removed(built: Runner) -> None:
+def test_remove_dry_run_lists_the_samples(built: Runner) -> None:
     before = (built.here / "gallery.h5").stat()
     arguments = ("remove", "gallery.h5", "--class", "ham", "--sample", "gallery/sp*/2.png", "--dry-run")
     result = built(*arguments)

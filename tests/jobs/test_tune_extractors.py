@@ -89,14 +89,14 @@ def test_images_are_decoded_once_for_extractors_that_need_the_same_pixels(
         ("--extractor gradients", {"gradients 3", "gradients 5"}),
     ],
 )
-def test_what_is_given_is_not_varied(striped: Runner, options: str, tried: set[str]) -> None:
+def test_tune_does_not_vary_given_settings(striped: Runner, options: str, tried: set[str]) -> None:
     result = striped("tune", "gallery", *options.split(), "--json", "-q")
     assert (result.exit, result.err) == (0, "")
     trials = json.loads(result.out)["trials"]
     assert {f"{one['extractor']} {one.get('cell', '')}".strip() for one in trials} == tried
 
 
-def test_parts_are_tried_if_asked(striped: Runner) -> None:
+def test_tune_tries_parts_on_request(striped: Runner) -> None:
     result = striped("tune", "gallery", "--extractor", "pixels", "--try-parts", "--json", "-q")
     assert (result.exit, result.err) == (0, "")
     trials = json.loads(result.out)["trials"]

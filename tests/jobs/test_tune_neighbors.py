@@ -53,7 +53,7 @@ def test_numbers_of_neighbours_are_tried_in_galleries_where_they_save_time(
     assert "--neighbors 4" in result.err
 
 
-def test_of_very_many_samples_some_are_held_out_and_answered_by_neighbours_alone(
+def test_tune_holds_out_some_of_very_many_samples_and_uses_neighbours(
     crnr: Runner, moons: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_ALL_UP_TO", 149)
@@ -68,7 +68,7 @@ def test_of_very_many_samples_some_are_held_out_and_answered_by_neighbours_alone
     assert json.loads(crnr("tune", moons, "--power", "1", "--json").out)["trials"] == again["trials"]
 
 
-def test_given_numbers_are_tried_and_build_takes_what_tune_prints(
+def test_tune_tries_given_neighbours_and_prints_options_for_build(
     crnr: Runner, moons: Path, tmp_path: Path
 ) -> None:
     result = crnr("tune", moons, "--neighbors", "5", "--power", "1")
@@ -88,7 +88,9 @@ def test_given_numbers_are_tried_and_build_takes_what_tune_prints(
         ("-1", "crnr: neighbors must be a whole number from 0, for all samples, to 2000, not -1"),
     ],
 )
-def test_senseless_numbers(crnr: Runner, moons: Path, given: str, message: str) -> None:
+def test_tune_refuses_invalid_numbers_of_neighbours(
+    crnr: Runner, moons: Path, given: str, message: str
+) -> None:
     result = crnr("tune", moons, "--neighbors", given)
     assert (result.exit, result.out) == (2, "")
     assert message in " ".join(result.err.split())

@@ -54,14 +54,14 @@ def axes_of(gallery: FittedGallery) -> Array:
 
 
 def residuals(gallery: FittedGallery) -> np.ndarray:
-    """Of queries that no gallery here has seen."""
+    """Return the residuals of new queries."""
     values = np.random.default_rng(5).random((20, gallery.recipe.n_inputs))
     vectors, _ = gallery.recipe.unit_vectors(values, gallery.dtype)
     return to_dense(gallery.residuals(vectors))
 
 
 def assert_equal(one: str, other: str) -> None:
-    """The same classes, samples and answers."""
+    """Compare classes, samples and answers."""
     a, b = load_gallery(Path(one)), load_gallery(Path(other))
     assert a.classes == b.classes
     assert dict(zip(a.names, a.hashes, strict=True)) == dict(zip(b.names, b.hashes, strict=True))
@@ -126,7 +126,7 @@ def test_add_of_nothing_new_changes_nothing(crnr: Runner) -> None:
     assert Path("gallery.h5").read_bytes() == before
 
 
-def test_add_features(crnr: Runner) -> None:
+def test_add_appends_rows_of_feature_files(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", classes=("x", "y"))
     make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
     crnr("build", "a.npz", "--dtype", "float64")
@@ -136,7 +136,7 @@ def test_add_features(crnr: Runner) -> None:
     assert_equal("gallery.h5", "fresh.h5")
 
 
-def test_add_keeps_the_axes_of_pca_and_says_so(crnr: Runner) -> None:
+def test_add_keeps_the_axes_of_pca_and_prints_a_note(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", classes=("x", "y"))
     make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
     crnr("build", "a.npz", "--pca", "3")
@@ -166,7 +166,7 @@ def test_another_kind_of_source_is_refused(crnr: Runner, command: list[str]) -> 
 
 
 @pytest.mark.usefixtures("built")
-def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
+def test_add_names_failed_files(crnr: Runner) -> None:
     make_images(crnr.here / "new", ["dog"], first=30)
     Path("new/dog/empty.png").write_bytes(b"")
     Path("new/eel").mkdir()
@@ -265,7 +265,7 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
         ),
     ],
 )
-def test_remove_refuses_what_makes_no_sense(crnr: Runner, args: list[str], code: int, words: str) -> None:
+def test_remove_refuses_invalid_arguments(crnr: Runner, args: list[str], code: int, words: str) -> None:
     before = Path("gallery.h5").read_bytes()
     outcome = crnr("remove", "gallery.h5", *args)
     assert (outcome.exit, outcome.out, outcome.err) == (code, "", f"error: {words}\n")
@@ -274,7 +274,9 @@ def test_remove_refuses_what_makes_no_sense(crnr: Runner, args: list[str], code:
 
 
 @pytest.mark.usefixtures("built")
-def test_update_reads_only_what_may_have_changed(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_update_reads_only_possibly_changed_files(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[str] = []
     batches = Images.read_batches
 
@@ -327,7 +329,7 @@ def test_the_first_update_is_a_build(crnr: Runner) -> None:
     assert outcome.err.startswith("gallery.h5: 3 classes, 12 samples")
 
 
-def test_update_keeps_the_settings(crnr: Runner) -> None:
+def test_build_update_keeps_the_settings(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
     crnr("build", "gallery", "--lam", "0.5", "--size", "6x5")
     draw_image(1, 50).save("gallery/bee/1.png")
@@ -343,7 +345,7 @@ def test_update_keeps_the_settings(crnr: Runner) -> None:
 
 @pytest.mark.usefixtures("built")
 @pytest.mark.parametrize("content", [b"", b"no image", PNG[:40]])
-def test_update_keeps_what_it_cannot_read(crnr: Runner, content: bytes) -> None:
+def test_build_update_keeps_unreadable_samples(crnr: Runner, content: bytes) -> None:
     before = load_gallery(Path("gallery.h5"))
     Path("gallery/bee/1.png").write_bytes(content)
     outcome = crnr("build", "gallery", "--update")
@@ -392,7 +394,7 @@ def test_the_share_of_failures_is_of_the_whole_source(crnr: Runner) -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_add_does_not_read_again_what_has_not_changed(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_does_not_read_unchanged_files(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     decoders = watch_decoders(monkeypatch.setattr)
     outcome = crnr("add", "gallery.h5", "gallery")
     assert (outcome.exit, outcome.out) == (0, "")
@@ -512,7 +514,7 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_verify(crnr: Runner) -> None:
+def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
     outcome = crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err == "gallery.h5: OK, 12 samples, valid checksum\n"

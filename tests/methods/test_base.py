@@ -37,7 +37,7 @@ DEFAULTS = {
 }
 
 
-def test_methods_and_defaults_are_those_of_the_help() -> None:
+def test_methods_and_defaults_match_the_help() -> None:
     everywhere = {name: method().parameters for name, method in METHODS.items()}
     local = [name for name, given in everywhere.items() if given.pop("neighbors", None) == 0]
     assert [name for name, given in everywhere.items() if given.pop("index", None) == "exact"] == local
@@ -112,7 +112,7 @@ def test_a_factor_is_chosen_by_name_or_cost(factor: str) -> None:
         assert method.fit_bytes(samples) == factor_bytes(form, samples.edges, d, 8)
 
 
-def test_words_for_what_does_not_exist() -> None:
+def test_make_method_names_unknown_parameters() -> None:
     with pytest.raises(UsageError, match=r"^crnr: factor must be auto or dense or low-rank, not 'sparse'$"):
         make_method("crnr", {"factor": "sparse"})
     with pytest.raises(UsageError, match=r"^method: 'knn' is not one of crnr, nrc, crc, nsc, src, croc, "):
@@ -177,7 +177,7 @@ def test_residuals_of_a_split_come_batch_by_batch() -> None:
     np.testing.assert_allclose(np.concatenate(parts), method.residuals(samples, state, queries), atol=1e-12)
 
 
-def test_products_of_a_split_are_those_of_numpy() -> None:
+def test_products_of_a_split_match_numpy() -> None:
     samples, queries, _ = problem(dtype="float32")
     split = Split(samples, queries)
     assert (split.gram.dtype, split.cross.dtype) == (np.float64, np.float32)
@@ -257,7 +257,7 @@ SHAPES = [([10] * 10, 400), ([40] * 30, 50), ([400] * 5, 50)]
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("nn", "svm", "softmax")])
 @pytest.mark.parametrize(("sizes", "d"), SHAPES)
-def test_fitting_takes_about_the_memory_it_is_said_to(name: str, sizes: list[int], d: int) -> None:
+def test_fit_bytes_estimates_the_memory_of_fitting(name: str, sizes: list[int], d: int) -> None:
     """Within a factor of six, below, and of a third, above: it is compared with the memory of the machine."""
     samples, _, _ = problem(sizes=tuple(sizes), d=d)
     method = make_method(name, {})
@@ -289,7 +289,7 @@ def test_codes_have_a_row_per_query() -> None:
         assert codes.shape == (len(queries), sum(SIZES))
 
 
-def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_method_checks_memory_before_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, _, _ = problem()
     asked: list[tuple[object, ...]] = []
     monkeypatch.setattr(memory, "require_memory", lambda *arguments: asked.append(arguments))

@@ -47,7 +47,7 @@ def residuals(name: str, samples: Samples, queries: np.ndarray, **parameters: ob
 
 @each_method
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_with_all_samples_as_neighbors_it_is_the_whole(name: str, dtype: str) -> None:
+def test_all_samples_as_neighbors_equal_the_whole_gallery(name: str, dtype: str) -> None:
     samples, queries = problem(dtype=dtype)
     tight = {"tol": 1e-13, "iterations": 20_000} if name == "src" else {}
     whole = residuals(name, samples, queries, **tight)
@@ -61,7 +61,7 @@ def test_with_all_samples_as_neighbors_it_is_the_whole(name: str, dtype: str) ->
 
 
 @each_method
-def test_with_few_neighbours_it_is_a_gallery_of_these_alone(name: str) -> None:
+def test_few_neighbours_equal_a_gallery_of_these_alone(name: str) -> None:
     samples, queries = problem()
     tight = {"tol": 1e-13, "iterations": 20_000} if name == "src" else {}
     found = residuals(name, samples, queries, neighbors=11, **tight)
@@ -125,7 +125,7 @@ def test_a_class_without_a_neighbour_leaves_all_of_the_query(name: str) -> None:
 
 
 @each_method
-def test_it_is_another_method_in_all_but_the_search(name: str) -> None:
+def test_neighbors_change_nothing_but_the_search(name: str) -> None:
     whole, local = make_method(name, {}), make_method(name, {"neighbors": 8, "index": "ivf"})
     assert isinstance(whole, LocalMethod)
     assert local == Neighbors(method=whole, neighbors=8, index="ivf")
@@ -193,7 +193,7 @@ def test_batches_are_for_a_search_and_not_for_codes_by_all_samples() -> None:
     assert whole.batch_bytes(few, 128) == 5 * 128 * 1_000_000 * 4
 
 
-def test_it_is_the_same_in_any_batch_however_many_samples_are_gathered_at_once(
+def test_neighbors_give_the_same_residuals_in_any_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     samples, queries = problem(dtype="float32")

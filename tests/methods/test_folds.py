@@ -54,7 +54,7 @@ def test_folds_are_even_in_size_and_in_every_class(sizes: list[int], count: int,
 
 @st.composite
 def samples_with_copies(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    """The class of every sample, and a number for its content, which several classes may share."""
+    """Return the class of every sample, and a number for its content, which several classes may share."""
     sizes = draw(st.lists(st.integers(1, 10), min_size=2, max_size=6))
     class_index = np.repeat(np.arange(len(sizes)), sizes)
     contents = draw(st.lists(st.integers(0, 20), min_size=len(class_index), max_size=len(class_index)))
@@ -143,9 +143,7 @@ def test_residuals_by_gram_are_the_residuals() -> None:
 
 @pytest.mark.parametrize(("n_features", "form"), [(40, "dense"), (4, "low-rank")])
 @pytest.mark.parametrize("method", [Crnr(lam=0.3, mu=0.3), Crnr(lam=0.0), Nrc(mu=1.0)])
-def test_one_pass_answers_for_every_count_of_iterations(
-    n_features: int, form: str, method: Crnr | Nrc
-) -> None:
+def test_one_pass_covers_every_number_of_iterations(n_features: int, form: str, method: Crnr | Nrc) -> None:
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
     fold = Fold.of(Samples.of(vectors, class_index), stratified_folds(class_index, 4) == 1, np.full(60, True))
     counts = (2, 5, 9)
@@ -179,7 +177,7 @@ def test_a_share_of_every_class_is_held_out_and_never_all(sizes: list[int], shar
         assert [int(held[class_index == k].sum()) for k in range(len(sizes))] == expected
 
 
-def test_what_is_held_out_differs_from_draw_to_draw() -> None:
+def test_held_out_samples_differ_between_draws() -> None:
     class_index, copies = np.repeat([0, 1], 20), np.arange(40)
     first, again, other = (
         hold_out_share(class_index, 0.5, np.random.default_rng(seed), copies).tolist() for seed in (1, 1, 2)
@@ -192,7 +190,7 @@ def test_what_is_held_out_differs_from_draw_to_draw() -> None:
     assert hold_out_few(class_index, 5, copies).tolist() == few[0] != few[1]
 
 
-def test_only_what_is_held_out_and_asked_is_a_query() -> None:
+def test_only_held_out_and_tested_samples_are_queries() -> None:
     vectors, class_index = np.eye(6), np.array([0, 0, 0, 1, 1, 1])
     is_held, is_tested = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 1, 1, 1, 0], bool)
     fold = Fold.of(Samples.of(vectors, class_index), is_held, is_tested)
@@ -202,7 +200,7 @@ def test_only_what_is_held_out_and_asked_is_a_query() -> None:
     assert fold.truth.tolist() == [0, 1]
 
 
-def test_a_mask_is_one_of_truth_values() -> None:
+def test_first_of_copies_mask_is_boolean() -> None:
     mask = first_of_copies_mask(np.array([0, 0, 1]), np.array([5, 5, 5]))
     assert (mask.dtype, int(mask.sum())) == (bool, 2)
 

@@ -28,11 +28,11 @@ WIDTHS = pytest.mark.parametrize("d", [24, 9], ids=["n<d", "n>d"])
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-def test_method(check: Callable[[str], None], name: str) -> None:
+def test_every_method_passes_every_check(check: Callable[[str], None], name: str) -> None:
     check(name)
 
 
-def test_there_are_enough_checks() -> None:
+def test_method_checks_are_at_least_fifteen() -> None:
     assert len(CHECKS) >= 15
 
 
@@ -147,7 +147,7 @@ def test_copies_of_a_query_are_equally_near_whatever_their_class() -> None:
 
 
 def naive_admm(X: Array, classes: list[slice], y: Array, lam: float, mu: float, iterations: int) -> Array:
-    """The published iteration with its three variables; returns c."""
+    """Run the published iteration with its three variables, and return c."""
     n = X.shape[1]
     Q = X.T @ X + mu / 2 * np.eye(n)
     for k in classes:
@@ -229,7 +229,7 @@ def test_classify_needs_no_scikit_learn(name: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("no_scikit_learn")
 @pytest.mark.parametrize("name", ["svm", "softmax"])
-def test_build_says_how_to_install_scikit_learn(crnr: Runner, name: str, tmp_path: Path) -> None:
+def test_build_without_scikit_learn_names_the_extra(crnr: Runner, name: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=list("aabb"))
     result = crnr("build", tmp_path / "x.npz", "--method", name, "-o", tmp_path / "g.h5")
     assert (result.exit, result.out) == (2, "")
@@ -257,7 +257,7 @@ def test_training_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("svm", "softmax")])
-def test_one_class_can_be_fitted(name: str) -> None:
+def test_every_method_fits_a_single_class(name: str) -> None:
     samples, queries, _ = problem(sizes=(4,))
     assert np.isfinite(run(name, samples, queries)).all()
 

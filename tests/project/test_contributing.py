@@ -49,7 +49,7 @@ CENTROID = next(block.code for block in BLOCKS if block.path == "crnr_cli/method
 
 
 def applied(source: str, diff: str) -> str:
-    """The source after a diff; all lines but the added ones must be in the source, once and in order."""
+    """Apply a diff to the source; all lines but the added ones must be in it, once and in order."""
     lines = diff.splitlines(keepends=True)
     before = "".join(line[1:] for line in lines if not line.startswith("+"))
     after = "".join(line[1:] for line in lines if not line.startswith("-"))
@@ -92,7 +92,7 @@ def centroid(shown: type[Method], monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-def test_shown_method(check: Callable[[str], None], centroid: str) -> None:
+def test_the_shown_method_passes_every_check(check: Callable[[str], None], centroid: str) -> None:
     check(centroid)
 
 
@@ -105,7 +105,7 @@ def test_shown_method_is_its_formula(centroid: str) -> None:
     np.testing.assert_allclose(method.residuals(samples, method.fit(samples), queries), expected)
 
 
-def test_the_registry_with_the_shown_lines_knows_the_method(shown: type[Method]) -> None:
+def test_the_registry_with_the_shown_lines_contains_the_method(shown: type[Method]) -> None:
     source = Path(registry.__file__).read_text(encoding="utf-8")
     for block in BLOCKS:
         if block.path == "crnr_cli/methods/__init__.py":
@@ -172,7 +172,7 @@ def test_the_shown_method_is_a_method_of_every_command(copy: Copy) -> None:
     assert methods == {"centroid": {"shrink": 1.0}, "nn": {}}
 
 
-def test_the_shown_reader_reads_what_npz_holds(copy: Copy) -> None:
+def test_the_shown_reader_gives_the_answers_of_npz(copy: Copy) -> None:
     for kind in ("npz", "tsv"):
         built = copy("build", f"gallery.{kind}", "-o", f"{kind}.h5", "--dtype", "float64", "-q")
         assert (built.returncode, built.stderr) == (0, "")
@@ -292,9 +292,7 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
         (["--cell", 3], "--cell"),
     ],
 )
-def test_the_shown_extractor_refuses_what_it_cannot_do(
-    greys: Copy, options: list[object], error: str
-) -> None:
+def test_the_shown_extractor_refuses_invalid_options(greys: Copy, options: list[object], error: str) -> None:
     refused = greys("build", "old", "-o", "no.h5", "--extractor", "histogram", *options)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert error in refused.stderr

@@ -223,7 +223,7 @@ LIST = "sorted/.crnr-sort-1.jsonl"
 
 
 def below(folder: Path) -> dict[str, bytes]:
-    """Everything in a folder that is not crnr's own, links followed."""
+    """Return everything in a folder that is not crnr's own, links followed."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")

@@ -91,7 +91,7 @@ SETTINGS: list[Environment] = [
 COMMANDS = ("classify gallery", "info --samples", "evaluate gallery", "add gallery.h5 gallery/nö")
 
 
-def test_what_is_printed_is_utf_8_whatever_python_is_told(crnr: Runner) -> None:
+def test_output_is_utf_8_in_any_locale(crnr: Runner) -> None:
     """As data, with \\n at the end of lines; in messages, bytes that are no text are shown as escapes."""
     for number, name in enumerate(CLASSES):
         (crnr.here / "gallery" / name).mkdir(parents=True)

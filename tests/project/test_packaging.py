@@ -57,7 +57,7 @@ def test_the_wheel_has_all_of_the_package_its_man_pages_and_completions_and_noth
     assert "crnr_cli/py.typed" in names
 
 
-def test_the_source_archive_has_what_its_tests_need_and_nothing_that_is_made_on_the_way(dist: Path) -> None:
+def test_the_source_archive_has_all_test_files_and_nothing_generated(dist: Path) -> None:
     (found,) = dist.glob("*.tar.gz")
     with tarfile.open(found) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()}

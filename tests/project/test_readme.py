@@ -37,7 +37,7 @@ def test_ci_runs_the_commands_that_install_to_the_letter(command: str) -> None:
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-def test_there_are_two_of_them_and_they_are_one_line_each() -> None:
+def test_readme_has_two_install_commands_of_one_line() -> None:
     assert len(INSTALLING) == 2
     assert all("\n" not in command for command in INSTALLING)
 

@@ -48,7 +48,7 @@ def plain_nonnegative(
     iterations: int = 5,
     tol: float = 0.0,
 ) -> list[float]:
-    """ADMM with the three variables of the paper, c, z and delta."""
+    """Run ADMM with the three variables of the paper, c, z and delta."""
     n = X.shape[1]
     Q = X.T @ X + mu / 2 * np.eye(n)
     for k in classes:
@@ -108,7 +108,7 @@ def plain_nn(X: Array, classes: Classes, y: Array) -> list[float]:
 
 
 def plain_minimum(X: Array, classes: Classes, y: Array, *, lam: float, **_: object) -> list[float]:
-    """The exact minimum that ADMM approaches, as one problem of non-negative least squares."""
+    """Return the exact minimum that ADMM approaches, as one problem of non-negative least squares."""
     alone = []
     for k in classes:
         part = np.zeros_like(X)
@@ -376,7 +376,7 @@ def empty_folder() -> Iterator[Path]:
 
 
 def answers(case: Case, here: Path, names: list[str]) -> list[dict[str, str]]:
-    """The rows of the CSV that the commands write."""
+    """Return the rows of the CSV that the commands write."""
     crnr = Runner(here)
     method = case.method.split(",")[0]
     parameters = [f"--{name}={value}" for name, value in case.parameters.items() if value != "auto"]

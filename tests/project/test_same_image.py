@@ -111,7 +111,7 @@ def answers(crnr: Runner, *arguments: object, stdin: str = "") -> list[dict[str,
 
 
 def answer(row: dict[str, str]) -> tuple[str, str, str, list[float]]:
-    """The status, the label, the second choice, and all numbers of a row."""
+    """Return the status, the label, the second choice, and all numbers of a row."""
     numbers = [float(value) for name, value in row.items() if name.startswith(("residual", "margin"))]
     return row["status"], row["label"], row["runner_up"], numbers
 
@@ -186,7 +186,9 @@ def plain_gallery(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 @settings(max_examples=10, deadline=None)  # each starts a process that decodes
 @given(st.lists(VARIANTS, min_size=1, max_size=9), st.sampled_from(list(WAYS)))
-def test_any_combination(plain_gallery: Runner, variants: list[Variant], way: str) -> None:
+def test_any_combination_of_changes_gives_the_same_answer(
+    plain_gallery: Runner, variants: list[Variant], way: str
+) -> None:
     crnr = plain_gallery
     shutil.rmtree(crnr.here / "q", ignore_errors=True)
     (crnr.here / "q").mkdir()

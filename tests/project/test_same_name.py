@@ -71,7 +71,7 @@ def scored_by_corrections(crnr: Runner, name: str, spell: Spell) -> Outcome:
 
 
 def scored_as_edited(crnr: Runner, name: str, spell: Spell) -> Outcome:
-    """Two tables of one run, of which one was edited on another system."""
+    """Return two tables of one run, of which one was edited on another system."""
     shutil.copy("out.csv", "more.csv")
     edit("more.csv", spell)
     return crnr("evaluate", "out.csv", "more.csv", "--json")

@@ -39,7 +39,7 @@ def texts(folder: Path) -> dict[str, str]:
     }
 
 
-def test_they_are_those_of_the_commands(tmp_path: Path) -> None:
+def test_shared_files_match_the_commands(tmp_path: Path) -> None:
     subprocess.run([sys.executable, SHARE / "make.py", tmp_path], check=True)
     assert texts(SHARE) == texts(tmp_path), "run `python docs/share/make.py`"
 
@@ -120,7 +120,7 @@ def in_zsh(words: list[str], here: Path) -> list[str]:
 
 
 def read_until(terminal: int, end: str) -> str:
-    """What a program writes on its terminal before this."""
+    """Return what a program writes on its terminal before this."""
     found, deadline = "", time.monotonic() + 60
     while end not in found:
         assert select.select([terminal], [], [], deadline - time.monotonic())[0], found
@@ -156,7 +156,7 @@ SHELLS = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish, "pwsh": in_pwsh}
         ("crnr build -o a.h", ["a.h5"]),
     ],
 )
-def test_shells_complete(shell: str, line: str, names: list[str], crnr: Runner) -> None:
+def test_shells_complete_commands_and_options(shell: str, line: str, names: list[str], crnr: Runner) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     if shell == "bash" and sys.platform == "win32":

@@ -69,7 +69,7 @@ class Galleries(RuleBasedStateMachine):
 
     @rule(label=classes, number=numbers, seed=st.integers(0, 9))
     def image(self, label: str, number: int, seed: int) -> None:
-        """A new image, or another one in its place; with few seeds, so that some are copies."""
+        """Save a new image, or replace one; with few seeds, so that some are copies."""
         pixels = np.random.default_rng(seed).integers(1, 256, (SIDE, SIDE), dtype=np.uint8)
         path = self.place(label, number)
         Image.fromarray(pixels).save(path)
@@ -98,7 +98,7 @@ class Galleries(RuleBasedStateMachine):
 
     @rule()
     def renamed(self) -> None:
-        """The folder of all classes."""
+        """Rename the folder of all classes."""
         old, self.source = self.source, f"source {self.moment}"
         self.moment += 1
         if (self.here / old).exists():

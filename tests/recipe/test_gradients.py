@@ -105,7 +105,7 @@ def test_most_of_the_images_determine_whether_colour_is_used(
     assert about["n_inputs"] == 2 * 2 * 32 + (N_COLORS if color else 0)
 
 
-def test_options_override_what_is_derived(crnr: Runner) -> None:
+def test_options_override_derived_settings(crnr: Runner) -> None:
     make_images(crnr.here / "gallery", per_class=2)
     options = ("--color", "--size", "12x9", "--cell", 4, "--bins", 6, "--block-norm", "clipped")
     built = crnr("build", "gallery", *options, "--json", "-q")
@@ -159,7 +159,7 @@ def test_the_description_is_stored_and_restored() -> None:
     assert (recipe.since_version, Recipe.from_stored(recipe.to_stored())) == (2, recipe)
 
 
-def test_what_is_said_about_it() -> None:
+def test_gradients_describe_their_settings() -> None:
     assert EXTRACTOR.describe() == "gradients, 10x9, cells of 3, 6 directions, block norm clipped, colour"
     assert Gradients((28, 28), False, 4).describe() == "gradients, 28x28, cells of 4, 8 directions"
 
@@ -237,7 +237,7 @@ def small_gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refusal(path: Path, small_gallery: Path, described: bytes) -> str:
-    """What is said about a gallery with this description."""
+    """Return the description of such a gallery."""
     shutil.copy(small_gallery, path)
     with h5py.File(path, "r+") as file:
         assert json.loads(file["recipe"].attrs["extractor"]) == DESCRIBED
@@ -272,7 +272,7 @@ def test_invalid_settings_are_refused() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (8, 8), (33, 20)])
 @pytest.mark.parametrize("color", [False, True])
-def test_there_are_as_many_values_as_are_declared(size: tuple[int, int], color: bool) -> None:
+def test_gradients_return_the_declared_number_of_values(size: tuple[int, int], color: bool) -> None:
     for norm in ("soft", "clipped", "none"):
         extractor = Gradients(size, color, 2, 4, norm)
         n = size[0] * size[1] * (3 if color else 1)
@@ -318,7 +318,7 @@ def test_values_do_not_depend_on_the_batch() -> None:
         assert np.array_equal(extract(pixels[start:stop]), together[start:stop])
 
 
-def test_gradients_of_colour_images_are_those_of_their_brightness() -> None:
+def test_gradients_of_colour_images_use_their_brightness() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 3), dtype=np.uint8)
     grey = (pixels.astype(np.float64) @ [0.299, 0.587, 0.114]).astype(np.float32)
     both = Gradients(SMALL, True, 2).open(1).extract(pixels.reshape(3, -1))[:, :-N_COLORS].astype(np.float64)

@@ -62,7 +62,7 @@ def features(folder: Path, options: NetworkOptions, size: tuple[int, int] | None
 def expected(
     folder: Path, box: tuple[int, int, int, int], filter: Image.Resampling, mean: Any, std: Any
 ) -> Any:
-    """(m, 8, 8, 3) by Pillow's own steps."""
+    """Return (m, 8, 8, 3) by Pillow's own steps."""
     images = [Image.open(path).crop(box).resize((8, 8), filter) for path in sorted(folder.rglob("*.png"))]
     return (np.array([np.asarray(p) for p in images], np.float64) - mean) / std
 
@@ -82,7 +82,9 @@ def expected(
         ("raw", (0, 0, 90, 60), Image.Resampling.BILINEAR, 0, 1),
     ],
 )
-def test_presets(photos: Path, preset: str, box: Any, filter: Image.Resampling, mean: Any, std: Any) -> None:
+def test_presets_prepare_images_as_documented(
+    photos: Path, preset: str, box: Any, filter: Image.Resampling, mean: Any, std: Any
+) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     found = features(photos / "photos", NetworkOptions(model, preset))
     wanted = expected(photos / "photos", box, filter, mean, std).transpose(0, 3, 1, 2).reshape(6, -1)
@@ -99,7 +101,7 @@ def test_each_step_has_an_option(photos: Path) -> None:
     np.testing.assert_allclose(found, (pixels[..., ::-1] - [1, 2, 3]) / 4, atol=1e-5)
 
 
-def test_the_shape_tells_size_channels_and_layout(tmp_path: Path) -> None:
+def test_the_shape_decides_size_channels_and_layout(tmp_path: Path) -> None:
     def settled(shape: Shape, **said: Any) -> tuple[Any, ...]:
         how = make_network(NetworkOptions(flat_model(tmp_path / "m.onnx", shape), "raw", **said), 1)
         return how.size, how.channels, how.layout, how.n_outputs
@@ -199,7 +201,7 @@ def test_a_blank_image_has_no_answer(crnr: Runner, photos: Path) -> None:
     assert statuses == ["zero_norm", "ok"]
 
 
-def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
+def test_extractor_option_locates_a_moved_model(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
     assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, "-o", "g/gallery.h5").exit == 0
@@ -215,7 +217,7 @@ def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
     assert explained.exit == 0
 
 
-def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, photos: Path) -> None:
+def test_a_changed_gallery_stores_the_new_path_of_its_model(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET).exit == 0
     first = crnr("classify", "queries").out

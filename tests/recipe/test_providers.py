@@ -79,11 +79,11 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> type[Accelerator]:
 
 
 def opened(model: Path, provider: str) -> str:
-    """The provider that a model runs on."""
+    """Return the provider that a model runs on."""
     return open_session(model, 1, provider).provider
 
 
-def test_names_are_those_of_onnxruntime() -> None:
+def test_provider_names_match_onnxruntime() -> None:
     assert set(onnxruntime.get_all_providers()) >= set(PROVIDERS.values()) - {"ROCMExecutionProvider"}
     assert set(PREFERRED) <= set(PROVIDERS)
     assert PREFERRED[-1] == CPU  # which is always there
@@ -91,7 +91,7 @@ def test_names_are_those_of_onnxruntime() -> None:
     assert AUTO not in PROVIDERS
 
 
-def test_available(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_providers_are_ordered_by_preference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CPU in available_providers()
     claim(monkeypatch, "tensorrt", "openvino", "cuda")
     assert available_providers() == ["cuda", "openvino", CPU, "tensorrt"]
@@ -102,7 +102,9 @@ def test_available(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "provider", [name for name in PROVIDERS if PROVIDERS[name] != "CPUExecutionProvider"]
 )
-def test_one_that_is_missing(model: Path, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_provider_names_its_package(
+    model: Path, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claim(monkeypatch)
     with pytest.raises(UsageError) as caught:
         opened(model, provider)
@@ -112,7 +114,7 @@ def test_one_that_is_missing(model: Path, provider: str, monkeypatch: pytest.Mon
     )
 
 
-def test_one_that_onnxruntime_lists_but_does_not_use(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listed_provider_that_fails_is_an_error(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """onnxruntime itself goes on with the processor, and only warns."""
     claim(monkeypatch, "cuda", "rocm")
     with warnings.catch_warnings():
@@ -255,7 +257,7 @@ def test_every_command_with_a_network(
         assert accelerator.asked == [asked]  # it is loaded once
 
 
-def test_auto_says_what_it_takes(
+def test_auto_provider_prints_the_chosen_one(
     ready: Runner, accelerator: type[Accelerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "runs on" not in ready(*COMMANDS["build"]).err  # the processor
@@ -307,7 +309,7 @@ def test_a_run_is_not_resumed_on_another_provider(ready: Runner, monkeypatch: py
     assert len(read_rows(ready.here / "out.csv")) == 7
 
 
-def test_without_onnxruntime(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_without_onnxruntime_names_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from helpers.patches import remove_extras
 
     remove_extras(monkeypatch.setattr)

@@ -34,7 +34,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_it_is_whole_at_any_width(browser: Any, page: Path, width: int) -> None:
+def test_audit_page_is_complete_at_any_width(browser: Any, page: Path, width: int) -> None:
     opened(browser, page, width)
     headings = [heading.text for heading in browser.find_elements("css selector", "h2")]
     assert headings == [

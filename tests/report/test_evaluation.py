@@ -112,7 +112,7 @@ def test_every_name_and_path_is_escaped(crnr: Runner, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
-def test_a_report_without_jinja_says_how_to_get_it(
+def test_a_report_without_jinja_names_the_extra(
     crnr: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove_extras(monkeypatch.setattr)
@@ -251,7 +251,9 @@ def test_two_hundred_classes_fit_a_phone(crnr: Runner, browser: Any, tmp_path: P
     assert no_complaint(browser)
 
 
-def test_of_very_many_classes_the_most_confused_are_shown(crnr: Runner, browser: Any, tmp_path: Path) -> None:
+def test_the_matrix_shows_the_most_confused_of_very_many_classes(
+    crnr: Runner, browser: Any, tmp_path: Path
+) -> None:
     names = [f"person {i}" for i in range(1500)]
     wrong = [(1400, 3, 4), (7, 9, 3), *((20 + i, 21 + i, 1) for i in range(0, 120, 2))]
     rows = [(f"q/{i}.png", name, name, 0.5) for i, name in enumerate(names)]

@@ -20,7 +20,7 @@ from helpers.samples import make_images, noise
 
 
 def shown(page: Path) -> dict[str, bool]:
-    """The mistakes of a report, and whether they have an image."""
+    """Return the mistakes of a report, and whether they have an image."""
     data = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
     return {mistake["path"]: mistake["image"] is not None for mistake in data["mistakes"]}
 

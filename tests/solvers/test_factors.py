@@ -110,7 +110,7 @@ def test_counts_of_large_galleries_do_not_overflow() -> None:
         pytest.param("low-rank", [2000], 20, id="one tall"),
     ],
 )
-def test_factorizing_takes_about_the_memory_it_is_said_to(
+def test_factor_bytes_estimates_the_memory_of_factorizing(
     form: factors.FactorForm, sizes: list[int], d: int, dtype: str
 ) -> None:
     X, edges = samples(sizes, d, dtype), edges_of(sizes)

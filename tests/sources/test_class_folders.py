@@ -29,7 +29,7 @@ def built(crnr: Runner, templates: Templates) -> Runner:
 
 
 def labels() -> dict[str, str]:
-    """The class of every sample in the gallery, by name."""
+    """Return the class of every sample in the gallery, by name."""
     gallery = load_gallery(Path("gallery.h5"))
     classes = [gallery.classes[i] for i in gallery.samples.class_index]
     return dict(zip(gallery.names, classes, strict=True))

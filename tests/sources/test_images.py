@@ -24,7 +24,7 @@ def listed(*names: str) -> Images:
     return source
 
 
-def test_a_listing_is_sorted_and_knows_its_classes(crnr: Runner) -> None:
+def test_a_listing_is_sorted_and_has_its_classes(crnr: Runner) -> None:
     make_images(crnr.here / "q", ["b", "a/deep"], per_class=2)
     draw_image(0, 0).save("q/top.png")
     files = listed("q").files

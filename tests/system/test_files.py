@@ -84,7 +84,7 @@ def test_a_pipe_is_written_to_directly(tmp_path: Path) -> None:
 
 
 def occupied(place: Path, kind: str) -> Path | None:
-    """Something that is not a partial file; returns the file that it leads to, if any."""
+    """Make something that is not a partial file; return the file that it leads to, if any."""
     victim = place.parent / "victim"
     if kind == "directory":
         place.mkdir()
@@ -183,9 +183,7 @@ def test_a_new_file_has_the_owner_and_the_group_of_the_old_one(tmp_path: Path) -
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (12345, 23456, 0o640)
 
 
-def test_a_group_that_cannot_be_kept_gives_its_permissions_to_nobody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_group_gives_no_permissions_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
     path.write_text("old")
     path.chmod(0o664)

@@ -122,7 +122,7 @@ def elsewhere(
     return Session(request.param, start, on_linux.on.here.parent)
 
 
-def test_the_imitation_is_one(tmp_path: Path) -> None:
+def test_emulated_systems_lack_linux_features(tmp_path: Path) -> None:
     """What is missing there is missing for crnr, and what is refused there is refused."""
     said = On(MACOS, tmp_path).python(
         "import os, resource, sys, signal\n"
@@ -193,7 +193,7 @@ CLASSIFY = "classify gallery.npz -o out.csv --batch-size 1"
 
 
 def pausing(on: On) -> Iterator[object]:
-    """A run in its third batch, where it would stay for a minute."""
+    """Return a run in its third batch, where it would stay for a minute."""
     run = Runner(on.here).start(
         60, *CLASSIFY.split(), program=helper_command("helpers.pausing"), env=environment(on.system)
     )
@@ -302,7 +302,7 @@ def test_a_file_that_another_program_has_open_is_not_replaced_on_windows(tmp_pat
 
 
 @pytest.mark.parametrize(("how", "ending"), [("link", ".crnr-part"), ("folder", ".crnr-lock")])
-def test_what_somebody_else_has_put_there_is_not_followed(on: On, how: str, ending: str) -> None:
+def test_links_with_our_names_are_not_followed(on: On, how: str, ending: str) -> None:
     make_features(on.here / "gallery.npz")
     (on.here / "victim").write_bytes(b"secret")
     place = on.here / f"gallery.h5{ending}"
@@ -373,7 +373,7 @@ def test_an_image_that_takes_too_much_memory_costs_one_row(on: On) -> None:
     assert json.loads(said.out) == ["ok", "too_large", "ok"]
 
 
-def test_what_the_machine_has_is_known(on: On) -> None:
+def test_cores_and_memory_match_linux(on: On) -> None:
     """Cores and memory are those that Linux knows of."""
     code = (
         "from crnr_cli.system.cores import available_cores\n"

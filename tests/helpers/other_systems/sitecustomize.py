@@ -185,7 +185,7 @@ def lock_bytes(handle: int, mode: int, count: int) -> None:
 
 
 def is_in_use(path: Any) -> bool:
-    """Whether this process has the file open or mapped, as the kernel knows it."""
+    """Return whether this process has the file open or mapped, according to the kernel."""
     try:
         wanted = os.lstat(path)
     except OSError:

@@ -35,7 +35,7 @@ def save_v5(path: Path, variables: dict[str, object]) -> None:
 
 
 def save_v73(path: Path, variables: dict[str, object]) -> None:
-    """As MATLAB does: a text header, and every array transposed, with the name of its class."""
+    """Save like MATLAB: a text header, and every array transposed, with the name of its class."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, value in variables.items():
             if isinstance(value, np.ndarray) and value.dtype == object:
@@ -75,14 +75,14 @@ VERSIONS = pytest.mark.parametrize("save", [save_v5, save_v73], ids=["v5", "v7.3
 
 
 def rows(file: FeatureFile) -> Array:
-    """All rows, read in two parts."""
+    """Return all rows, read in two parts."""
     return np.concatenate([file.read_rows(0, 3), file.read_rows(3, len(file))])
 
 
 @VERSIONS
 @pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("labels", [[LABELS], np.array([LABELS]).T], ids=["1 x n", "n x 1"])
-def test_the_number_of_labels_tells_rows_from_columns(
+def test_the_number_of_labels_decides_rows_or_columns(
     tmp_path: Path, save: Save, turned: bool, labels: object
 ) -> None:
     path = tmp_path / "x.mat"
@@ -111,7 +111,7 @@ def test_text_as_labels(tmp_path: Path, save: Save, cells: bool) -> None:
 
 @VERSIONS
 @pytest.mark.parametrize(("axis", "expected"), [("rows", VALUES[:3]), ("columns", VALUES[:3].T)])
-def test_samples_says_which_where_nothing_else_does(
+def test_samples_option_decides_the_axis_of_a_square(
     tmp_path: Path, save: Save, axis: Literal["rows", "columns"], expected: Array
 ) -> None:
     path = tmp_path / "square.mat"
@@ -122,7 +122,7 @@ def test_samples_says_which_where_nothing_else_does(
 
 
 @VERSIONS
-def test_without_labels_samples_must_be_said(tmp_path: Path, save: Save) -> None:
+def test_matlab_without_labels_needs_the_samples_option(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES.T})
     with pytest.raises(DataError, match=r"3 rows and 4 columns and no labels; .* --samples rows\|columns$"):
@@ -204,7 +204,7 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
     ],
     ids=["struct", "sparse", "complex", "5-D", "char"],
 )
-def test_what_is_not_a_table_is_refused(tmp_path: Path, value: object, message: str) -> None:
+def test_matlab_values_other_than_tables_are_refused(tmp_path: Path, value: object, message: str) -> None:
     path = tmp_path / "x.mat"
     savemat(path, {"features": value, "labels": LABELS})
     with pytest.raises(DataError, match=message):
@@ -268,7 +268,7 @@ def test_empty_variable_of_v73_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"not matlab at all" * 20, b"\x00" * 300], ids=["empty", "text", "zeros"]
 )
-def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_files_other_than_matlab_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.mat"
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"^{path}: "):
@@ -350,7 +350,7 @@ def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
 
 
 def save_v73_with_text_attributes(path: Path) -> bytearray:
-    """A v7.3 file, as others than MATLAB write it, whose names of classes are text of variable length."""
+    """Save a v7.3 file like other programs, with class names as text of variable length."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, values in (("features", VALUES.T), ("labels", np.array(LABELS, float)[:, None])):
             file[name] = values
@@ -467,7 +467,9 @@ def test_a_stack_of_coloured_images(tmp_path: Path, save: Save) -> None:
 
 @VERSIONS
 @pytest.mark.parametrize(("chosen", "axis"), [("rows", 0), ("columns", 2)])
-def test_an_ambiguous_stack_needs_to_be_told(tmp_path: Path, save: Save, chosen: str, axis: int) -> None:
+def test_an_ambiguous_stack_needs_the_samples_option(
+    tmp_path: Path, save: Save, chosen: str, axis: int
+) -> None:
     path = tmp_path / "x.mat"
     stack = np.arange(27.0).reshape(3, 3, 3)
     save(path, {"features": stack, "labels": np.array([1.0, 2, 3])})
