@@ -21,7 +21,7 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers")
 
-from crnr_cli.images.pool import kept_decoders
+from crnr_cli.system import spares
 from helpers.patches import remove_scikit_learn
 from helpers.runner import Runner
 from helpers.samples import noise
@@ -38,7 +38,7 @@ settings.load_profile("crnr")
 @pytest.fixture(scope="session", autouse=True)
 def _decoders_are_kept() -> Iterator[None]:
     """Between the commands of a test: to start one takes longer than most commands do."""
-    with kept_decoders():
+    with spares.kept():
         yield
 
 

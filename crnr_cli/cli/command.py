@@ -13,6 +13,7 @@ import typer
 
 from crnr_cli.cli.boundary import boundary
 from crnr_cli.cli.parsing import check_choices
+from crnr_cli.system import spares
 from crnr_cli.system.cores import use_cores
 from crnr_cli.system.files import is_stdout
 from crnr_cli.system.outputs import DeclaredOutput, planned
@@ -68,9 +69,7 @@ def make_command(
             inputs = [
                 value for name, value in given.items() if name not in written and isinstance(value, Path)
             ]
-            from crnr_cli.images.pool import kept_decoders  # here, because the help of commands needs none
-
-            with planned(outputs, inputs), kept_decoders():
+            with planned(outputs, inputs), spares.kept():
                 parts = {
                     name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
                     for name, kind in groups.items()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
+from crnr_cli.system import spares
 from crnr_cli.system.child import NO_WINDOW, Guard, crash_reason, polling_interval, python_command
 from crnr_cli.system.cores import available_cores, run_side_by_side
 from crnr_cli.system.signals import ignoring_broken_pipes
@@ -45,7 +43,7 @@ class DecoderPool:
 
     def start_early(self) -> None:
         """Start a decoder before the request is known, while the caller is still importing libraries."""
-        _spares.put(_Decoder(self.command))
+        spares.put(_Decoder(self.command))
 
     def decode(self, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
         """Yield the pixels of every path, or the error, in the given order."""
@@ -59,66 +57,6 @@ class DecoderPool:
             decoders.stop()
             decoded.close()
             decoders.close()
-
-
-@contextmanager
-def kept_decoders() -> Iterator[None]:
-    """Let decoders that have finished a request wait for the next one, until the outermost block ends.
-
-    Starting one takes as long as decoding 50 small images, and a build reads its images up to three times.
-    """
-    with _spares:
-        yield
-
-
-class _Spares:
-    """Idle decoders. They are ended at once unless a block of `kept_decoders` is open."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._idle: list[_Decoder] = []
-        self._blocks = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._blocks += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._blocks -= 1
-            unneeded, self._idle = (self._idle, []) if not self._blocks else ([], self._idle)
-        for decoder in unneeded:
-            decoder.end()
-
-    def put(self, decoder: _Decoder) -> None:
-        with self._lock:
-            if is_kept := self._blocks > 0:
-                self._idle.append(decoder)
-        if not is_kept:
-            decoder.end()
-
-    def take(self, command: Sequence[str]) -> _Decoder | None:
-        """Return a decoder that this command started in the current folder, if one is idle."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        origin = _origin(command)
-        fitting = [decoder for decoder in idle if decoder.origin == origin and decoder.is_alive]
-        for decoder in idle:
-            if decoder not in fitting:
-                decoder.end()
-        found = fitting.pop() if fitting else None
-        with self._lock:
-            self._idle += fitting
-        return found
-
-
-_spares = _Spares()
-
-
-def _origin(command: Sequence[str]) -> tuple[object, ...]:
-    """Identify what a decoder inherits from this process; a fork or another current folder changes it."""
-    folder = Path().stat()
-    return tuple(command), os.getpid(), folder.st_dev, folder.st_ino
 
 
 class _Decoders:
@@ -175,7 +113,7 @@ class _Decoders:
         while not self._idle.empty():
             decoder = self._idle.get()
             self._all.remove(decoder)
-            _spares.put(decoder)
+            spares.put(decoder)
 
     def stop(self) -> None:
         """Kill the processes, so that no thread waits for a reply any longer."""
@@ -190,7 +128,7 @@ class _Decoders:
 
     def _start_decoder(self) -> _Decoder:
         for attempt in range(1, ATTEMPTS + 1):
-            decoder = _spares.take(self._pool.command) or _Decoder(self._pool.command)
+            decoder = spares.take(_Decoder, self._pool.command) or _Decoder(self._pool.command)
             try:
                 decoder.prepare(self._request, self._pool.seconds_per_image)
                 break
@@ -211,8 +149,8 @@ class _Decoder:
     """One decoder process. `decoder_process` describes the protocol."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self.origin = _origin(command)
         self._command = command
+        self.origin = spares.current_origin(command)
         self._process = launch(command)
         assert self._process.stdin is not None
         assert self._process.stdout is not None

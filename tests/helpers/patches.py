@@ -16,7 +16,7 @@ from crnr_cli import errors
 from crnr_cli.gallery import queries
 from crnr_cli.images import pool
 from crnr_cli.methods import trained
-from crnr_cli.system import cores, memory
+from crnr_cli.system import cores, memory, spares
 
 Patch = Callable[[object, str, object], None]
 
@@ -71,7 +71,8 @@ def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[b
             started[-1].kill()
         return started[-1]
 
-    patch(pool, "_spares", pool._Spares())
+    patch(spares, "_idle", [])
+    patch(spares, "_blocks", 0)
     patch(pool, "launch", watched)
     return started
 

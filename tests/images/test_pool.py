@@ -12,6 +12,7 @@ from crnr_cli.images import pool
 from crnr_cli.images.decode import read_pixels
 from crnr_cli.images.pixels import PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
+from crnr_cli.system import spares
 from helpers.patches import use_decoder, watch_decoders
 from helpers.runner import helper_command
 from helpers.samples import draw_image, noise
@@ -139,8 +140,8 @@ def test_a_decoder_is_kept_for_the_next_request_until_the_block_ends(
     path = str(tmp_path / "0.png")
     requests = [PixelRequest(None), PixelRequest((4, 4), max_pixels=100), PixelRequest(None, max_pixels=10)]
     started = watch_decoders(monkeypatch.setattr)
-    with pool.kept_decoders():
-        with pool.kept_decoders():
+    with spares.kept():
+        with spares.kept():
             first, second, third = [next(iter([*DecoderPool(1).decode([path], each)])) for each in requests]
         assert started[0].poll() is None  # the outer block is still open
     assert [first, second] == [read_pixels(path, request) for request in requests[:2]]
@@ -170,7 +171,7 @@ def test_a_kept_decoder_that_was_killed_or_is_in_another_folder_is_not_used(
     def decode() -> list[pool.Decoded]:
         return list(DecoderPool(1).decode(["x.png"], PixelRequest(None)))
 
-    with pool.kept_decoders():
+    with spares.kept():
         monkeypatch.chdir(tmp_path / "a")
         first = decode()
         started[-1].kill()
@@ -186,7 +187,7 @@ def test_a_kept_decoder_that_was_killed_or_is_in_another_folder_is_not_used(
 def test_a_decoder_started_early_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise(0).save(tmp_path / "0.png")
     started = watch_decoders(monkeypatch.setattr)
-    with pool.kept_decoders():
+    with spares.kept():
         decoders = DecoderPool(1)
         decoders.start_early()
         assert len(list(decoders.decode([str(tmp_path / "0.png")], PixelRequest(None)))) == 1

@@ -21,7 +21,7 @@ class Walk(NamedTuple):
 QUERY_DATA_PATH = Walk(35, 110)
 QUERY = Walk(52, 180)
 GALLERY_DATA_PATH = Walk(35, 113)
-GALLERY = Walk(52, 180)
+GALLERY = Walk(52, 182)
 
 
 @pytest.fixture(scope="module")
