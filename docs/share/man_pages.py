@@ -54,7 +54,7 @@ def _page(command: Command, program: Command, exit_codes: dict[str, str]) -> Ite
     if is_program:
         yield from _section("Environment", _terms(_ENVIRONMENT))
         yield from _section("Exit status", _terms(exit_codes))
-    yield from _section("Example" if " && " not in command.example else "Examples", _example(command.example))
+    yield from _section("Examples", _examples(command.examples))
     yield from _section("See also", [_see_also(command, program)])
 
 
@@ -126,11 +126,11 @@ def _terms(terms: dict[str, str]) -> Iterator[str]:
         yield from (".TP", f".B {_text(term)}", _rich(meaning))
 
 
-def _example(example: str) -> Iterator[str]:
+def _examples(examples: Iterable[str]) -> Iterator[str]:
     yield from (
         ".nf",
         ".RS 4",
-        *(_not_a_request(_text(line)) for line in example.split(" && ")),
+        *(_not_a_request(_text(line)) for line in examples),
         ".RE",
         ".fi",
     )
