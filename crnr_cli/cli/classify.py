@@ -54,7 +54,9 @@ def classify(
     sources: Sources,
     gallery: options.GalleryPath = options.GALLERY,
     path: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout."), Written()
+        str,
+        typer.Option("--output", "-o", metavar="FILE", help="Predictions file to write; - is stdout."),
+        Written(),
     ] = "-",
     top: Annotated[
         int | None,

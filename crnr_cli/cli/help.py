@@ -10,6 +10,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from crnr_cli.cli.parsing import Choice, Value, is_argument
@@ -25,12 +26,31 @@ _OF_GROUP = "Options"  # of the program itself, or of a group of commands
 _OTHER = "Other options"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _OF_ALL_COMMANDS = ("strict", "allow-skipped", "jobs", "dry-run", "json", "quiet", "help", "help-all")
+# The panels of --help-all after these.
+_ORDER = (
+    *(_OTHER, "Features", "Network", "Method parameters", "Confidence", "Testing", "Pass/fail thresholds"),
+    *("Label table", "Feature file", "Input", "Error handling", "Cluster"),
+)
 # Of options that Typer adds: its own texts differ between its versions.
 TEXTS = {
     "help": "Show this help.",
     "install-completion": "Install tab completion for your shell.",
     "show-completion": "Print the completion script for your shell.",
 }
+# The option --help is no parameter of a command.
+_HELP = SimpleNamespace(
+    opts=("-h", "--help"),
+    help=TEXTS["help"],
+    metavar=None,
+    default=False,
+    show_default=False,
+    envvar=None,
+    is_flag=True,
+    hidden=False,
+    required=False,
+    multiple=False,
+    rich_help_panel=None,
+)
 
 
 class Screen(NamedTuple):
@@ -230,18 +250,11 @@ def format_help(context: Any, *, everything: bool = False) -> str:
         _wrap(" ".join(usage), width, "Usage: ", " " * 7),
         _wrap(" ".join((command.help or "").split()), width),
     ]
-    about = {"": [(one.metavar, _describe(one, everything=everything)) for one in arguments]}
+    about = {"": [(one.metavar, text_of(one, everything=everything)) for one in arguments]}
     panels = group_options(name, command.params)
-    total = sum(map(len, panels.values()))
     options = {
-        panel: [
-            (
-                _format_names(one),
-                _describe(one, everything=everything).replace("all options", f"all {total} options"),
-            )
-            for one in panels[panel]
-        ]
-        for panel in panels
+        panel: [(_format_names(one), _describe(one, panels, everything=everything)) for one in of_panel]
+        for panel, of_panel in panels.items()
         if everything or panel in (COMMON, ALWAYS, _OF_GROUP)
     }
     for tables in (about if arguments else {}, _group_commands(name, commands), options):
@@ -259,24 +272,16 @@ def _find_name(context: Any) -> str:
     return " ".join(names)
 
 
-class _Help:
-    """The option --help, which is no parameter of a command."""
-
-    name, opts, metavar, kind = "help", ("-h", "--help"), None, None
-    help, default, show_default, envvar = TEXTS["help"], False, False, None
-    is_flag, hidden, required, multiple, rich_help_panel = True, False, False, False, None
-
-
 def group_options(name: str, parameters: Iterable[Any]) -> dict[str, list[Any]]:
     """Return the options of a command by panel: the common ones, those of all commands, and the others."""
-    shown = {long_name(one): one for one in [*parameters, _Help] if not is_argument(one) and not one.hidden}
+    shown = {long_name(one): one for one in [*parameters, _HELP] if not is_argument(one) and not one.hidden}
     panels = {
         _OF_GROUP if name in _GROUPS else COMMON: [shown.pop(one) for one in SCREENS[name].options.split()],
         ALWAYS: [shown.pop(one) for one in _OF_ALL_COMMANDS if one in shown],
-        _OTHER: [],
     }
-    for option in shown.values():
-        panels.setdefault(option.rich_help_panel or _OTHER, []).append(option)
+    rest = {one.rich_help_panel or _OTHER for one in shown.values()}
+    for panel in sorted(rest, key=_ORDER.index):
+        panels[panel] = [one for one in shown.values() if (one.rich_help_panel or _OTHER) == panel]
     return {panel: options for panel, options in panels.items() if options}
 
 
@@ -336,15 +341,15 @@ def text_of(parameter: Any, *, everything: bool = True) -> str:
     return text
 
 
-def _describe(parameter: Any, *, everything: bool) -> str:
-    """Return the help of a parameter with its default."""
-    text = text_of(parameter, everything=everything)
-    if is_argument(parameter):
-        return text
-    notes = ["required"] if parameter.required else []
-    notes += [f"default: {default}"] if (default := default_of(parameter)) else []
-    notes += ["repeatable"] if parameter.multiple else []
-    notes += [f"env: {parameter.envvar}"] if everything and parameter.envvar else []
+def _describe(option: Any, panels: dict[str, list[Any]], *, everything: bool) -> str:
+    """Return the help of one of the options in these panels, with its default."""
+    if long_name(option) == "help-all":
+        return f"Show all {sum(map(len, panels.values()))} options."
+    text = text_of(option, everything=everything)
+    notes = ["required"] if option.required else []
+    notes += [f"default: {default}"] if (default := default_of(option)) else []
+    notes += ["repeatable"] if option.multiple else []
+    notes += [f"env: {option.envvar}"] if everything and option.envvar else []
     return " ".join([text, *(f"[{note}]" for note in notes)])
 
 

@@ -45,6 +45,13 @@ def test_every_old_name_is_known() -> None:
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(command for command, _ in HIDDEN))
+def test_no_name_has_two_meanings_in_a_command(command: str) -> None:
+    parameters = declared_commands()[command].params
+    names = [name for one in parameters for name in (*one.opts, *getattr(one, "hidden_names", ()))]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(command for command, _ in HIDDEN))
 def test_help_shows_the_new_name_alone(crnr: Runner, command: str) -> None:
     words = crnr(*command.split(), "--help-all").out.split()
     for (of, new), names in HIDDEN.items():

@@ -13,7 +13,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'build' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--dask', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -25,7 +25,6 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--neighbors' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
-                '--dask' = 'nothing'
                 '--size' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
@@ -47,6 +46,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
+                '--dask' = 'nothing'
                 '--block-norm' = @('soft', 'clipped', 'none')
                 '--dtype' = @('float32', 'float64')
                 '--extractor-preset' = @('efficientnet-lite', 'imagenet', 'imagenet-v2', 'dinov2', 'dinov3', 'clip', 'siglip', 'vit', 'mobileclip', 'raw')
@@ -65,14 +65,14 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'classify' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--resume', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--dask', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--model-path', '--provider', '--max-failure-rate')
+            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--resume', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--model-path', '--provider', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
                 '-o' = 'file'
                 '--output' = 'file'
-                '--labels' = 'file'
                 '--model-path' = 'file'
+                '--labels' = 'file'
                 '--format' = @('csv', 'jsonl', 'parquet')
                 '--top' = 'nothing'
                 '--reject' = 'nothing'
@@ -81,22 +81,22 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
                 '--batch-size' = 'nothing'
-                '--dask' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
+                '--dask' = 'nothing'
+                '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
                 '--root' = 'folder'
                 '--samples-axis' = @('rows', 'columns')
-                '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
             }
         }
         'evaluate' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--min-answer-rate', '--min-rejected', '--min-probability', '--sets', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--model-path', '--provider', '--max-failure-rate')
+            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--model-path', '--provider', '--min-probability', '--sets', '--min-answer-rate', '--min-rejected', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -114,18 +114,18 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--reject' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
-                '--min-answer-rate' = 'nothing'
-                '--min-rejected' = 'nothing'
                 '--min-probability' = 'nothing'
                 '--sets' = 'nothing'
+                '--min-answer-rate' = 'nothing'
+                '--min-rejected' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
-                '--samples-axis' = @('rows', 'columns')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--samples-axis' = @('rows', 'columns')
             }
         }
         'review' = @{
@@ -159,14 +159,14 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'explain' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '-o', '--output', '--compare-with', '--images-from', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '--max-pixels', '--model-path', '--provider')
+            Options = @('-g', '--gallery', '-o', '--output', '--compare-with', '--images-from', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '--max-pixels')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
                 '-o' = 'file'
                 '--output' = 'file'
-                '--labels' = 'file'
                 '--model-path' = 'file'
+                '--labels' = 'file'
                 '--compare-with' = @('crnr', 'nrc', 'crc', 'nsc', 'src', 'croc', 'procrc', 'nn', 'svm', 'softmax')
                 '--images-from' = 'folder'
                 '--root' = 'folder'
@@ -177,8 +177,8 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--features-key' = 'nothing'
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
-                '--samples-axis' = @('rows', 'columns')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--samples-axis' = @('rows', 'columns')
             }
         }
         'audit' = @{
@@ -252,7 +252,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'add' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--class', '--corrections', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--model-path', '--provider', '--max-failure-rate')
+            Options = @('-g', '--gallery', '--class', '--corrections', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -268,9 +268,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
+                '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
                 '--root' = 'folder'
                 '--samples-axis' = @('rows', 'columns')
-                '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
             }
         }
         'remove' = @{
@@ -295,7 +295,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'tune' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--dask', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -307,7 +307,6 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--jobs' = 'nothing'
                 '--folds' = 'nothing'
                 '--try-neighbors' = 'nothing'
-                '--dask' = 'nothing'
                 '--size' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
@@ -323,6 +322,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
+                '--dask' = 'nothing'
                 '--methods' = 'asked'
                 '--extractor' = 'asked'
                 '--block-norm' = @('soft', 'clipped', 'none')
@@ -340,7 +340,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'compare' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--dask', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '--methods' = 'asked'
                 '--set' = 'asked'
@@ -352,11 +352,6 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--pca' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
-                '--dask' = 'nothing'
-                '--test-features-key' = 'nothing'
-                '--test-labels-key' = 'nothing'
-                '--draws' = 'nothing'
-                '--seed' = 'nothing'
                 '--size' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
@@ -366,12 +361,17 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--mean' = 'nothing'
                 '--std' = 'nothing'
                 '--extractor-output' = 'nothing'
+                '--test-features-key' = 'nothing'
+                '--test-labels-key' = 'nothing'
+                '--draws' = 'nothing'
+                '--seed' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
+                '--dask' = 'nothing'
                 '--block-norm' = @('soft', 'clipped', 'none')
                 '--dtype' = @('float32', 'float64')
                 '--extractor-preset' = @('efficientnet-lite', 'imagenet', 'imagenet-v2', 'dinov2', 'dinov3', 'clip', 'siglip', 'vit', 'mobileclip', 'raw')
@@ -408,7 +408,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'extract' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--dask', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('-o', '--output', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -417,7 +417,6 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--size' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
-                '--dask' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
                 '--crop' = 'nothing'
@@ -430,6 +429,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
+                '--dask' = 'nothing'
                 '--block-norm' = @('soft', 'clipped', 'none')
                 '--extractor-preset' = @('efficientnet-lite', 'imagenet', 'imagenet-v2', 'dinov2', 'dinov3', 'clip', 'siglip', 'vit', 'mobileclip', 'raw')
                 '--filter' = @('nearest', 'box', 'bilinear', 'hamming', 'bicubic', 'lanczos')
