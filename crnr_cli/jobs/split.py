@@ -265,7 +265,7 @@ def _is_usable(file: ImageFile, source: Images, report: SplitReport) -> bool:
 def _class_and_name(
     file: ImageFile, source: Images, longest: int, form: Callable[[str], str]
 ) -> tuple[str, str]:
-    """Return the folder of its class, and its name there, which keeps the folders below the class."""
+    """Return its class folder, and its name there, which keeps the folders below the class."""
     label, name = file.folders[0], file.path.rpartition("/")[2]
     if source.is_labelled:  # a label may be any text
         return shorten_name(form(escape_class_name(label)), longest), form(name)
