@@ -289,7 +289,7 @@ def test_classes_that_no_gallery_could_have_are_refused_before_any_work(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, classes: tuple[str, ...], words: str
 ) -> None:
     make_images(crnr.here / "gallery", classes)
-    monkeypatch.setattr(job, "_which_are_right", None)  # nothing is to be tried
+    monkeypatch.setattr(job, "_find_right_answers", None)  # nothing is to be tried
     outcome = crnr("tune", "gallery", "-o", "gallery.h5")
     assert (outcome.exit, outcome.out, outcome.err) == (1, "", f"error: {words}\n")
     assert crnr.files() == {"gallery"}
