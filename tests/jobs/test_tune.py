@@ -29,7 +29,7 @@ PAPER = setting(Crnr())
 
 
 def trial(setting: Setting, n_right: int, n: int = 400) -> Trial:
-    """Right on the first so many samples: of two, the better one is right wherever the other is."""
+    """Right on the first `count` samples: of two, the better one is right wherever the other is."""
     return Trial(setting, np.arange(n) < n_right)
 
 
@@ -268,7 +268,7 @@ def test_tune_refuses_more_than_fits_into_memory(
 def test_any_method_of_the_registry_can_be_tried_within_a_budget(
     crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is asked for by name is tried right after the paper's setting, and shown."""
+    """Named methods are tried right after the default setting, and shown."""
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
     result = crnr("tune", heavy_tails, "--methods", "nn,svm,crc", "--power", "1")

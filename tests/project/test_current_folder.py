@@ -1,4 +1,4 @@
-"""The current folder may be anybody's: nothing in it is executed or obeyed, by crnr or by what it starts."""
+"""The current folder may belong to another user: nothing in it is executed or obeyed, by crnr or its children."""
 
 from __future__ import annotations
 
