@@ -29,7 +29,7 @@ PAPER = setting(Crnr())
 
 
 def trial(setting: Setting, n_right: int, n: int = 400) -> Trial:
-    """Right on the first `count` samples: of two, the better one is right wherever the other is."""
+    """Right on the first `n_right` samples: of two, the better one is right wherever the other is."""
     return Trial(setting, np.arange(n) < n_right)
 
 

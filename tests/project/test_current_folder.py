@@ -1,4 +1,4 @@
-"""The current folder may belong to another user: nothing in it is executed or obeyed, by crnr or its children."""
+"""The current folder may belong to another user: crnr and its children execute and obey nothing in it."""
 
 from __future__ import annotations
 
