@@ -29,7 +29,7 @@ from helpers.templates import Templates
 
 # A shell that runs us in the background has SIGINT ignored, in us and in all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# What a busy machine takes for an example is no property of the code. In CI, the examples are the same every
+# The time of an example on a busy machine is no property of the code. In CI, the examples are the same every
 # time, so that a failure is due to the change that is tested; everywhere else, new ones are tried.
 settings.register_profile("crnr", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("crnr")

@@ -109,7 +109,7 @@ def test_the_same_answers_as_the_json_of_the_command(
     assert {answer.status for answer in found} >= {"ok", "zero_norm"}
     for answer, record in zip(found, expected, strict=True):  # the order of the classes too
         assert list(answer.residuals or ()) == list(record["residuals"] or ())
-        # What the command leaves out, as there is none.
+        # Left out by the command.
         missing = {"probability", "set", "probabilities"} - record.keys()
         assert {getattr(answer, key) for key in missing} <= {None}
         assert (answer.error is None) == (answer.label is not None)

@@ -410,7 +410,7 @@ whole_numbers = st.integers(-3, 3)
 
 
 def probabilities_or_reason(fitted: GalleryClassifier, queries: Any) -> Any:
-    """Or why there are none."""
+    """Or why they are missing."""
     try:
         return fitted.predict_proba(queries)
     except ValueError as e:
@@ -445,7 +445,7 @@ def test_scores_probabilities_and_labels_agree(estimator: type[GalleryClassifier
 
 
 def test_two_residuals_that_differ_in_the_last_bit(monkeypatch: pytest.MonkeyPatch, digits: Any) -> None:
-    """Their logarithms may be the same, and those of numbers near 0 are."""
+    """Their logarithms may be the same, and are for numbers near 0."""
     X, y, _, _ = digits
     fitted = crnr_cli.CRNRClassifier().fit(X[y < 2], y[y < 2])
     near = np.nextafter(1e3, 2e3)

@@ -98,7 +98,7 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
             _to_neighbour(looks.images, right.images, within)[one[seen]],
             _to_neighbour(right.images, right.images, True)[other[seen]],
         )
-        is_near[seen] = _look_the_same(looks.images[one[seen]], right.images[other[seen]], far)
+        is_near[seen] = _are_same(looks.images[one[seen]], right.images[other[seen]], far)
     left, opposite = looks.vectors[pairs[~seen, 0]], right.vectors[pairs[~seen, 1]]
     is_near[~seen] = np.einsum("pd,pd->p", left, opposite) >= MIN_COSINE_ALONE
     return pairs[is_near]
@@ -163,7 +163,7 @@ def _to_neighbour(images: Array, others: Array, within: bool) -> Array:
     return found
 
 
-def _look_the_same(left: Array, right: Array, far: Array) -> Array:
+def _are_same(left: Array, right: Array, far: Array) -> Array:
     """Return (p,): whether pairs of images look the same; `far` is their distance from other images."""
     same = np.zeros(len(left), dtype=bool)
     for start in range(0, len(left), _PAIRS):

@@ -45,7 +45,7 @@ def rows_by_name(table: SampleTable) -> dict[str, int]:
     found: dict[str, int] = {}
     again = [(found[name], row) for row, name in enumerate(table.names) if found.setdefault(name, row) != row]
     first, second = ([pair[side] for pair in again] for side in (0, 1))
-    if different := _differing(table, first, table, second):
+    if different := _find_differences(table, first, table, second):
         raise DataError(
             f"two different samples are called {different[0]}; give them different names, or build "
             "the gallery again from all its sources"
@@ -58,10 +58,12 @@ def changed_names(
 ) -> list[str]:
     """Return the names in both tables whose samples differ. The rows are by name."""
     both = [name for name in new_rows if name in rows]
-    return _differing(before, [rows[name] for name in both], after, [new_rows[name] for name in both])
+    return _find_differences(before, [rows[name] for name in both], after, [new_rows[name] for name in both])
 
 
-def _differing(before: SampleTable, rows: list[int], after: SampleTable, new_rows: list[int]) -> list[str]:
+def _find_differences(
+    before: SampleTable, rows: list[int], after: SampleTable, new_rows: list[int]
+) -> list[str]:
     """Return the names of the samples that differ, of pairs of rows."""
     old, new = before.take(rows), after.take(new_rows)
     pairs = zip(new.names, contents_of(old), contents_of(new), strict=True)

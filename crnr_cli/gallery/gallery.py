@@ -308,14 +308,14 @@ def describe(gallery: FittedGallery) -> dict[str, Any]:
         "method": gallery.method.name,
         "parameters": gallery.parameters,
         "factor": gallery.factor,
-        **_about_index(gallery),
+        **_describe_index(gallery),
         **gallery.recipe.facts(),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),
     }
 
 
-def _about_index(gallery: FittedGallery) -> dict[str, Any]:
+def _describe_index(gallery: FittedGallery) -> dict[str, Any]:
     measured = worst_index_measurement(gallery.state)
     if measured is None:
         return {}

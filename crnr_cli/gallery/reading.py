@@ -138,7 +138,7 @@ def is_same(one: Extractor | None, other: Extractor | None) -> bool:
 
 
 def describe_difference(one: Extractor | None, other: Extractor | None, link: str = "instead of") -> str:
-    """Describe two extractors that differ, in words that differ."""
+    """Describe two extractors that differ, without equal descriptions."""
     texts = [extractor.describe() if extractor else "features" for extractor in (one, other)]
     if texts[0] == texts[1]:
         return f"{texts[0]}, but with another model or other settings"

@@ -103,7 +103,7 @@ class ReadSamples:
 LabelOf = Callable[[tuple[str, ...]], str]  # from the folders or the label of a sample to its class
 
 
-def _first(candidates: tuple[str, ...]) -> str:
+def _first_candidate(candidates: tuple[str, ...]) -> str:
     return candidates[0]
 
 
@@ -147,7 +147,7 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
         alike = _read_raw_alike([recipes[number] for number in numbers], source, reading, here, progress)
         read |= zip(numbers, alike, strict=True)
     read[0] = replace(read[0], notes=notes + read[0].notes)
-    return _with_the_same_samples([read[number] for number in range(len(recipes))])
+    return _keep_common_samples([read[number] for number in range(len(recipes))])
 
 
 def _read_raw_alike(
@@ -163,7 +163,7 @@ def _read_raw_alike(
     return [check_new(collector.finish(), source) for collector in collectors]
 
 
-def _with_the_same_samples(read: list[ReadSamples]) -> list[ReadSamples]:
+def _keep_common_samples(read: list[ReadSamples]) -> list[ReadSamples]:
     """Leave out samples that fail for one of the extractors, so that all can be compared."""
     usable = set.intersection(*(set(one.table.names) for one in read))
     first, *others = [
@@ -181,7 +181,7 @@ def read_by_recipe(
     source: Source,
     reading: Reading,
     progress: Progress = silent,
-    label_of: LabelOf = _first,
+    label_of: LabelOf = _first_candidate,
     total: int | None = None,
     workers: Workers | None = None,
 ) -> ReadSamples:
@@ -269,7 +269,7 @@ class _Collector:
     source: Source
     reading: Reading
     raw: bool = False
-    label_of: LabelOf = _first
+    label_of: LabelOf = _first_candidate
     total: int | None = None
     _tables: list[SampleTable] = field(default_factory=list)
     _values: list[Array] = field(default_factory=list)

@@ -131,7 +131,7 @@ def audit(
         hashes=gallery.hashes,
         seconds=time.perf_counter() - started,
         left_out=left_out,
-        notes=notes + _too_few(folds) + of_looks,
+        notes=notes + _uncompared_note(folds) + of_looks,
     )
 
 
@@ -197,7 +197,7 @@ def _find_known_queries(
     return [Known(names[query], sample, bool(is_copy[query])) for query, sample in sorted(alike.items())]
 
 
-def _too_few(folds: Folds) -> list[Note]:
+def _uncompared_note(folds: Folds) -> list[Note]:
     alone = int((~folds.is_held).sum())
     if not alone:
         return []

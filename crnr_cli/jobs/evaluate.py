@@ -153,7 +153,7 @@ def evaluate(
     rows, copies, left_out = _answer(run, progress)
     if strangers:
         # A step of its own: otherwise its progress would begin again with the queries.
-        counted_apart = partial(_of_outsiders, progress)
+        counted_apart = partial(_report_outsiders, progress)
         more, more_copies, more_left_out = _answer(run.with_source(strangers), counted_apart)
         require_readable_outsiders(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
@@ -181,7 +181,7 @@ def _answer(run: Run, progress: Progress) -> tuple[list[Prediction], list[str], 
     return rows, copies, left_out
 
 
-def _of_outsiders(progress: Progress, step: str, done: int, total: int) -> None:
+def _report_outsiders(progress: Progress, step: str, done: int, total: int) -> None:
     progress(f"{step} outsiders", done, total)
 
 
@@ -219,7 +219,7 @@ def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[li
     return [row if one is None else row._replace(truth=one.corrected) for row, one in pairs], count
 
 
-def _spelled_alike(rows: list[Prediction], classes: Sequence[str]) -> list[Prediction]:
+def _unify_spellings(rows: list[Prediction], classes: Sequence[str]) -> list[Prediction]:
     """Return the rows with one spelling per class: the gallery's, or else the answers'."""
     answers = (name for row in rows for name in (row.label, row.runner_up, *(row.set or ())))
     spellings, others = Spellings(), {}
@@ -271,7 +271,7 @@ def evaluate_rows(
     reviewed: int | None = None
     if corrections is not None and rows:
         rows, reviewed = _with_corrections(rows, corrections)
-    rows = _spelled_alike(rows, classes)
+    rows = _unify_spellings(rows, classes)
     # An unrelated file among the images is not a query.
     n_inputs = len(rows)
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]

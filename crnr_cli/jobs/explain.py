@@ -58,7 +58,7 @@ class PartAnswer:
     column: int | None
     name: str  # of a part that is not a tile
     label: int | None  # the class with the smallest residual; None for ties, as in a blank part
-    margin: float  # how much the part supports the label of the query: see `_supports`
+    margin: float  # how much the part supports the label of the query: see `_part_margins`
     residuals: Array  # (K,)
 
     @property
@@ -113,7 +113,7 @@ class ExplainReport:
         """Return the result of every part, tile by tile and row by row; empty without parts."""
         if (grid := self.grid) is None or explanation.of_parts is None:
             return []
-        supports = _supports(explanation)
+        supports = _part_margins(explanation)
         answers = []
         for i, (tile, residuals) in enumerate(zip(grid.tiles, explanation.of_parts, strict=True)):
             row, column = (None, None) if tile.name else (i // grid.columns + 1, i % grid.columns + 1)
@@ -269,7 +269,7 @@ def _residuals_and_weights(
     return method.residuals_of(samples, codes, vector)[0], codes[0].astype(np.float64)
 
 
-def _supports(explanation: MethodExplanation) -> Array:
+def _part_margins(explanation: MethodExplanation) -> Array:
     """Return (P,): how much every part supports the label of the query, from -1 to 1.
 
     It is the margin that `classify` would report for the two classes: the label, and the best other class of

@@ -59,7 +59,7 @@ def review(
 ) -> ReviewReport:
     """Return the answers to check. Unless `is_named`, the gallery may be missing."""
     rows = _read_rows(table)
-    shown = sorted(rows, key=lambda numbered: _doubt(numbered[1]))[:limit]
+    shown = sorted(rows, key=lambda numbered: _doubt_key(numbered[1]))[:limit]
     best, named = read_candidates(table, {number for number, _ in shown}, _CANDIDATES)
     answers = [ReviewItem(number, row, _candidates(row, best.get(number, []))) for number, row in shown]
     gallery, why = _gallery(gallery_path, options, is_named=is_named)
@@ -84,7 +84,7 @@ def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
     return list(rows.values())
 
 
-def _doubt(row: Prediction) -> tuple[bool, float]:
+def _doubt_key(row: Prediction) -> tuple[bool, float]:
     """Return a sort key: least probable first, by margin without probabilities; failures come last."""
     sure = row.margin if row.probability is None else row.probability
     return row.label is None, math.inf if sure is None else sure

@@ -265,7 +265,7 @@ def _is_usable(file: ImageFile, source: Images, report: SplitReport) -> bool:
 def _class_and_name(
     file: ImageFile, source: Images, longest: int, form: Callable[[str], str]
 ) -> tuple[str, str]:
-    """Return the folder of its class, and its name there, which keeps the folders below the class."""
+    """Return its class folder, and its name there, which keeps the folders below the class."""
     label, name = file.folders[0], file.path.rpartition("/")[2]
     if source.is_labelled:  # a label may be any text
         return shorten_name(form(escape_class_name(label)), longest), form(name)
@@ -326,7 +326,7 @@ def _targets_in_place(
     """Return the targets that are already in place; anything else in the folder is refused."""
     found = set()
     by_key = {key(target): target for target in wanted}
-    for above, folders, names in os.walk(folder, onerror=_unreadable):
+    for above, folders, names in os.walk(folder, onerror=_raise_unreadable):
         links = [name for name in folders if os.path.islink(os.path.join(above, name))]  # noqa: PTH114, PTH118
         for name in (*links, *names):
             path = os.path.join(above, name)  # noqa: PTH118
@@ -345,7 +345,7 @@ def _targets_in_place(
     return found
 
 
-def _unreadable(error: OSError) -> None:
+def _raise_unreadable(error: OSError) -> None:
     raise OutputError(f"{error.filename}: cannot look into it ({error.strerror}); choose another folder")
 
 

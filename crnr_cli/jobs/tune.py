@@ -173,18 +173,18 @@ def tune_samples(
     right: list[Array] = []  # of the folds so far
     passes = _passes(recipes, methods, samples.count, options.budget)
     workers = workers or Here(DecoderPool(options.reading.jobs))
-    for done, found in workers.spread(_which_are_right, samples, passes):
+    for done, found in workers.spread(_find_right_answers, samples, passes):
         right.append(found)
         if len(right) == samples.count:
             trials += _trials(done, right)
             right = []
             progress("tuning", done.number + 1, len(recipes) * len(methods))
-    paper = next(trial for trial in trials if trial.setting.method == default)
+    usual = next(trial for trial in trials if trial.setting.method == default)
     settings = len(recipes) * sum(len(method.variants(_ITERATIONS)) for method in methods)
     return TuneReport(
         trials=sorted(trials, key=lambda trial: -trial.accuracy),
-        default=paper,
-        chosen=choose(trials, paper),
+        default=usual,
+        chosen=choose(trials, usual),
         folds=samples.count,
         n_samples=len(class_index),
         untried=settings - len(trials),
@@ -271,7 +271,7 @@ def _passes(
             used = time.perf_counter() - begun
 
 
-def _which_are_right(samples: FoldedSamples, this: Pass) -> Array:
+def _find_right_answers(samples: FoldedSamples, this: Pass) -> Array:
     """Return (variants, queries): which of the held-out samples each variant labels correctly."""
     fold = samples.fold(this.vectors, this.fold)
     right: Array = winners_after(this.method, fold, _ITERATIONS) == fold.truth
@@ -401,7 +401,7 @@ class Trial:
         return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
 
 
-def choose(trials: Sequence[Trial], paper: Trial) -> Trial:
+def choose(trials: Sequence[Trial], default: Trial) -> Trial:
     """Return the default setting, unless the most accurate one beats it by more than one standard error.
 
     In that case, consider the settings that also beat the default, and are not beaten by the most accurate
@@ -410,10 +410,10 @@ def choose(trials: Sequence[Trial], paper: Trial) -> Trial:
     The most accurate of hundreds of settings is partly lucky, and may be no better on new queries.
     """
     best = max(trials, key=lambda trial: trial.accuracy)
-    if not _beats(best, paper):
-        return paper
-    contenders = [trial for trial in trials if _beats(trial, paper) and not _beats(best, trial)]
-    return min(contenders, key=lambda trial: (*_changes(trial.setting, paper.setting), -trial.accuracy))
+    if not _beats(best, default):
+        return default
+    contenders = [trial for trial in trials if _beats(trial, default) and not _beats(best, trial)]
+    return min(contenders, key=lambda trial: (*_changes(trial.setting, default.setting), -trial.accuracy))
 
 
 def _beats(trial: Trial, other: Trial) -> bool:
@@ -421,8 +421,8 @@ def _beats(trial: Trial, other: Trial) -> bool:
     return lead > error
 
 
-def _changes(setting: Setting, paper: Setting) -> tuple[bool, int]:
+def _changes(setting: Setting, default: Setting) -> tuple[bool, int]:
     """Return whether the method differs, and how many parameters differ."""
-    mine, theirs = setting.parameters(), paper.parameters()
-    differing = sum(mine[name] != theirs.get(name) for name in mine)
-    return setting.method.name != paper.method.name, differing
+    own, others = setting.parameters(), default.parameters()
+    differing = sum(own[name] != others.get(name) for name in own)
+    return setting.method.name != default.method.name, differing

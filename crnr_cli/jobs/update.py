@@ -191,7 +191,7 @@ def update(
             if name not in errors:
                 listed.append(now[name])
             elif errors[name].status not in _REMOVING:
-                unreadable = _at_or_below(name, known)
+                unreadable = _rows_at_or_below(name, known)
                 listed += unreadable
                 kept += len(unreadable)
         require_samples(listed, read.left_out)
@@ -295,7 +295,7 @@ def _refuse_another_source(path: Path, old: SampleTable, source: Source) -> None
         )
 
 
-def _at_or_below(name: str, known: Mapping[str, int]) -> list[int]:
+def _rows_at_or_below(name: str, known: Mapping[str, int]) -> list[int]:
     """Return the row of a file that cannot be read, or the rows of all files in such a folder."""
     if name in known:
         return [known[name]]

@@ -213,7 +213,7 @@ class Neighbors(CodingMethod):
     def _nearest(self, samples: Samples, state: State, queries: Array) -> Array:
         """Return (m, k): the places of the neighbours among the samples."""
         X, Y = samples.vectors.T, queries.T
-        arrays = _of_index(state)
+        arrays = _index_arrays(state)
         if self.index == "exact" or not arrays:
             return find_nearest(X, Y, self.neighbors)
         index = samples.prepared.compute_once(arrays["effort"], lambda: indexes.Index(self.index, X, arrays))
@@ -233,7 +233,7 @@ def _neighborhoods(samples: Samples, queries: Array, places: Array) -> Iterator[
         yield batch, near
 
 
-def _of_index(state: State) -> State:
+def _index_arrays(state: State) -> State:
     return {key.removeprefix(_OF_INDEX): array for key, array in state.items() if key.startswith(_OF_INDEX)}
 
 

@@ -200,7 +200,7 @@ def _cache() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "crnr" / "Cache"
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if chosen.is_absolute():  # the standard says to ignore relative paths
+    if chosen.is_absolute():  # according to the standard, relative paths are ignored
         return chosen / "crnr"
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "crnr"
 

@@ -155,11 +155,11 @@ def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
     if _is_on(values, "include_top"):  # EfficientNet divides by its image_std once more, normalized or not
         again = require_per_channel(values.get("image_std", 1), "image_std")
         width = max(len(std), len(again))
-        std = tuple(a * b for a, b in zip(_wide(std, width), _wide(again, width), strict=True))
+        std = tuple(a * b for a, b in zip(_widen(std, width), _widen(again, width), strict=True))
     return mean_and_std(mean, std, factor, offset)
 
 
-def _wide(values: tuple[float, ...], count: int) -> tuple[float, ...]:
+def _widen(values: tuple[float, ...], count: int) -> tuple[float, ...]:
     return values * count if len(values) == 1 else values
 
 

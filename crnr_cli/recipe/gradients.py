@@ -154,13 +154,13 @@ def _unit(rows: Array) -> Array:
 
 def brightness(pixels: Array) -> Array:
     """Return (m, pixels): the brightness, from the bytes of colour images (m, pixels * 3)."""
-    grey: Array = _by_pixel(pixels).astype(np.float32) @ _BRIGHTNESS
+    grey: Array = _split_pixels(pixels).astype(np.float32) @ _BRIGHTNESS
     return grey
 
 
 def are_colored(pixels: Array) -> Array:
     """Return (m,): which images, (m, pixels * 3), have more than greys and the noise of a camera."""
-    bands = _by_pixel(pixels).astype(np.float32)
+    bands = _split_pixels(pixels).astype(np.float32)
     chroma = bands.max(axis=2) - bands.min(axis=2)
     colored: Array = (chroma > _CHROMA).mean(axis=1) >= _COLORED_SHARE
     return colored
@@ -194,7 +194,7 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
     return out.reshape(len(pixels), N_COLORS)
 
 
-def _by_pixel(pixels: Array) -> Array:
+def _split_pixels(pixels: Array) -> Array:
     return pixels.reshape(len(pixels), pixels.shape[1] // 3, 3)
 
 

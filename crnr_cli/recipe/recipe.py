@@ -155,14 +155,16 @@ class Recipe:
         """Return the recipe with its steps fitted, one after the other, to the gallery's raw values."""
         steps: list[Step] = []
         for step in self.steps:
-            steps.append(step if step.is_fitted else step.fit(_through(steps, raw)))
+            steps.append(step if step.is_fitted else step.fit(_apply_steps(steps, raw)))
         return replace(self, steps=tuple(steps))
 
     def fit_to_blocks(self, blocks: Callable[[], Iterator[Array]]) -> Recipe:
         """Return the fitted recipe, like `fit`; the blocks of raw values are read again for every step."""
         steps: list[Step] = []
         for step in self.steps:
-            steps.append(step if step.is_fitted else step.fit_to_blocks(_blocks_through(steps, blocks())))
+            steps.append(
+                step if step.is_fitted else step.fit_to_blocks(_apply_steps_to_blocks(steps, blocks()))
+            )
         return replace(self, steps=tuple(steps))
 
     def fit_bytes(self, n_samples: int, itemsize: int) -> int:
@@ -317,8 +319,8 @@ def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
     return largest, faults
 
 
-def _blocks_through(steps: Sequence[Step], blocks: Iterator[Array]) -> Iterator[Array]:
-    """Yield the values of the blocks after these steps, like `_through`.
+def _apply_steps_to_blocks(steps: Sequence[Step], blocks: Iterator[Array]) -> Iterator[Array]:
+    """Yield the values of the blocks after these steps, like `_apply_steps`.
 
     The first block sets the scale, which is as good as any: no step depends on it.
     """
@@ -331,7 +333,7 @@ def _blocks_through(steps: Sequence[Step], blocks: Iterator[Array]) -> Iterator[
         yield values
 
 
-def _through(steps: Sequence[Step], raw: Array) -> Array:
+def _apply_steps(steps: Sequence[Step], raw: Array) -> Array:
     """Return the gallery's values after these steps, at one scale for all, so that their lengths matter."""
     largest = max(abs(float(raw.min())), abs(float(raw.max())))
     values = np.divide(raw, largest or 1.0, dtype=np.float64)

@@ -313,7 +313,7 @@ class _Trial:
         found: list[Array] = []
         for those in _batches(probes):
             progress("measuring the index", _PROBED_AT_ONCE * len(found), m)
-            found.append(_others(find_nearest(X, X[:, those], count + more), probes, count))
+            found.append(_drop_probes(find_nearest(X, X[:, those], count + more), probes, count))
         progress("measuring the index", m, m)
         exact = np.concatenate([np.empty((0, min(n, count)), np.int64), *found])
         return cls(index, X, probes, labelled, 0 if kind == "hnsw" else more, exact, labelled(probes, exact))
@@ -329,7 +329,7 @@ class _Trial:
         for those, exact in zip(_batches(self.probes), _batches(self.exact), strict=True):
             Y = self.X[:, those]
             found.append(
-                _others(self.index.find_nearest(Y, count + self.more, search_width), self.probes, count)
+                _drop_probes(self.index.find_nearest(Y, count + self.more, search_width), self.probes, count)
             )
             limits = _products(self.X.T, Y.T, exact).min(axis=1, keepdims=True)
             hits += int(np.count_nonzero(_products(self.X.T, Y.T, found[-1]) >= limits - _ROUNDING))
@@ -341,7 +341,7 @@ def _batches(array: Array) -> Iterator[Array]:
     return (array[start : start + _PROBED_AT_ONCE] for start in range(0, len(array), _PROBED_AT_ONCE))
 
 
-def _others(found: Array, probes: Array, count: int) -> Array:
+def _drop_probes(found: Array, probes: Array, count: int) -> Array:
     """Return (m, count): the results without the probes, as long as there are enough others."""
     order = np.argsort(np.isin(found, probes), axis=1, kind="stable")[:, :count]
     return np.take_along_axis(found, order, axis=1)

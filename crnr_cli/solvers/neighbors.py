@@ -47,7 +47,7 @@ def _nearest(X: Array, Y: Array, count: int) -> Array:
     open_rows = np.flatnonzero(excluded >= bound)  # an excluded sample may be as near
     for row in open_rows.tolist():
         # An all-zero query, such as a blank tile of an image, is equally near to all samples.
-        found[row] = _among_equals(X, Y[row], bound[row], count) if Y[row].any() else range(count)
+        found[row] = _find_among_equals(X, Y[row], bound[row], count) if Y[row].any() else range(count)
     return found
 
 
@@ -113,7 +113,7 @@ def _candidates(X: Array, Y: Array, count: int) -> tuple[Array, Array]:
     return places, best.min(axis=1)
 
 
-def _among_equals(X: Array, y: Array, bound: float, count: int) -> Array:
+def _find_among_equals(X: Array, y: Array, bound: float, count: int) -> Array:
     """Return the nearest samples of one query for which more are equally near than candidates are kept.
 
     The products of all nearest samples in their blocks reach the bound.

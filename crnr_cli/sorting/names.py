@@ -143,11 +143,11 @@ class Template:
                 for text, get in part
             ]
         )
-        name = _harmless(name)
+        name = _make_harmless(name)
         return shorten_name(to_portable(name) if self.is_portable else name, self.longest)
 
 
-def _harmless(name: str) -> str:
+def _make_harmless(name: str) -> str:
     """Return the file's own name, unless it would have another meaning in the folder."""
     if name in ("", ".", ".."):
         return name.replace(".", "%2E") or NONE

@@ -366,7 +366,7 @@ def _open_and_lock(place: Path, path: Path) -> int:
 def _is_still(place: Path, status: os.stat_result) -> bool:
     """Return whether this file still has this name. Only the owner of the lock may remove or rename it.
 
-    On Windows nobody can, as long as it is open.
+    On Windows, an open file cannot be renamed or removed.
     """
     if not descriptors.MAY_REPLACE_OPEN:
         return os.path.lexists(place)

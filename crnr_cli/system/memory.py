@@ -35,21 +35,21 @@ def free_bytes(root: Path = Path("/")) -> int | None:
     """
     if other_systems.NEEDED:
         return other_systems.free_memory()
-    known = [*_of_machine(root), *_of_cgroups(root), *_of_address_space(root)]
+    known = [*_free_on_machine(root), *_free_in_cgroups(root), *_free_address_space(root)]
     return max(0, min(known)) if known else None
 
 
-def _of_machine(root: Path) -> Iterator[int]:
+def _free_on_machine(root: Path) -> Iterator[int]:
     with contextlib.suppress(OSError, ValueError, LookupError):
         yield 1024 * _line(root / "proc/meminfo", "MemAvailable:")
 
 
-def _of_cgroups(root: Path) -> Iterator[int]:
+def _free_in_cgroups(root: Path) -> Iterator[int]:
     """Yield the free memory of each cgroup: the cgroups above limit a process too, as far as visible."""
     for accounting, path in _cgroups(root):
         for mount in accounting.mounts:
             for group in (path, *path.parents):
-                yield from _of_cgroup(root / mount / group, accounting)
+                yield from _free_in_cgroup(root / mount / group, accounting)
 
 
 def _cgroups(root: Path) -> Iterator[tuple[_Accounting, Path]]:
@@ -63,7 +63,7 @@ def _cgroups(root: Path) -> Iterator[tuple[_Accounting, Path]]:
                 yield _V1, Path(path.lstrip("/"))
 
 
-def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
+def _free_in_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
     with contextlib.suppress(OSError, ValueError):  # no such cgroup, or no limit ("max")
         limit, used = (
             int((folder / name).read_text(encoding="utf-8")) for name in (accounting.limit, accounting.used)
@@ -73,7 +73,7 @@ def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
         yield limit - used
 
 
-def _of_address_space(root: Path) -> Iterator[int]:
+def _free_address_space(root: Path) -> Iterator[int]:
     if (limit := child.address_space()) is not None:
         with contextlib.suppress(OSError, ValueError, LookupError):
             pages = int((root / "proc/self/statm").read_text(encoding="utf-8").split()[0])

@@ -38,7 +38,7 @@ def test_help_ends_in_an_example(crnr: Runner, command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_stands_by_itself_in_its_process(command: str) -> None:
-    """What only other commands need is not loaded."""
+    """Modules for other commands are not loaded."""
     code = (
         "import sys; from crnr_cli.cli import COMMANDS, main\n"
         "modules = {name: 'crnr_cli.cli.' + name.partition(' ')[0] for name in COMMANDS}\n"

@@ -1,4 +1,4 @@
-"""What all commands have in common: cores, exit codes, decoders, groups of options, unwrapped text."""
+"""Rules for all commands: cores, exit codes, decoders, groups of options, unwrapped text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "--how",  # a split moves nothing
         "--test",  # a folder to write, or queries
         "--min-probability",  # below it, answers are unknown, or files are doubtful
-        "--update",  # which removes samples from a gallery, but never from a file of features
+        "--update",  # which removes samples from a gallery, but never from a feature file
     }
     declared: dict[str, set[object]] = {}
     for command in declared_commands().values():
@@ -129,7 +129,7 @@ def test_skipped_inputs_make_the_exit_code_3_in_every_command(crnr: Runner) -> N
 
 
 def test_evaluate_of_a_csv_reports_the_failures_of_another_run(crnr: Runner) -> None:
-    """They were skipped by classify, whose exit code said so."""
+    """They were skipped by classify, with an exit code."""
     Path("out.csv").write_text("path,truth,label,status\na,x,x,ok\nb,x,,truncated\n")
     assert crnr("evaluate", "out.csv").exit == 0
 

@@ -283,7 +283,7 @@ def test_check_of_weights_outside_of_the_folder(crnr: Runner) -> None:
 
 
 def test_check_of_a_network_for_text(crnr: Runner) -> None:
-    """What it takes is shown, and why it cannot be used."""
+    """Its inputs are shown, and why it cannot be used."""
     save_model(
         crnr.here / "text.onnx",
         [helper.make_node("Cast", ["input_ids"], ["features"], to=TensorProto.FLOAT)],
@@ -367,7 +367,7 @@ def test_a_network_that_is_not_here(crnr: Runner, weights: Path) -> None:
 
 
 def test_a_gallery_on_another_machine(crnr: Runner, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A known network is found in the folder of models there, or the error says how to get it."""
+    """A known network is found in the folder of models there, or the error names the command to get it."""
     assert crnr("build", "photos", "--extractor", TINY, "-o", "g.h5").exit == 0
     assert crnr("classify", "queries", "-g", "g.h5", "-o", "before.csv").exit == 0
     tiny.unlink()
@@ -386,7 +386,7 @@ def test_a_gallery_on_another_machine(crnr: Runner, tiny: Path, monkeypatch: pyt
 
 
 def test_another_network_of_the_same_name(crnr: Runner, tiny: Path) -> None:
-    """It is not taken for the one of the gallery."""
+    """It does not replace the gallery's network."""
     assert crnr("build", "photos", "--extractor", TINY, "-o", "g.h5").exit == 0
     flat_model(tiny, ["n", 3, SIZE, SIZE])
     outcome = crnr("classify", "queries", "-g", "g.h5", "-o", "out.csv")

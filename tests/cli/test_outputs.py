@@ -131,7 +131,7 @@ def name_for(output: tuple[str, str], stem: str = "new") -> str:
 
 
 def refused(crnr: Runner, arguments: list[str], reason: str, stdin: bytes = b"") -> None:
-    """One line says why, and everything is as it was."""
+    """One line gives the reason, and nothing has changed."""
     before = snapshot(crnr.here)
     outcome = crnr(*arguments, stdin=stdin)
     assert outcome.exit in (1, 2), outcome

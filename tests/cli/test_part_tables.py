@@ -99,7 +99,7 @@ def test_a_single_part_supports_the_label(built: Runner) -> None:
 
 
 def test_part_table_lists_the_classes_with_most_parts(crnr: Runner) -> None:
-    """The first row of tiles is that of the first class, every other tile that of another class."""
+    """The first row of tiles supports the first class, every other tile another class."""
     names = [f"class {i:02}" for i in range(12)]
     for name in names:
         (crnr.here / "g" / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Every path that a command takes, given as something that no file can be: one line says what is wrong."""
+"""Every path that a command takes, given as something that no file can be: one line with the problem."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ PATHS = (
     *("outsiders", "corrections"),
 )
 LONG = "x" * 300
-# What is given, and a word that the message must have.
+# The argument, and a word that the message must have.
 GIVEN = {
     "empty": ("", ""),
     "missing": ("missing", ""),
@@ -141,7 +141,7 @@ def test_every_path_is_in_the_table() -> None:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What the commands read, and what they are given instead."""
+    """The inputs of commands, and wrong ones instead."""
     here = tmp_path_factory.mktemp("here")
     make_images(here / "gallery")
     make_images(here / "queries", first=9, per_class=1)
@@ -170,12 +170,12 @@ def test_paths_that_cannot_be_used(here: Path, argument: tuple[str, str]) -> Non
 
 
 def check_refusal(here: Path, argument: tuple[str, str], given: str) -> None:
-    """Run the command with something else for its path: it says so in a line, and changes nothing."""
+    """Run the command with something else for its path: it prints one line, and changes nothing."""
     value, reason = GIVEN[given]
     arguments = shlex.split(INPUTS[argument].format("@"))
     arguments[arguments.index("@")] = value
     before = {path: path.lstat().st_mtime_ns for path in here.iterdir()}
-    signal.alarm(60)  # nothing may wait for a pipe that nobody writes to
+    signal.alarm(60)  # nothing may wait for a pipe without a writer
     try:
         with powerless():
             outcome = Runner(here)(*arguments)

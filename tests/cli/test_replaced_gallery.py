@@ -98,7 +98,7 @@ def test_a_file_that_is_no_gallery(tuned: Runner, content: bytes | str) -> None:
 
 
 def test_the_variable_is_for_reading(tuned: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sets it for classify must not lose that gallery."""
+    """A user who sets it for classify must not lose that gallery."""
     Path("gallery.h5").rename("precious.h5")
     before = Path("precious.h5").read_bytes()
     monkeypatch.setenv("CRNR_GALLERY", "precious.h5")

@@ -1,4 +1,4 @@
-"""Wrong usage of any command and option: one line that says what is wrong, exit code 2, and no work."""
+"""Wrong usage of any command and option: one line with the problem, exit code 2, and no work."""
 
 from __future__ import annotations
 

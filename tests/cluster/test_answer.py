@@ -128,7 +128,7 @@ def test_classify_on_a_cluster_prints_the_same_rows(address: str, crnr: Runner, 
 def test_classify_on_a_cluster_writes_every_format(
     address: str, crnr: Runner, images: Path, format: str, options: tuple[str, ...]
 ) -> None:
-    """Rows that workers make are those of this process, with files that have no answer among them."""
+    """Workers make the same rows as this process, also for failed files."""
     assert crnr("build", "gallery", "-q").exit == 0
     Path("queries/cat/bad.png").write_bytes(b"")
     Path("queries/dog/readme.txt").write_bytes(b"no image")

@@ -102,7 +102,7 @@ def test_compare_finds_the_same_though_a_worker_is_killed(
 
 
 def test_shared_data_is_not_sent_with_every_item(address: str) -> None:
-    """What work keeps there is there for the next item on the same worker.
+    """Data that work keeps there serve the next item on the same worker.
 
     Dask may drop a copy that it holds to be spare and send it again, so it need not be just once per worker.
     """
@@ -210,7 +210,7 @@ def test_a_scheduler_without_crnr_is_reported(tmp_path: Path) -> None:
 
 
 class Forgetful:
-    """A client of a cluster that loses what was scattered, after so many results, so many times."""
+    """A client of a cluster that loses scattered data `losses` times, after some results."""
 
     status = "running"
 

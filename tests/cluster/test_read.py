@@ -113,7 +113,7 @@ def test_labels_from_a_table_and_a_list_on_stdin(address: str, mixed: Runner) ->
 
 
 def test_build_on_a_cluster_fills_and_uses_the_cache(address: str, mixed: Runner) -> None:
-    """It is filled by the workers; what is in it is not read again."""
+    """It is filled by the workers; images in it are not read again."""
     for name, options in (("alone", ()), ("spread", ("--dask", address))):
         command = ("build", "gallery", "-o", f"{name}.h5", "--cache", f"{name}-cache.h5", "-q")
         assert mixed(*command, *options).exit == 3

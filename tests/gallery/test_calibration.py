@@ -1,4 +1,4 @@
-"""None of these: the rate of false rejections is the one asked for, and strangers are turned away."""
+"""None of these: the rate of false rejections is the requested one, and outsiders are rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draw(rng: np.random.Generator, centres: np.ndarray, per_class: int) -> tuple
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A gallery of four classes, queries of these, and strangers of a fifth."""
+    """A gallery of four classes, queries of these, and outsiders of a fifth."""
     rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("reject")
     centres = rng.uniform(0, 1, size=(N_CLASSES + 1, DIMENSION)) * (
         rng.random((N_CLASSES + 1, DIMENSION)) < 0.4
@@ -151,7 +151,7 @@ def test_stored_calibration_gives_the_same_answers_and_its_origin(
     crnr: Runner, files: dict[str, Path]
 ) -> None:
     stored = classified(crnr, files, "queries", "--reject", "0.05", gallery="calibrated")
-    assert all(row.pop("probability") for row in stored)  # which only a stored calibration brings by itself
+    assert all(row.pop("probability") for row in stored)  # which needs a stored calibration
     assert stored == classified(crnr, files, "queries", "--reject", "0.05")
     about = json.loads(crnr("info", files["calibrated"], "--json").out)
     assert about["calibration"] == (

@@ -1,4 +1,4 @@
-"""The gallery file: what is saved comes back, and what was tampered with does not."""
+"""The gallery file: a saved gallery loads unchanged, a changed one does not."""
 
 from __future__ import annotations
 

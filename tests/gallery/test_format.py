@@ -122,7 +122,7 @@ def test_stamps_may_be_absent(crnr: Runner) -> None:
 
 
 def rehash(path: Path) -> None:
-    """Give an altered gallery the right checksum, as somebody who means harm would."""
+    """Give an altered gallery the right checksum, as an attacker would."""
     from crnr_cli.gallery.hdf5_contents import read_content
 
     content = read_content(path)
@@ -183,7 +183,7 @@ def test_an_inconsistent_gallery_with_a_right_checksum_is_refused(crnr: Runner, 
 
 
 def test_vectors_of_whole_numbers_are_refused(crnr: Runner) -> None:
-    """By themselves: the state of procrc would give an answer for them."""
+    """Separately: the state of procrc would give an answer for them."""
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz", "--method", "procrc")
     with h5py.File("gallery.h5", "r+") as file:

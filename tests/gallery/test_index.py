@@ -130,7 +130,7 @@ def test_explain_agrees_with_classify(tables: Runner, kind: str) -> None:
 
 @each_kind
 def test_calibrate_and_reject(tables: Runner, kind: str) -> None:
-    """The samples that are held out are searched exactly, so that the calibration is that of exact search."""
+    """Held-out samples are searched exactly, so the calibration is the same as with exact search."""
     stored = [load_gallery(built(tables, one, "--calibrate")).calibration for one in (kind, "exact")]
     assert stored[0] is not None
     assert stored[1] is not None

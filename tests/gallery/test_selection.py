@@ -1,4 +1,4 @@
-"""Patterns of names, against those of Python and of a shell."""
+"""Patterns of names, compared with Python and a shell."""
 
 from __future__ import annotations
 

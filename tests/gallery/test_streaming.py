@@ -131,7 +131,7 @@ def test_pca_of_blocks_equals_pca_of_all_samples(here: Path, before: tuple[Power
     reading = Reading(steps=(*before, Pca.of(4)), dtype="float64")
     found, expected = built(reading), in_memory(reading)
     axes, expected_axes = (gallery.recipe.steps[-1].axes for gallery in (found, expected))  # type: ignore[attr-defined]
-    # Each axis by itself: its sign does not matter.
+    # Each axis separately: its sign does not matter.
     np.testing.assert_allclose(np.abs((axes * expected_axes).sum(axis=0)), 1, atol=1e-9)
     queries = np.eye(4)
     signs = np.sign((axes * expected_axes).sum(axis=0))

@@ -1,4 +1,4 @@
-"""Labels that look wrong come first in the ranking, and what is said about classes is counted right."""
+"""Labels that look wrong come first in the ranking, and the counts of classes are right."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FLAGS = (
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Any]:
-    """Skips the test, and says why, where there is no Chromium."""
+    """Skips the test, with the reason, where there is no Chromium."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")

@@ -311,7 +311,7 @@ Field = tuple[int, int, Any]  # number, wire type, and value: a number, bytes, o
 
 
 def _decoded(data: bytes) -> list[Field]:
-    """Return the fields of a message; ValueError if it is none."""
+    """Return the fields of a message; ValueError if it is not a message."""
     found: list[Field] = []
     at = 0
     while at < len(data):
@@ -415,7 +415,7 @@ def gallery_changed(data: bytes, chance: Random) -> bytes:
     """Return a gallery with something replaced, whose checksum is right all the same."""
     with h5py.File(h5py.h5f.open_file_image(data, h5py.h5f.ACC_RDWR)) as file:
         _some_objects_changed(file, chance)
-        with contextlib.suppress(*_UNWRITABLE):  # what cannot be read has no checksum
+        with contextlib.suppress(*_UNWRITABLE):  # an unreadable file has no checksum
             file.attrs["sha256"] = np.bytes_(gallery_checksum(file))
         file.flush()
         image: bytes = file.id.get_file_image()
@@ -424,7 +424,7 @@ def gallery_changed(data: bytes, chance: Random) -> bytes:
 
 def _some_objects_changed(file: h5py.File, chance: Random) -> None:
     for _ in range(chance.choice((1, 1, 2))):
-        # What HDF5 does not write is left as far as it got.
+        # If HDF5 fails to write, the file stays as it is.
         with contextlib.suppress(*_UNWRITABLE), np.errstate(all="ignore"):
             _object_changed(file, chance)
 
@@ -565,7 +565,7 @@ def _dataset_changed(file: h5py.File, path: str, chance: Random) -> None:
             )
     del file[path]
     file.create_dataset(path, data=values, **options)
-    if options and chance.random() < 0.5:  # what is packed is damaged
+    if options and chance.random() < 0.5:  # the packed values are damaged
         dataset = file[path]
         mask, packed = dataset.id.read_direct_chunk((0,) * dataset.ndim)
         dataset.id.write_direct_chunk((0,) * dataset.ndim, bytes_changed(packed, chance), mask)

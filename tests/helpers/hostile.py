@@ -178,7 +178,7 @@ def make_extracted(path: Path) -> None:
 
 
 def open_extracted(path: Path) -> object:
-    """Open it as build does, and read everything that it says about its rows."""
+    """Open it as build does, and read all facts about its rows."""
     source = open_tables([path], Keys()).with_classes(["loose"])
     recipe = recipe_of(source)
     for batch in source.read_batches(source.spans(5), None, DecoderPool(1)):
@@ -311,7 +311,7 @@ def make_config(path: Path) -> None:
         "std": std,
         "interpolation": "bicubic",
     }
-    # A reader looks for its own section, and takes the whole if there is none.
+    # A reader looks for its own section, or takes the whole file.
     path.write_text(json.dumps({"image_processor": processor, "pretrained_cfg": timm}, indent=1))
 
 

@@ -1,4 +1,4 @@
-"""Run crnr as if on macOS or Windows; `other_systems/sitecustomize.py` says what is different there."""
+"""Run crnr as if on macOS or Windows; `other_systems/sitecustomize.py` lists the differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def environment(system: str) -> dict[str, str]:
     found = dict(os.environ)
     if system != LINUX:
         found |= {"CRNR_TEST_SYSTEM": system, "PYTHONPATH": IMITATIONS}
-    if system == WINDOWS:  # where streams have a code page, and files whatever the locale says
+    if system == WINDOWS:  # where streams have a code page, and files use the locale
         found |= {"PYTHONIOENCODING": "cp1252", "PYTHONWARNDEFAULTENCODING": "1"}
     return found
 

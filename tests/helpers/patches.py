@@ -54,7 +54,7 @@ def set_free_bytes(free: int | None, patch: Patch) -> None:
 
 
 def use_decoder(command: Sequence[str], patch: Patch, seconds: float | None = None) -> None:
-    """Decode images by another program, and wait so many seconds for each."""
+    """Decode images by another program, and wait `seconds` for each."""
     patch(pool, "COMMAND", command)
     if seconds is not None:
         patch(pool, "SECONDS_PER_IMAGE", seconds)

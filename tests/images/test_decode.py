@@ -119,7 +119,7 @@ def test_a_tiff_whose_orientation_is_in_its_xmp_alone(tmp_path: Path) -> None:
 
 
 def test_a_large_jpeg_turned_on_its_side(tmp_path: Path) -> None:
-    """Decoded at a fraction of its size, and never at less than is asked for."""
+    """Decoded at a fraction of its size, and never below the requested size."""
     exif = Image.Exif()
     exif[0x0112] = 8
     draw_image(1, 1, (400, 80)).save(tmp_path / "x.jpg", exif=exif)

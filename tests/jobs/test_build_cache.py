@@ -1,4 +1,4 @@
-"""build --cache: the gallery is that of a build without it, but nothing is read twice."""
+"""build --cache: it changes nothing in the gallery, but nothing is read twice."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_outsiders_in_a_folder_among_the_queries(ready: Runner) -> None:
     expected = ready("evaluate", "queries", "--outsiders", "strangers", *REJECTING, "--json")
     for name in ("all/unknown", f"{ready.here}/all/unknown/", "all/ant/../unknown"):
         assert ready("evaluate", "all", "--outsiders", name, *REJECTING, "--json") == expected
-    # Without the option, the folder may as well be one of images that nobody has looked at.
+    # Without the option, the folder may contain images without labels.
     result = ready("evaluate", "all", *REJECTING, "--json")
     assert (result.exit, json.loads(result.out)["open_set"]) == (0, None)
     assert json.loads(result.out)["without_truth"] == 6

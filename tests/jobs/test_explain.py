@@ -1,4 +1,4 @@
-"""Explain: the numbers are those of classify, and the drawing is of them."""
+"""Explain: the numbers match classify, and the plot shows them."""
 
 from __future__ import annotations
 

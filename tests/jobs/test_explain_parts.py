@@ -1,4 +1,4 @@
-"""Explain, for galleries with parts: every part is answered by itself, and its margin is for or against."""
+"""Explain, for galleries with parts: every part is classified separately, with a signed margin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAM = 1e-3  # of crc, by default
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """Galleries of 2x2 tiles, and an ant (column by column brighter) whose first tile is that of a bee."""
+    """Galleries of 2x2 tiles, and an ant (column by column brighter) whose first tile is from a bee."""
     crnr = Runner(tmp_path_factory.mktemp("parts"))
     make_images(crnr.here / "gallery", per_class=PER_CLASS, size=(SIDE, SIDE))
     ant, bee = (draw_image(number, 9, (SIDE, SIDE)) for number in (0, 1))

@@ -129,7 +129,7 @@ def test_files_are_joined(photos: Runner) -> None:
 
 
 def test_a_feature_file_is_copied(crnr: Runner) -> None:
-    """Its numbers keep their type, and a gallery of the copy is that of the original."""
+    """Its numbers keep their type, and a gallery of the copy equals the original's."""
     random = np.random.default_rng(0)
     labels = np.array(["ant", "bee", "cow"] * 4)
     np.savez("table.npz", features=random.random((12, 5)), labels=labels)
@@ -168,7 +168,7 @@ def test_extract_strict_stops_at_a_bad_image(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--strict", "-q")
     assert (outcome.exit, outcome.out) == (1, "")
     assert "; stopped: 2 of 17 samples have to be skipped, and at most 0.00% is allowed\n" in outcome.err
-    # What was extracted is kept: without --strict, nothing is decoded again.
+    # Extracted values are kept: without --strict, nothing is decoded again.
     done = photos("extract", "photos", "-o", "f.h5")
     assert (done.exit, done.out) == (3, "")
     assert "note: f.h5: continuing after 17 of 17 inputs\n" in done.err
@@ -336,7 +336,7 @@ def test_info_describes_an_extracted_file(photos: Runner) -> None:
 
 
 def test_build_takes_added_labels_of_an_extracted_file(photos: Runner) -> None:
-    """A dataset that somebody added to the file can be the labels; other features are not the images'."""
+    """A dataset that a user added to the file can be the labels; other features are not the images'."""
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     with h5py.File("f.h5", "a") as file:
         file["mine"] = np.array([b"x", b"x", b"y", b"y", b"z", b"z"])

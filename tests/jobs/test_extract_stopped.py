@@ -38,7 +38,7 @@ def stopping_after(batches: int) -> Callable[[str, int, int], None]:
 
 @pytest.mark.parametrize("update", [False, True])
 def test_a_stopped_run_continues_by_itself(photos: Runner, update: bool) -> None:
-    """Wherever it was stopped; the bytes are those of a run that was not."""
+    """Wherever it was stopped; the bytes are the same as without a stop."""
     notes: list[str] = []
     reading = Reading(jobs=1, batch_size=3, on_notes=lambda found: notes.extend(note.text for note in found))
     options = ExtractOptions(reading, update)

@@ -58,7 +58,7 @@ def test_update_follows_the_folders(photos: Runner, decoded: list[str]) -> None:
 
 
 def test_update_of_the_folder_of_a_class(photos: Runner) -> None:
-    """What was read before is left out of the listing, which must not confuse the others."""
+    """Known files are left out of the listing, which must not confuse the others."""
     how = ("--gray", "--size", "8", "-q")
     assert photos("build", "photos", "--allow-skipped", *how) == Outcome(0, "", "")
     assert photos("extract", "queries/cow", "-o", "f.h5", *how) == Outcome(0, "", "")

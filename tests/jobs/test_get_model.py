@@ -1,4 +1,4 @@
-"""Models made of weights: what is made, what is refused, and that nothing is left behind."""
+"""Models made of weights: the model that it makes, its errors, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def test_killed_while_writing(crnr: Runner) -> None:
 
 @pytest.mark.slow
 def test_get_model_twice_at_once_leaves_a_complete_model(crnr: Runner) -> None:
-    """Both succeed, or one of them is asked to wait; the model is complete."""
+    """Both succeed, or one of them has to wait; the model is complete."""
     models = crnr.here / "models"
     processes = [crnr.start("model", "get", LITE0, env=environment(models)) for _ in range(2)]
     outcomes = sorted((ended(process) for process in processes), key=lambda outcome: outcome.exit)

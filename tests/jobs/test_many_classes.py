@@ -1,4 +1,4 @@
-"""Galleries of very many classes: what is written and shown by default, and that all of it is right."""
+"""Galleries of very many classes: the default output, and that all of it is right."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_the_samples_of_a_gallery_are_listed(built: Runner) -> None:
 
 
 def test_samples_of_which_no_file_is_known(crnr: Runner) -> None:
-    """Those of an estimator were never in a file."""
+    """An estimator's samples were never in a file."""
     random = np.random.default_rng(0)
     CRNRClassifier().fit(random.random((6, 4)), list("aabbcc")).save(crnr.here / "gallery.h5")
     result = crnr("info", "--list-examples")
@@ -143,7 +143,7 @@ def test_samples_of_which_no_file_is_known(crnr: Runner) -> None:
 
 
 def test_a_list_can_be_cut_short(crnr: Runner) -> None:
-    """Whoever reads the list may stop reading."""
+    """The reader of the list may stop reading."""
     make_features(crnr.here / "many.npz", per_class=5000)
     assert crnr("build", "many.npz", "--method", "nn", "-q").exit == 0
     result = crnr.bash("set +o pipefail; crnr info gallery.h5 --list-examples | head -2 | cut -d, -f1,2")

@@ -73,7 +73,7 @@ TARGETS = {
 
 
 def tree(folder: str | Path) -> dict[str, bytes]:
-    """Return all files below a folder, links followed, without those of crnr; folders too."""
+    """Return all files below a folder, links followed, without crnr's own; folders too."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
         if not path.name.startswith(".crnr-sort"):

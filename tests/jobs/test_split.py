@@ -96,7 +96,7 @@ def test_the_choice_depends_on_seed_and_names_alone(monkeypatch: pytest.MonkeyPa
 
 
 def test_exact_copies_are_on_the_same_side() -> None:
-    """Also those of another class, and whatever they are called."""
+    """Also copies in another class, and with any name."""
     for seed in range(12):
         folder = Path(f"run {seed}")
         make_images(folder / "all", ("ant", "bee"), per_class=6)
@@ -151,7 +151,7 @@ def test_images_of_two_sources_may_have_one_name() -> None:
     shutil.rmtree("g")
     shutil.rmtree("q")
     run("b", "a")
-    assert {**files("g"), **files("q")} == both  # whatever the order is
+    assert {**files("g"), **files("q")} == both  # in any order
 
 
 def test_labels_of_a_table(crnr: Runner) -> None:
@@ -350,7 +350,7 @@ def test_split_prints_a_table_of_classes(crnr: Runner) -> None:
         "notes": [],
     }
     assert crnr(*arguments).err == f"{notes}0 files copied, 11 are already there\n{ending}"
-    # What was split can be used.
+    # The split folders can be used.
     assert crnr("build", "g", "-q").exit == 0
     assert json.loads(crnr("evaluate", "q", "--json").out)["n"] == 2
 

@@ -1,4 +1,4 @@
-"""How sure classify is: the columns probability and set, and --min-probability."""
+"""Probabilities of classify: the columns probability and set, and --min-probability."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ PAPER = setting(Crnr())
 
 
 def trial(setting: Setting, n_right: int, n: int = 400) -> Trial:
-    """Right on the first so many samples: of two, the better one is right wherever the other is."""
+    """Right on the first `n_right` samples: of two, the better one is right wherever the other is."""
     return Trial(setting, np.arange(n) < n_right)
 
 
@@ -271,7 +271,7 @@ def test_tune_refuses_more_than_fits_into_memory(
 def test_any_method_of_the_registry_can_be_tried_within_a_budget(
     crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is asked for by name is tried right after the paper's setting, and shown."""
+    """Named methods are tried right after the default setting, and shown."""
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
     result = crnr("tune", heavy_tails, "--methods", "nn,svm,crc", "--try-power", "1")
@@ -292,7 +292,7 @@ def test_classes_that_no_gallery_could_have_are_refused_before_any_work(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, classes: tuple[str, ...], words: str
 ) -> None:
     make_images(crnr.here / "gallery", classes)
-    monkeypatch.setattr(job, "_which_are_right", None)  # nothing is to be tried
+    monkeypatch.setattr(job, "_find_right_answers", None)  # nothing is to be tried
     outcome = crnr("tune", "gallery", "-o", "gallery.h5")
     assert (outcome.exit, outcome.out, outcome.err) == (1, "", f"error: {words}\n")
     assert crnr.files() == {"gallery"}

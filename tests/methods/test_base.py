@@ -261,7 +261,7 @@ def test_fit_bytes_estimates_the_memory_of_fitting(name: str, sizes: list[int], 
     """Within a factor of six, below, and of a third, above: it is compared with the memory of the machine."""
     samples, _, _ = problem(sizes=tuple(sizes), d=d)
     method = make_method(name, {})
-    method.fit(problem()[0])  # what is imported now is not counted
+    method.fit(problem()[0])  # imports do not count
     tracemalloc.start()
     try:
         method.fit(samples)

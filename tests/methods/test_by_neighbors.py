@@ -73,7 +73,7 @@ def test_few_neighbours_equal_a_gallery_of_these_alone(name: str) -> None:
         np.testing.assert_allclose(row[classes], expected, rtol=1e-5 if name == "src" else 1e-9)
         others = np.setdiff1d(np.arange(7), classes)
         assert len(others) > 0
-        # All of the query is left over; crc divides that by the weight of the class, which is none.
+        # All of the query is left over; crc divides it by the weight of the class, which is 0.
         np.testing.assert_allclose(row[others], 1 / np.finfo(float).eps if name == "crc" else 1)
 
 

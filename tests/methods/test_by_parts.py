@@ -1,4 +1,4 @@
-"""Vectors of several parts: every part is represented by itself, and residuals are averaged."""
+"""Vectors of several parts: every part is represented separately, and residuals are averaged."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def test_a_few_of_many_samples_are_held_out_by_the_sizes_of_classes(
 def test_residuals_of_held_out_samples_are_by_trusted_samples_of_other_folds(jobs: int) -> None:
     """Compared with the distance to the nearest sample, which is what nn computes, one pair at a time."""
     vectors, class_index = unit_rows(30, 5), np.repeat([0, 1, 2], 10)
-    fold_of = np.arange(30) % 4 - 1  # those of -1 are never held out
+    fold_of = np.arange(30) % 4 - 1  # samples with -1 are never held out
     is_tested, is_trusted = np.arange(30) % 5 != 0, np.arange(30) % 7 != 0
     told: list[tuple[int, int]] = []
     parts = list(

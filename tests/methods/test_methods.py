@@ -189,7 +189,7 @@ def test_crnr_answers_as_the_authors_program() -> None:
 
 @pytest.mark.parametrize("sizes", [(7,) * 40, (3, 50, 3, 3, 20, 4, 30) * 3], ids=["even", "uneven"])
 def test_many_small_classes_in_few_dimensions(sizes: tuple[int, ...]) -> None:
-    """The low-rank factor joins small classes into blocks, which must not be taken for one large class."""
+    """The low-rank factor joins small classes into blocks, which must not count as one large class."""
     samples, queries, _ = problem(sizes=sizes, d=10)
     dense, low_rank = (run("crnr", samples, queries, lam=0.1, factor=f) for f in ("dense", "low-rank"))
     np.testing.assert_allclose(low_rank, dense, rtol=1e-9)

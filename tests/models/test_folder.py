@@ -39,7 +39,7 @@ SYSTEMS: dict[str, type[PlatformDirsABC]] = {
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of models, beside the current folder."""
+    """An empty folder of models, next to the current folder."""
     (tmp_path / "here").mkdir()
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -251,7 +251,7 @@ def test_a_path_on_another_machine(models: Path) -> None:
 
 
 def test_catalogue_has_one_source_per_model() -> None:
-    """Every model can be had in exactly one way, and its name is that of its file."""
+    """Every model has exactly one source, and its name is its file's."""
     for name, model in MODELS.items():
         assert model.name == name
         assert (model.weights is None) != (model.command is None)

@@ -1,6 +1,6 @@
 """The files that say how images are prepared, as Hugging Face, timm and open_clip write them.
 
-What the network is given is compared with the definitions of those libraries, in Pillow and NumPy alone.
+The input of the network is compared with the definitions of those libraries, in Pillow and NumPy alone.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def test_the_file_may_be_above_the_folder_onnx(crnr: Runner) -> None:
         "another preparation, set --extractor-preset\n"
     ) in built.err
     assert "own preprocessing" not in crnr("info").out
-    # That beside the model counts more, and other folders have none above them.
+    # The file next to the model takes precedence; only this folder may have one above it.
     write(crnr.here / "repo" / "onnx" / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
     beside = find_preparation(Path("repo/onnx/model.onnx"))
     assert beside is not None

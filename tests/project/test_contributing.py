@@ -1,4 +1,4 @@
-"""The method, the table format, the step and the extractor that CONTRIBUTING.md shows work as it says."""
+"""The method, the table format, the step and the extractor in CONTRIBUTING.md work as documented."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Copy:
         for path, kind, code in BLOCKS:
             file = here / path
             file.write_text(code if kind == "python" else applied(file.read_text(), code))
-        # What measures coverage would count the copy's lines.
+        # Coverage would count the copy's lines.
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 
     def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -146,7 +146,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b", "c"], 8)
     centres = rng.normal(size=(3, 6))
-    # One feature is large and says nothing.
+    # One feature is large and useless.
     scales = np.array([1, 1, 1, 1, 1, 50.0])
     for name in ("gallery", "queries"):
         features = (np.repeat(centres, 8, axis=0) + 0.7 * rng.normal(size=(24, 6))) * scales

@@ -1,4 +1,4 @@
-"""The current folder may be anybody's: nothing in it is executed or obeyed, by crnr or by what it starts."""
+"""The current folder may belong to another user: crnr and its children execute and obey nothing in it."""
 
 from __future__ import annotations
 

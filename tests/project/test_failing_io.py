@@ -1,6 +1,6 @@
 """Every call of a run that changes a file is made to fail, and the process to be killed there.
 
-Whatever happens, the old file or the new one is there, whole; and the same command then gives the bytes of a
+In any case, the old file or the new one is there, complete; and the same command then gives the bytes of a
 run to which nothing happened.
 """
 
@@ -192,7 +192,7 @@ def check_every_call(
         left = contents(folder)
         for name in scenario.outputs:
             assert left[name] in (old[name], new[name]), where
-        # The lock of the run that was killed is nobody's, and may be taken over.
+        # The lock of the killed run is free, and may be taken over.
         changing = {*scenario.outputs, *scenario.keeps, *(f"{name}.crnr-lock" for name in scenario.outputs)}
         assert all(left[name] == old[name] for name in old if name not in changing), where
         if fail_with == KILLED:

@@ -1,4 +1,4 @@
-"""Damaged and hostile files: refused in words, or read as they were."""
+"""Damaged and hostile files: refused with a message, or read unchanged."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_hdf5_with_false_declarations_is_refused(crnr: Runner, make: object, wor
 
 
 def test_an_npz_that_declares_more_than_it_holds(crnr: Runner) -> None:
-    """With the right checksums, as somebody who means harm would make it."""
+    """With the right checksums, as an attacker would make it."""
     array = io.BytesIO()
     np.save(array, np.ones((4, 4)))
     with zipfile.ZipFile("x.npz", "w") as archive:

@@ -208,7 +208,7 @@ def test_steps_are_off_and_tried_by_their_own_defaults() -> None:
     ],
 )
 def test_hot_modules_import_no_heavy_packages(module: str, heavy: str) -> None:
-    # What measures the coverage is loaded before.
+    # Coverage is loaded before.
     code = (
         f"import sys; before = set(sys.modules); import {module}\n"
         f"print([name for name in {heavy.split()} if name in sys.modules and name not in before])"

@@ -1,4 +1,4 @@
-"""What is published: a source archive, and a wheel made from it that runs by itself."""
+"""What is published: a source archive, and a wheel made from it that runs alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from helpers.paths import ROOT, SAMPLE_DATA
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source archive, and the wheel built from it: what the archive lacks is missing there too."""
+    """The source archive, and the wheel built from it: files that the archive lacks are missing there too."""
     for tool in ("build", "hatchling"):
         pytest.importorskip(tool, reason=f"{tool} is not installed")
     out = tmp_path_factory.mktemp("dist")
@@ -130,7 +130,7 @@ HOME = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "somebo
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    """What a release is checked by, with version 1.2.3 everywhere."""
+    """The files that a release check reads, with version 1.2.3 everywhere."""
     texts = {
         "crnr_cli/__init__.py": '"""crnr"""\n\n__version__ = "1.2.3"\n',
         "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.3\n",

@@ -1,4 +1,4 @@
-"""What not every system has is used in crnr_cli/system, each name in one file there, and nowhere else."""
+"""Names that not every system has are used in crnr_cli/system alone, each name in one file there."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def folder(crnr: Runner, tmp_path: Path) -> Path:
 def test_every_recipe_works(recipe: str, crnr: Runner, folder: Path) -> None:
     made = crnr.bash("crnr build gallery -q && crnr classify queries -q -o out.csv")
     assert made == Outcome(0, "", "")
-    # `head` may leave before the rest is written. What pip would install is here.
+    # `head` may leave before the rest is written. The packages that pip would install are here.
     pip = "pip() { [[ $1 == install && $2 == 'crnr-cli[photos]' ]]; }"
     done = crnr.bash(f"set +o pipefail\n{pip}\n{recipe}")
     assert done.exit == 0, done.err

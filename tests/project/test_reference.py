@@ -255,7 +255,7 @@ class Case:
 
 STORED_AS = ["npz", "h5", "mat", "npz of float32", "npz of int16", "h5 by columns"]
 SUFFIXES = ("png", "bmp", "jpg", "tif", "pgm", "webp", "gif")
-IMAGES = {  # the mode, and whether EXIF says that it is turned
+IMAGES = {  # the mode, and whether EXIF turns it
     "png": ("L", False),
     "turned png": ("L", True),
     "png of 16 bits": ("I;16", False),

@@ -202,7 +202,7 @@ def test_any_combination_of_changes_gives_the_same_answer(
 
 
 def test_a_gallery_of_any_formats_gives_the_same_answers(crnr: Runner, recipe: Recipe) -> None:
-    """Each sample is stored in another way; those of 16 bits must not count more in what is learnt."""
+    """Each sample is stored in another way; 16-bit images must not weigh more in the fit."""
     make_images(crnr.here / "queries", first=50, size=(12, 9))
     plain = answers(crnr, "queries")
     for number, path in enumerate(sorted(Path("gallery").rglob("*.png"))):

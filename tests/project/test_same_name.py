@@ -44,7 +44,7 @@ def write(file: str, *lines: str) -> str:
 
 
 def folder(name: str, spell: Spell) -> str:
-    """Rename the folder of the class below another one, as an unpacked archive may have it."""
+    """Rename the class folder below another one, as an unpacked archive may have it."""
     Path(name).rename(spell(name))
     return name.partition("/")[0]
 

@@ -1,4 +1,4 @@
-"""The man pages and completions that are shipped: they are those of the commands, and shells can use them."""
+"""The man pages and completions that are shipped: they match the commands, and shells can use them."""
 
 from __future__ import annotations
 

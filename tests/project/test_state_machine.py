@@ -203,7 +203,7 @@ class Galleries(RuleBasedStateMachine):
         return folder / f"{number}.png"
 
     def noted(self, path: Path, label: str, pixels: tuple[int, ...] | None) -> None:
-        """Note what is in a file. Its time is always new, as that of a file system may be too coarse."""
+        """Note what is in a file. Its time is always new, because a file system's may be too coarse."""
         self.moment += 1
         os.utime(path, ns=(self.moment * 10**9, self.moment * 10**9))
         content = Content(hashlib.sha256(path.read_bytes()).hexdigest(), pixels)

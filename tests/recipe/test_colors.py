@@ -43,7 +43,7 @@ SIZES = [(1, 1), (1, 2), (2, 1), (1, 7), (3, 3), (4, 6), (5, 8), (7, 5)]
 
 @pytest.mark.parametrize("size", SIZES)
 def test_histograms_match_a_loop_over_pixels(size: tuple[int, int]) -> None:
-    """Compared before the square root, which makes much of a rounding error beside zero."""
+    """Compared before the square root, which enlarges a rounding error near zero."""
     height, width = size
     images = np.random.default_rng(width).integers(0, 256, (3, height, width, 3), dtype=np.uint8)
     images[1] = images[1] // 85 * 85  # only levels themselves

@@ -164,7 +164,7 @@ def test_gradients_describe_their_settings() -> None:
     assert Gradients((28, 28), False, 4).describe() == "gradients, 28x28, cells of 4, 8 directions"
 
 
-# What an untrusted gallery may say instead, and the words for it.
+# Invalid settings of an untrusted gallery, and the messages.
 DESCRIBED = {"name": "gradients", "size": [8, 8], "color": False, "cell": 2, "bins": 8, "block_norm": "soft"}
 UNKNOWN = "not known to this version of crnr"
 BINS = "gradients: bins must be an even number from 2 to 64"
@@ -213,7 +213,7 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
 
 
 def rehash(path: Path) -> None:
-    """Give an altered gallery the right checksum, as somebody who means harm would."""
+    """Give an altered gallery the right checksum, as an attacker would."""
     from crnr_cli.gallery.hdf5_contents import read_content
 
     content = read_content(path)
@@ -495,7 +495,7 @@ def test_galleries_without_a_description_have_pixels_or_features() -> None:
 
 @pytest.mark.parametrize("options", [[], ["--color"], ["--size", "5x4"]])
 def test_pixels_give_the_pixels_themselves(crnr: Runner, options: list[str]) -> None:
-    """The vector is that of Pillow's pixels divided by their norm, to the bit, in a gallery of version 1."""
+    """The vector equals Pillow's pixels divided by their norm, to the bit, in a gallery of version 1."""
     make_images(crnr.here / "gallery")
     built = crnr("build", "gallery", "--extractor", "pixels", *options, "--dtype", "float64", "--json", "-q")
     assert (built.exit, built.err) == (0, "")

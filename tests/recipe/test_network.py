@@ -230,7 +230,7 @@ def test_a_changed_gallery_stores_the_new_path_of_its_model(crnr: Runner, photos
         assert crnr(*command).err.startswith("error: the gallery's network is not at ")
         assert crnr(*command, "--model-path", place).exit == 0
         assert crnr("classify", "queries").exit == 0
-    assert crnr("classify", "queries").out == first  # what was added is gone again
+    assert crnr("classify", "queries").out == first  # the added sample is gone again
 
 
 def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Path) -> None:

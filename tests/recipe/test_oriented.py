@@ -44,7 +44,7 @@ def cells_by_loops(image: Array, cell: int, bins: int) -> dict[tuple[int, int], 
             lower = math.floor(direction)
             share = direction - lower
             for i, j in found:
-                # How far the centre of the pixel is from that of the cell, in sides of a cell.
+                # The distance between the centres of the pixel and the cell, in sides of a cell.
                 far_y = abs((y + 0.5) / (h / rows) - (i + 0.5))
                 far_x = abs((x + 0.5) / (w / columns) - (j + 0.5))
                 weight = max(0.0, 1 - far_y) * max(0.0, 1 - far_x)
@@ -79,7 +79,7 @@ def by_loops(image: Array, cell: int, bins: int, norm: str) -> Array:
     if norm == "clipped":
         clipped = [[min(value, 0.2) for value in divided(block, length(block))] for block in blocks]
         return np.concatenate([divided(block, length(block)) for block in clipped])
-    # Soft: half of the root mean square of the strengths of all blocks is added to that of each, in squares.
+    # Soft: half of the root mean square of the strengths of all blocks is added to each, in squares.
     mean = sum(length(block) ** 2 for block in blocks) / len(blocks)
     return np.concatenate([divided(block, math.sqrt(length(block) ** 2 + mean / 4)) for block in blocks])
 
@@ -108,7 +108,7 @@ SIZES = [(1, 1), (1, 2), (2, 1), (1, 9), (11, 1), (2, 2), (3, 3), (5, 4), (7, 10
 @pytest.mark.parametrize("bins", [4, 8, 12])
 @pytest.mark.parametrize("kind", ["uint8", "float32"])
 def test_oriented_gradients_match_a_loop_over_pixels(norm: str, bins: int, kind: str) -> None:
-    """Compared before the square root, which makes much of a rounding error beside zero."""
+    """Compared before the square root, which enlarges a rounding error near zero."""
     for number, (height, width) in enumerate(SIZES):
         cell = 1 + (number + bins) % 8
         images = noise(height, width, kind)

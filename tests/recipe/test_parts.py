@@ -99,7 +99,7 @@ def test_tiles_cover_every_value_once(rows: int, columns: int, data: st.DataObje
 
 
 def test_a_blank_tile_is_zero_and_leaves_the_others_alone() -> None:
-    """Whatever its grey is: of its pixels, only rounding errors are left."""
+    """For any grey: of its pixels, only rounding errors are left."""
     step = placed(RawPixels((6, 6)), 2, 2)
     pixels = np.random.default_rng(0).random((4, 6, 6))
     blank = pixels.copy()

@@ -1,4 +1,4 @@
-"""What a network runs on: what was asked for or an error, and batches that fit it."""
+"""What a network runs on: the requested one or an error, and batches that fit it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def model(tmp_path: Path) -> Path:
 
 
 def claim(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Let onnxruntime list these providers, which it does not have, and that of the processor."""
+    """Let onnxruntime list these providers, which it does not have, and the processor."""
     listed = [PROVIDERS[name] for name in (*names, CPU)]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: listed)
 
 
 class Accelerator:
-    """A session that says to run on the provider that it was asked for, and notes what it is given."""
+    """A session that claims to run on the requested provider, and records its arguments."""
 
     broken: tuple[str, ...] = ()  # those that raise an exception
     asked: list[str]  # all that were tried
@@ -139,7 +139,7 @@ def test_auto_takes_the_best(
     assert accelerator.asked == ["CUDAExecutionProvider"]
     claim(monkeypatch, "tensorrt", "xnnpack", "openvino")
     assert opened(model, AUTO) == "openvino"
-    claim(monkeypatch, "tensorrt", "xnnpack")  # these only if they are asked for
+    claim(monkeypatch, "tensorrt", "xnnpack")  # these only on request
     assert opened(model, AUTO) == CPU
     assert opened(model, "tensorrt") == "tensorrt"
 
@@ -238,7 +238,7 @@ def ready(crnr: Runner, model: Path) -> Runner:
 def test_every_command_with_a_network(
     ready: Runner, command: str, accelerator: type[Accelerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The provider that was asked for is used, or nothing is done."""
+    """The requested provider is used, or nothing is done."""
     monkeypatch.setattr("crnr_cli.jobs.model._SECONDS", 0)
     claim(monkeypatch, "openvino")
     before = {path: path.read_bytes() for path in ready.here.rglob("*") if path.is_file()}

@@ -18,7 +18,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a source with everything that an audit finds, and a class and a file with names of a stranger."""
+    """Of a source with everything that an audit finds, and a class and a file with hostile names."""
     crnr = Runner(tmp_path_factory.mktemp("audit"))
     make_images(crnr.here / "images", per_class=8)
     draw_image(1, 50).save(crnr.here / "images/ant/wrong.png")

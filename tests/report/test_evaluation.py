@@ -290,7 +290,7 @@ def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser: Any, t
 
 
 def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_path: Path) -> None:
-    """The scores are those of the CSV, whatever lies beside it."""
+    """The scores come from the CSV, whatever is next to it."""
     source = write_csv(tmp_path / "out.csv", [("q/1", "a", "a", 0.5), ("q/2", "b", "a", 0.1)])
     gallery = tmp_path / "g.h5"
     alone = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))

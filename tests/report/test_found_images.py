@@ -1,4 +1,4 @@
-"""Images in reports: found after a move, reported if missing, and never those of a stranger's CSV."""
+"""Images in reports: found after a move, reported if missing, and never from an untrusted CSV."""
 
 from __future__ import annotations
 

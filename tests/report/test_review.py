@@ -21,7 +21,7 @@ SECONDS = 60  # to wait for what takes a moment, on a slow machine
 
 
 def fresh(browser: Any, page: Path, width: int = 1280) -> Any:
-    """Opened by somebody who has decided nothing yet; all local pages share one storage."""
+    """Opened by a user without decisions; all local pages share one storage."""
     opened(browser, page, width)
     browser.execute_script("localStorage.clear()")
     eventually(lambda: decided(opened(browser, page, width)), {})  # other processes may still have it

@@ -1,4 +1,4 @@
-"""What a person said about answers, and what is said about a file that cannot be used."""
+"""Corrections of answers, and messages about files that cannot be used."""
 
 from __future__ import annotations
 

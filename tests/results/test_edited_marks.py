@@ -1,4 +1,4 @@
-"""Which samples a person marked, and what is said about a CSV that cannot be used."""
+"""Samples that a person marked, and messages about a CSV that cannot be used."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ RESIDUALS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(2, 5)), 
 def held_out(
     seed: int, n: int = 200, n_classes: int = 5, shift: float = 0.3
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals around 1, of which those of the true class are smaller."""
+    """Residuals around 1, smaller for the true class."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(n_classes, size=n)
     residuals = 1 + 0.2 * rng.normal(size=(n, n_classes)).clip(-3, 3)

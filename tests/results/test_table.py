@@ -238,7 +238,7 @@ def test_a_query_is_rejected_exactly_if_its_printed_separation_is_below_the_prin
 ) -> None:
     rng = np.random.default_rng(seed)
     residuals = rng.random((20, n_classes)).astype(dtype) * (1 if nudge else 0.001)
-    # The limit is that of one of the queries, or hardly beside it.
+    # The limit is the value of one of the queries, or very near.
     best = np.sort(residuals[:1].astype(float), axis=1)[0]
     ratio = -np.expm1(best[0] - best[1:].mean()) if signed else 1 - best[0] / best[1:].mean()
     limit = float(ratio) + nudge * 1e-7

@@ -89,7 +89,7 @@ def test_a_lister_gives_the_listing_of_one_walk(
 def test_links_that_several_folders_follow(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, groups: int
 ) -> None:
-    """Each is followed once, by the first folder: also if nobody else knows that it was."""
+    """Each is followed once, by the first folder: even if no other process knows."""
     monkeypatch.setattr(walk, "_GROUPS", groups)
     make_images(crnr.here / "q", [f"f{i}" for i in range(6)], per_class=1)
     make_images(crnr.here / "other", ["x", "y"], per_class=1)

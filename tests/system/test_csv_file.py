@@ -37,7 +37,7 @@ def test_write_rows_quotes_only_where_needed() -> None:
     assert "".join(lines) == 'a b,1,,0.5\n"a,b","a""b","a\nb","a\rb"\n'
 
 
-# What reads each table, its text, and what is found in it.
+# The reader of each table, its text, and the result.
 TABLES = {
     "labels": (
         lambda path: LabelOptions(path).read().label_of(str(path.parent / "é.png")),

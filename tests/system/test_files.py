@@ -124,7 +124,7 @@ def test_the_name_of_a_partial_file_is_occupied(tmp_path: Path, ending: str, kin
 
 
 def test_a_link_that_is_put_in_the_place_of_a_partial_file(tmp_path: Path) -> None:
-    """What is written goes to the file that was opened, and the link is not renamed."""
+    """The output goes to the opened file, and the link is not renamed."""
     (tmp_path / "victim").write_bytes(b"secret")
 
     def write() -> None:
@@ -204,7 +204,7 @@ def test_a_lost_group_gives_no_permissions_to_others(tmp_path: Path, monkeypatch
 
 
 def test_an_access_control_list_is_kept(tmp_path: Path) -> None:
-    """Without it, the permissions of a group would be those of the mask, which may be more."""
+    """Without it, a group would get the permissions of the mask, which may be more."""
     path = tmp_path / "x"
     path.write_text("old")
     entries = [(0x01, 6, NOBODY), (0x02, 6, 12345), (0x04, 0, NOBODY), (0x10, 6, NOBODY), (0x20, 0, NOBODY)]

@@ -52,7 +52,7 @@ def test_a_machine_without_cgroups(tmp_path: Path) -> None:
 
 
 def test_free_bytes_follow_nested_cgroups(tmp_path: Path) -> None:
-    """As those of Slurm and systemd: the limit may be on any level."""
+    """As with Slurm and systemd: the limit may be on any level."""
     machine(tmp_path, 64 * GB, "0::/system.slice/slurmd/job_7/step_0\n")
     place = tmp_path / "sys/fs/cgroup"
     group(place / "system.slice/slurmd/job_7/step_0", "max", 1 * GB)

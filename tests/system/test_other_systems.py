@@ -123,7 +123,7 @@ def elsewhere(
 
 
 def test_emulated_systems_lack_linux_features(tmp_path: Path) -> None:
-    """What is missing there is missing for crnr, and what is refused there is refused."""
+    """Functions missing there are missing for crnr, and calls refused there are refused."""
     said = On(MACOS, tmp_path).python(
         "import os, resource, sys, signal\n"
         "print(sys.platform, hasattr(os, 'sched_getaffinity'), hasattr(signal, 'SIGPIPE'))\n"
@@ -217,7 +217,7 @@ def test_a_run_that_was_killed_is_resumed(built: On) -> None:
     run.kill()
     ended(run)
     assert (on.here / "out.csv").read_text() == "old"
-    assert (on.here / "out.csv.crnr-lock").exists()  # which is nobody's now
+    assert (on.here / "out.csv.crnr-lock").exists()  # which is free now
     resumed = on(*CLASSIFY.split(), "--resume")
     assert resumed.err.splitlines()[0] == "note: 2 of 15 inputs were done by the earlier run"
     assert (on.here / "out.csv").read_bytes() == whole
@@ -251,7 +251,7 @@ def test_ctrl_c_does_not_wait_for_a_long_batch(on: On) -> None:
 
 
 def test_the_reader_of_stdout_goes_away(built: On) -> None:
-    """Windows says EINVAL, without a name of a file."""
+    """Windows reports EINVAL, without a file name."""
     code = {MACOS: errno.EPIPE, WINDOWS: errno.EINVAL}[built.system]
     said = built.python(
         "import sys, os, typer\n"

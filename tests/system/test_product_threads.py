@@ -1,4 +1,4 @@
-"""The threads of matrix products: threadpoolctl sets them, and says how many there are."""
+"""The threads of matrix products: threadpoolctl sets and counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of `crnr extract` as a source: what is not as it should be is refused in words."""
+"""Files of `crnr extract` as a source: invalid ones are refused with a message."""
 
 from __future__ import annotations
 

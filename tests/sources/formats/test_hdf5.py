@@ -36,7 +36,7 @@ def test_text_of_variable_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_process_that_reads_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Here in this process, to see what is said."""
+    """Here in this process, to see the messages."""
     resource = pytest.importorskip("resource")
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["labels"] = ["a", "b"]

@@ -548,7 +548,7 @@ def test_other_matrices_are_not_labels(tmp_path: Path, labels: Array, words: str
 
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
 def test_stacks_and_matrices_of_ones_in_other_files(tmp_path: Path, suffix: str) -> None:
-    """The first axis has the samples, unless said otherwise, and classes are numbered from 0."""
+    """The first axis has the samples, by default, and classes are numbered from 0."""
     path = tmp_path / f"x.{suffix}"
     arrays = {"features": STACK.transpose(2, 0, 1), "labels": ONE_HOT, "last": STACK}
     if suffix == "npz":

@@ -1,4 +1,4 @@
-"""Reading npy: mapped into memory, with the labels in a file beside it."""
+"""Reading npy: mapped into memory, with the labels in a file next to it."""
 
 from __future__ import annotations
 
