@@ -11,20 +11,20 @@ from commands import Command, Option
 from crnr_cli import __version__
 
 _DESCRIPTION = """\
-crnr labels files by comparing them with a gallery of labelled examples: one folder of images per class, or
-a file of features. It needs a few examples per class, no training run and no GPU. `crnr build` makes a
-gallery, `crnr classify` labels files, and `crnr evaluate` says how often that was right.
+crnr labels images by comparing them with labelled examples: one folder of images per class, or a feature
+file. It needs a few examples per class, no training run and no GPU. `crnr build` builds a gallery from the
+examples, `crnr classify` labels images, and `crnr evaluate` measures how many labels are correct.
 
-SOURCE is a folder (its first level of sub-folders names the classes), an image, a feature file, or - for a
+SOURCE is a folder (its first level of subfolders names the classes), an image, a feature file, or - for a
 list of files on stdin. Data goes to stdout, messages go to stderr. An output file appears complete or not at
 all.
 
 `crnr help COMMAND` shows the help of a command."""
 
 ENVIRONMENT = {
-    "CRNR_GALLERY": "The gallery that commands read if none is named. `crnr build` and `crnr tune` do not "
+    "CRNR_GALLERY": "The gallery that commands read if you name none. `crnr build` and `crnr tune` do not "
     "write to it.",
-    "CRNR_MODELS": "The folder of the networks that `crnr model get` makes. By default, it is in the user's "
+    "CRNR_MODELS": "The folder of networks, to which `crnr model get` writes. By default, it is in the user's "
     "cache.",
     "NO_COLOR": "If it is set, messages have no colours.",
 }

@@ -15,7 +15,7 @@ from helpers.runner import Runner
 
 README = ROOT / "README.md"
 TUTORIAL = DOCS / "tutorial.md"
-# Whose commands are run; in blocks of another kind than `sh`, such as `bash`, are commands that cannot run here.
+# Tests run their blocks of the kind `sh`. Commands that cannot run in a test, such as docker, are `bash`.
 GUIDES = [README, TUTORIAL, *sorted((DOCS / "how-to").glob("*.md"))]
 ELIDED = "..."  # a line that stands for any number of lines
 
@@ -126,10 +126,10 @@ def replace_session(page: Path, old: list[Step], new: list[Step]) -> None:
 
 
 def spans_of_code(page: Path) -> Iterator[str]:
-    """Yield what is between backticks in a line, and every line of the blocks of commands."""
+    """Yield what is between backticks in a line, and every line of blocks that has a command of crnr."""
     text = read_page(page)
     for kind in ("sh", "bash", "console", "text"):
         for block in code_blocks(page, kind):
-            yield from block.replace("\\\n", " ").splitlines()
+            yield from (line for line in block.replace("\\\n", " ").splitlines() if "crnr " in line)
     prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
     yield from (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose))

@@ -1,4 +1,4 @@
-"""The man pages, completions and the reference page: they are those of the commands, and shells can use them."""
+"""Man pages, completions and the reference page: they are those of the commands, and shells can use them."""
 
 from __future__ import annotations
 
