@@ -146,7 +146,7 @@ def test_the_same_explanation_as_the_command(
 ) -> None:
     monkeypatch.setattr("crnr_cli.api.available_cores", lambda: 1)  # as for all commands in this process
     query = "queries.npz#4" if name == "features" else "queries/bee/21.png"
-    printed = crnr("explain", query, "-g", f"{name}.h5", "--json", "--against", "nrc")
+    printed = crnr("explain", query, "-g", f"{name}.h5", "--json", "--compare-with", "nrc")
     assert (printed.exit, printed.err) == (0, "")
     expected = json.loads(printed.out)
     found = Gallery.load(f"{name}.h5").explain(query, against="nrc")

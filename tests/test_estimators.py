@@ -218,7 +218,7 @@ def test_a_row_of_one_colour_says_nothing_to_a_gallery_of_images(crnr: Runner) -
         assert found[1].tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("color", ["--color", "--grey"])
+@pytest.mark.parametrize("color", ["--color", "--gray"])
 def test_a_gallery_of_gradients_takes_rows_of_pixels(crnr: Runner, color: str) -> None:
     make_images(crnr.here / "gallery")
     make_images(crnr.here / "queries", first=7)

@@ -281,7 +281,7 @@ def _identity(work: Extraction, size: int) -> Identity:
         "--max-pixels": work.reading.max_pixels,
         "--features-key": keys.features,
         "--labels-key": keys.labels,
-        "--samples": keys.samples,
+        "--samples-axis": keys.samples,
         "number of inputs": len(work.source),
         "list of inputs": fingerprint(work.source),
         "file before": None if work.old is None else " ".join(map(str, work.old.stamp)),

@@ -114,7 +114,7 @@ class Run:
             "--max-pixels": options.max_pixels,
             "--features-key": options.keys.features,
             "--labels-key": options.keys.labels,
-            "--samples": options.keys.samples,
+            "--samples-axis": options.keys.samples,
             "--reject": options.reject,
             "--min-probability": options.min_probability,
             "--sets": options.sets,
@@ -254,7 +254,7 @@ def with_calibration(
 def with_model_at(model: Path, gallery: FittedGallery, gallery_path: Path) -> FittedGallery:
     extractor = gallery.recipe.extractor and gallery.recipe.extractor.moved_to(model)
     if extractor is None:
-        raise UsageError(f"--extractor: {gallery_path} was built without a network; leave it out")
+        raise UsageError(f"{gallery_path}: was built without a network; leave out {model}")
     return replace(gallery, recipe=replace(gallery.recipe, extractor=extractor))
 
 

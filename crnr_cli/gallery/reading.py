@@ -79,7 +79,7 @@ def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: ImageSurvey) ->
 
 def _option(setting: str, value: Any) -> str:
     """The option that the user gave."""
-    return "--grey" if setting == "color" and not value else f"--{setting.replace('_', '-')}"
+    return "--gray" if setting == "color" and not value else f"--{setting.replace('_', '-')}"
 
 
 def open_recipe(

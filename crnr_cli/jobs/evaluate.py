@@ -249,11 +249,11 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
         "--reject": options.reject,
         "--min-probability": options.min_probability,
         "--sets": options.sets,
-        "--extractor": options.model,
+        "--model-path": options.model,
         "--provider": None if options.provider == AUTO else options.provider,
         "--features-key": options.keys.features,
         "--labels-key": options.keys.labels,
-        "--samples": options.keys.samples,
+        "--samples-axis": options.keys.samples,
         "--strict or --max-failure-rate": None if options.max_failure_rate == 1 else options.max_failure_rate,
     }
     for option, value in given.items():

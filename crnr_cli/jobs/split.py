@@ -190,7 +190,7 @@ def _refuse_overlap(source: Images, options: SplitOptions) -> None:
     """What is put into a source would be split again, and what is in both folders would be on both sides."""
     sides = {side: os.path.realpath(side) for side in (options.gallery, options.queries)}
     if len(sides) < 2 or is_within(*sides.values()) or is_within(*reversed(sides.values())):
-        raise UsageError("--gallery and --queries: give two folders, neither of them in the other")
+        raise UsageError("--train and --test: give two folders, neither of them in the other")
     for folder in (Path(named.path) for named in source.named_folders):
         real = os.path.realpath(folder)
         for side, place in sides.items():

@@ -166,7 +166,7 @@ def _another_model_error(path: Path, recorded: str, found: ModelHash) -> DataErr
         )
     return DataError(
         f"{path}: not the network that the gallery was built with: SHA-256 is {found.sha256[:12]}..., not "
-        f"{recorded[:12]}...; give the right one with --extractor, or build the gallery again"
+        f"{recorded[:12]}...; give the right one with --model-path, or build the gallery again"
     )
 
 
@@ -186,7 +186,7 @@ def _find_model(network: Network) -> Path:
                 raise _another_model_error(place, network.sha256, found)
             return place
     looked_at = {place.resolve(): str(place) for place in reversed(places)}  # by its first name
-    remedy = f"get it with: {here.command}" if here else "give its path with --extractor"
+    remedy = f"get it with: {here.command}" if here else "give its path with --model-path"
     raise DataError(
         f"the gallery's network is not at {' nor at '.join(reversed(looked_at.values()))}; {remedy}"
     )

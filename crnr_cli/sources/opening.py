@@ -73,7 +73,7 @@ def open_source(
         raise UsageError("give images or feature files, not both at once")
     if options.keys != Keys() and not tables:
         raise UsageError(
-            "--features-key, --labels-key and --samples are for feature files, but these are images"
+            "--features-key, --labels-key and --samples-axis are for feature files, but these are images"
         )
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied

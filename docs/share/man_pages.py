@@ -11,21 +11,20 @@ from commands import Command, Option
 from crnr_cli import __version__
 
 _DESCRIPTION = """\
-crnr labels images by comparing them with labelled examples: one folder of images per class, or a feature
-file. It needs a few examples per class, no training run and no GPU. `crnr build` builds a gallery from the
-examples, `crnr classify` labels images, and `crnr evaluate` measures how many labels are correct.
+crnr labels images by comparing them with a gallery of labelled examples: one folder of images per class, or a
+feature file. It needs a few examples per class, no training run and no GPU. `crnr build` builds a gallery,
+`crnr classify` labels images, and `crnr evaluate` scores the labels.
 
-SOURCE is a folder (its first level of subfolders names the classes), an image, a feature file, or - for a
-list of files on stdin. Data goes to stdout, messages go to stderr. An output file appears complete or not at
-all.
+SOURCE is a folder whose sub-folders are the classes, an image, a feature file, or - to read a list of files
+from stdin. crnr writes data to stdout and messages to stderr. An output file appears complete or not at all.
 
-`crnr help COMMAND` shows the help of a command."""
+`crnr help COMMAND` shows the common options of a command; add --help-all to see all of them."""
 
 ENVIRONMENT = {
     "CRNR_GALLERY": "The gallery that commands read if you name none. `crnr build` and `crnr tune` do not "
     "write to it.",
-    "CRNR_MODELS": "The folder of networks, to which `crnr model get` writes. By default, it is in the user's "
-    "cache.",
+    "CRNR_MODELS": "The folder of the networks that `crnr model get` installs. By default, it is in the "
+    "user's cache.",
     "NO_COLOR": "If it is set, messages have no colours.",
 }
 EXIT_CODES = {
@@ -43,7 +42,10 @@ EXIT_CODES = {
 
 def pages(program: Command) -> dict[str, str]:
     """The pages by the names of their files."""
-    return {f"{command.page}.1": "\n".join(_page(command, program)) + "\n" for command in program.all()}
+    return {
+        f"{command.page}.1": "\n".join(_page(command, program)) + "\n"
+        for command in program.all()
+    }
 
 
 def _page(command: Command, program: Command) -> Iterator[str]:
@@ -62,7 +64,7 @@ def _page(command: Command, program: Command) -> Iterator[str]:
     if is_program:
         yield from _section("Environment", _terms(ENVIRONMENT))
         yield from _section("Exit status", _terms(EXIT_CODES))
-    yield from _section("Example" if " && " not in command.example else "Examples", _example(command.example))
+    yield from _section("Examples", _examples(command.examples))
     yield from _section("See also", [_see_also(command, program)])
 
 
@@ -134,11 +136,11 @@ def _terms(terms: dict[str, str]) -> Iterator[str]:
         yield from (".TP", f".B {_text(term)}", _rich(meaning))
 
 
-def _example(example: str) -> Iterator[str]:
+def _examples(examples: Iterable[str]) -> Iterator[str]:
     yield from (
         ".nf",
         ".RS 4",
-        *(_not_a_request(_text(line)) for line in example.split(" && ")),
+        *(_not_a_request(_text(line)) for line in examples),
         ".RE",
         ".fi",
     )

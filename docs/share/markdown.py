@@ -13,7 +13,7 @@ _INTRODUCTION = """\
 
 # Commands
 
-Every command with all its arguments and options. `crnr help COMMAND` shows the same in the terminal, and
+Every command with all its arguments and options. `crnr COMMAND --help-all` shows the same in the terminal, and
 `man crnr-build` as a manual page. [Inputs](inputs.md) describes what SOURCE can be, [output](output.md)
 the files that commands write."""
 
@@ -44,8 +44,8 @@ def _command(command: Command) -> Iterator[str]:
     if command.arguments:
         yield from ("", "Arguments:", "", *map(_entry, command.arguments))
     yield from _options(command)
-    if command.example:
-        yield from ("", "Examples:", "", "```text", *command.example.split(" && "), "```")
+    if command.examples:
+        yield from ("", "Examples:", "", "```text", *command.examples, "```")
 
 
 def _options(command: Command) -> Iterator[str]:

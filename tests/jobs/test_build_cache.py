@@ -62,7 +62,7 @@ def test_the_second_time_nothing_is_decoded(here: Runner, decoded: list[str]) ->
         assert b"photos/bee/0.png" in file["paths"][()].tolist()
     assert here("build", "photos", *NETWORK, "-o", "plain.h5", "-q") == Outcome(0, "", "")
     assert here("info", "gallery.h5", "--json").out.count('"n_samples": 12') == 1
-    assert here("verify", "gallery.h5", "--against", "photos").exit == 0
+    assert here("verify", "gallery.h5", "--source", "photos").exit == 0
     names = ("samples/names", "samples/sha256", "samples/mtime_ns", "samples/class")
     with h5py.File("gallery.h5") as one, h5py.File("plain.h5") as other:
         for name in names:

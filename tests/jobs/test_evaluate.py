@@ -112,7 +112,7 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
             writer = csv.writer(file)
             writer.writerow(["truth", "label", "runner_up", "status"])
             writer.writerows(rows)
-        gates = ["--min-accuracy", accuracy, "--min-f1", f1, "--min-coverage", coverage]
+        gates = ["--min-accuracy", accuracy, "--min-f1", f1, "--min-answer-rate", coverage]
         result = crnr("evaluate", "out.csv", "--json", *gates)
     if not any(row[0] for row in rows):
         assert (result.exit, result.out) == (1, "")

@@ -162,8 +162,8 @@ def test_what_people_see(crnr: Runner) -> None:
     ("gate", "message"),
     [
         # Half of the inputs of a class are rejected: they have no answer, although most inputs have a label.
-        (("--min-coverage", "0.6"), "coverage 0.5000 is below 0.6"),
-        (("--min-coverage", "0.5"), None),
+        (("--min-answer-rate", "0.6"), "coverage 0.5000 is below 0.6"),
+        (("--min-answer-rate", "0.5"), None),
         (("--min-rejected", "0.7"), "share of rejected outsiders 0.6667 is below 0.7"),
         (("--min-rejected", "0.6"), None),
         (

@@ -65,7 +65,7 @@ def test_the_weights_leave_the_residuals(crnr: Runner, gallery: str) -> None:
 
 
 def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runner, gallery: str) -> None:
-    first, other = explained(crnr, QUERY, "-g", gallery, "--against", "nrc")["explanations"]
+    first, other = explained(crnr, QUERY, "-g", gallery, "--compare-with", "nrc")["explanations"]
     assert (first["method"], other["method"]) == ("crnr", "nrc")
     assert other["parameters"]["mu"] == first["parameters"]["mu"]
     loaded = load_gallery(Path(gallery))
@@ -91,7 +91,7 @@ def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, galler
 @pytest.mark.parametrize("suffix", ["png", "svg", "html"])
 def test_the_drawing_is_written(crnr: Runner, gallery: str, tmp_path: Path, suffix: str) -> None:
     output = tmp_path / f"why.{suffix}"
-    result = crnr("explain", QUERY, "-g", gallery, "--against", "nrc", "-o", output, "--json")
+    result = crnr("explain", QUERY, "-g", gallery, "--compare-with", "nrc", "-o", output, "--json")
     assert result.exit == 0, result.err
     assert result.err == f"{output}: written\n"
     if suffix == "png":
@@ -170,11 +170,11 @@ def test_every_kind_of_method_can_be_compared_with(
 ) -> None:
     """Without a code, with another decision, and with scores in the place of residuals."""
     output = tmp_path / "why.png"
-    record = explained(crnr, QUERY, "-g", gallery, "--against", other, "-o", str(output))
+    record = explained(crnr, QUERY, "-g", gallery, "--compare-with", other, "-o", str(output))
     assert (record["explanations"][1]["weight_shares"] is None) == (other != "crc")
     assert 0 <= record["explanations"][1]["margin"] <= 1
     assert output.exists()
-    shown = crnr("explain", QUERY, "-g", gallery, "--against", other)
+    shown = crnr("explain", QUERY, "-g", gallery, "--compare-with", other)
     assert (shown.exit, shown.err) == (0, "")
     assert f" by {other} (runner-up " in shown.out.replace("\n", " ")
 

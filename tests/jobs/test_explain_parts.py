@@ -141,7 +141,7 @@ def test_scores_give_the_margin_of_scores(built: Runner) -> None:
 
 @pytest.mark.parametrize("other", ["nrc", "nn", "svm"])
 def test_another_method_is_fitted_part_by_part(built: Runner, other: str) -> None:
-    first, second = explained(built, "ant/mixed.png", "-g", "crc.h5", "--against", other)
+    first, second = explained(built, "ant/mixed.png", "-g", "crc.h5", "--compare-with", other)
     assert (first["method"], second["method"]) == ("crc", other)
     if other == "nrc":
         method = ("--method", "nrc", "-o", "own.h5", "-q")

@@ -141,7 +141,7 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
     assert crnr("build", "table.npz", "-o", "one.h5", "-q") == Outcome(0, "", "")
     assert crnr("build", "f.h5", "-o", "other.h5", "-q") == Outcome(0, "", "")
     assert same("one.h5", "other.h5")
-    assert crnr("verify", "one.h5", "--against", "f.h5", "-q").exit == 0
+    assert crnr("verify", "one.h5", "--source", "f.h5", "-q").exit == 0
     make_images(crnr.here / "photos")
     refused = crnr("classify", "photos", "-g", "other.h5")
     assert refused == Outcome(1, "", "error: the gallery was built from features, but these are images\n")
@@ -157,7 +157,7 @@ def test_numbers_that_are_not_finite_are_refused(crnr: Runner) -> None:
 
 def test_nothing_usable(crnr: Runner) -> None:
     Path("x.png").write_bytes(b"")
-    outcome = crnr("extract", "x.png", "-o", "f.h5", "--size", "8", "--grey")
+    outcome = crnr("extract", "x.png", "-o", "f.h5", "--size", "8", "--gray")
     assert outcome == Outcome(
         1, "", "error: nothing to do: no sample can be used; x.png: the file is empty\n"
     )
@@ -189,7 +189,7 @@ def test_another_extractor_is_refused(photos: Runner) -> None:
     for command in (
         ["classify", "f.h5"],
         ["add", "gallery.h5", "f.h5"],
-        ["verify", "gallery.h5", "--against", "f.h5"],
+        ["verify", "gallery.h5", "--source", "f.h5"],
         ["explain", "f.h5#0"],
         ["build", "f.h5", "--update"],
     ):
@@ -267,7 +267,7 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
     before = Path("gallery.h5").read_bytes()
     draw_image(0, 70).save("queries/ant/new.png")
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
-    verified = photos("verify", "gallery.h5", "--against", "f.h5")
+    verified = photos("verify", "gallery.h5", "--source", "f.h5")
     assert verified.exit == 0
     assert "queries/ant/new.png" in verified.err
     shown = photos("build", "f.h5", "--update")
@@ -276,7 +276,7 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
     Path("gallery.h5").write_bytes(before)
     shown = photos("add", "gallery.h5", "f.h5")
     assert "1 added, 0 changed, 0 removed, 6 unchanged\n" in shown.err
-    assert photos("verify", "gallery.h5", "--against", "queries").exit == 0
+    assert photos("verify", "gallery.h5", "--source", "queries").exit == 0
     explained = photos("explain", "f.h5#0")
     of_image = photos("explain", "queries/ant/10.png")
     assert explained.exit == 0
@@ -286,13 +286,13 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
 
 
 def test_a_folder_of_one_class_can_be_added(photos: Runner) -> None:
-    assert photos("build", "photos", "-q", "--allow-skipped", "--size", "8", "--grey") == Outcome(0, "", "")
-    assert photos("extract", "queries/cow", "-o", "f.h5", "--size", "8", "--grey", "-q") == Outcome(0, "", "")
+    assert photos("build", "photos", "-q", "--allow-skipped", "--size", "8", "--gray") == Outcome(0, "", "")
+    assert photos("extract", "queries/cow", "-o", "f.h5", "--size", "8", "--gray", "-q") == Outcome(0, "", "")
     shown = photos("add", "gallery.h5", "f.h5")
     assert shown.exit == 0
     assert "2 added, 0 changed, 0 removed, 13 unchanged\n" in shown.err
     Path("queries/cow").rename("queries/yak")
-    assert photos("extract", "queries/yak", "-o", "f.h5", "--size", "8", "--grey", "-q") == Outcome(0, "", "")
+    assert photos("extract", "queries/yak", "-o", "f.h5", "--size", "8", "--gray", "-q") == Outcome(0, "", "")
     refused = photos("add", "gallery.h5", "f.h5")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith("error: queries/yak: contains files but no class folders, and is not ")
@@ -304,7 +304,7 @@ def test_copies_are_found(photos: Runner) -> None:
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
     for source in ("f.h5", "queries"):
         assert "6 of 6 test samples are in the gallery too, such as" in photos("evaluate", source).err
-    outcome = photos("compare", "photos", "--test", "f.h5", "--methods", "nn", "--size", "8", "--grey", "-q")
+    outcome = photos("compare", "photos", "--test", "f.h5", "--methods", "nn", "--size", "8", "--gray", "-q")
     assert outcome.exit == 3
 
 

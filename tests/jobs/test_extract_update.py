@@ -47,19 +47,19 @@ def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> No
 
 def test_update_follows_the_folders(photos: Runner, decoded: list[str]) -> None:
     """An image that was extracted without a class gets it without being decoded again."""
-    assert photos("extract", "queries/ant", "-o", "f.h5", "--grey", "--size", "8", "-q") == Outcome(0, "", "")
+    assert photos("extract", "queries/ant", "-o", "f.h5", "--gray", "--size", "8", "-q") == Outcome(0, "", "")
     decoded.clear()
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
     assert outcome.err.startswith("4 added, 0 changed, 2 unchanged\nf.h5: 6 samples, 3 classes, ")
     assert not [name for name in decoded if name.startswith("queries/ant")]
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
-    assert photos("build", "queries", "-o", "clean.h5", "--grey", "--size", "8", "-q") == Outcome(0, "", "")
+    assert photos("build", "queries", "-o", "clean.h5", "--gray", "--size", "8", "-q") == Outcome(0, "", "")
     assert same("gallery.h5", "clean.h5")
 
 
 def test_update_of_the_folder_of_a_class(photos: Runner) -> None:
     """What was read before is left out of the listing, which must not confuse the others."""
-    how = ("--grey", "--size", "8", "-q")
+    how = ("--gray", "--size", "8", "-q")
     assert photos("build", "photos", "--allow-skipped", *how) == Outcome(0, "", "")
     assert photos("extract", "queries/cow", "-o", "f.h5", *how) == Outcome(0, "", "")
     draw_image(2, 70).save("queries/cow/11.png")
@@ -156,8 +156,8 @@ def test_update_with_a_network_that_has_moved(photos: Runner) -> None:
     Path("model.onnx").rename("models/m.onnx")
     missing = photos("extract", "queries", "-o", "f.h5", "--update", "-q")
     assert (missing.exit, missing.out) == (1, "")
-    assert missing.err.endswith("give its path with --extractor\n")
-    moved = photos("extract", "queries", "-o", "f.h5", "--update", "--extractor", "models/m.onnx", "-q")
+    assert missing.err.endswith("give its path with --model-path\n")
+    moved = photos("extract", "queries", "-o", "f.h5", "--update", "--model-path", "models/m.onnx", "-q")
     assert moved == Outcome(0, "", "")
     projection_model(Path("models/m.onnx"), seed=5)
     draw_image(1, 52).save("queries/bee/newer.png")

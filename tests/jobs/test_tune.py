@@ -131,11 +131,14 @@ def test_tune_shows_a_table_with_the_papers_setting(
 ) -> None:
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
-    result = crnr("tune", heavy_tails, "--pca", "0,10", "--samples", "rows")
+    result = crnr("tune", heavy_tails, "--try-pca", "0,10", "--samples-axis", "rows")
     assert result.exit == 0
     assert "60 samples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
     assert "vs. default" in result.out
-    assert f"to build a gallery with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
+    assert (
+        f"to build a gallery with it: crnr build {heavy_tails} --samples-axis rows --method crnr"
+        in result.err
+    )
 
 
 def test_copies_do_not_make_a_setting_look_better(crnr: Runner, tmp_path: Path) -> None:
@@ -181,7 +184,7 @@ def test_the_budget_is_kept_and_what_one_recipe_leaves_the_others_use(
 
 def test_a_column_is_shown_for_all_that_was_tried(crnr: Runner, heavy_tails: Path) -> None:
     """Although the best settings may agree in it."""
-    shown = crnr("tune", heavy_tails, "--pca", "0,5", "--budget", "20").out
+    shown = crnr("tune", heavy_tails, "--try-pca", "0,5", "--budget", "20").out
     assert {"power", "pca"} <= set(shown.splitlines()[2].split())
 
 
@@ -271,7 +274,7 @@ def test_any_method_of_the_registry_can_be_tried_within_a_budget(
     """What is asked for by name is tried right after the paper's setting, and shown."""
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
-    result = crnr("tune", heavy_tails, "--methods", "nn,svm,crc", "--power", "1")
+    result = crnr("tune", heavy_tails, "--methods", "nn,svm,crc", "--try-power", "1")
     assert result.exit == 0, result.err
     for name in ("nn", "svm", "crc"):
         assert sum(name in line.split()[:2] for line in result.out.splitlines()) == 1

@@ -244,7 +244,7 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        ([], 2, "choose what to remove with --class NAME, --sample NAME or --from FILE"),
+        ([], 2, "choose what to remove with --class NAME, --sample NAME or --marked-in FILE"),
         (["--class", "dog"], 1, "gallery.h5: has no class dog; there are ant, bee, cow"),
         (
             ["--sample", "x"],
@@ -354,7 +354,7 @@ def test_update_keeps_what_it_cannot_read(crnr: Runner, content: bytes) -> None:
     after = load_gallery(Path("gallery.h5"))
     assert after.names == before.names
     np.testing.assert_array_equal(after.samples.vectors, before.samples.vectors)
-    assert crnr("verify", "--against", "gallery").exit == 1  # the file is not what the gallery has
+    assert crnr("verify", "--source", "gallery").exit == 1  # the file is not what the gallery has
 
 
 @pytest.mark.usefixtures("built")
@@ -408,7 +408,7 @@ def test_add_does_not_read_again_what_has_not_changed(crnr: Runner, monkeypatch:
 def test_update_follows_a_folder_that_was_renamed(crnr: Runner) -> None:
     Path("gallery").rename("renamed")
     draw_image(1, 30).save("renamed/ant/new.png")
-    assert crnr("verify", "--against", "renamed", "-q").exit == 0
+    assert crnr("verify", "--source", "renamed", "-q").exit == 0
     assert crnr("build", "renamed", "--update", "-q").exit == 0
     crnr("build", "renamed", "-o", "fresh.h5")
     assert_equal("gallery.h5", "fresh.h5")
@@ -504,9 +504,9 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
     labels = np.array(["a", "b", "c"] * 4)
     np.savez("all.npz", features=values, labels=labels)
     np.savez("more.npz", features=values + 1, labels=labels)
-    columns = ("--samples", "columns")
+    columns = ("--samples-axis", "columns")
     assert crnr("build", "all.npz", *columns).exit == 0
-    assert crnr("verify", "--against", "all.npz", *columns).exit == 0
+    assert crnr("verify", "--source", "all.npz", *columns).exit == 0
     assert crnr("add", "gallery.h5", "more.npz", *columns).exit == 0
     assert len(load_gallery(Path("gallery.h5")).names) == 24
 
@@ -517,7 +517,7 @@ def test_verify(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err == "gallery.h5: OK, 12 samples, valid checksum\n"
     Path("gallery").rename("moved")
-    outcome = crnr("verify", "gallery.h5", "--against", "moved")
+    outcome = crnr("verify", "gallery.h5", "--source", "moved")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err == "gallery.h5: OK, 12 samples, valid checksum, all the same as in the sources\n"
     Path("moved").rename("gallery")
@@ -525,7 +525,7 @@ def test_verify(crnr: Runner) -> None:
     Path("gallery/ant/3.png").unlink()
     draw_image(2, 51).save("gallery/cow/new.png")
     Path("gallery/cow/gone.png").symlink_to("nowhere")
-    outcome = crnr("verify", "gallery.h5", "--against", "gallery", "--json")
+    outcome = crnr("verify", "gallery.h5", "--source", "gallery", "--json")
     assert outcome.exit == 1
     assert json.loads(outcome.out) == {
         "gallery": "gallery.h5",
@@ -542,17 +542,17 @@ def test_verify(crnr: Runner) -> None:
         "the missing samples\n"
     )
     assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
-    outcome = crnr("verify", "gallery.h5", "--against", "gallery", "-q")
+    outcome = crnr("verify", "gallery.h5", "--source", "gallery", "-q")
     assert (outcome.exit, outcome.out, outcome.err) == (0, "", "")
 
 
 def test_verify_features_and_a_damaged_gallery(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz")
     crnr("build", "a.npz")
-    assert crnr("verify", "--against", "a.npz").exit == 0
+    assert crnr("verify", "--source", "a.npz").exit == 0
     with h5py.File("gallery.h5", "r+") as file:
         file["samples/vectors"][0, 0] += 0.25
-    outcome = crnr("verify", "--against", "a.npz")
+    outcome = crnr("verify", "--source", "a.npz")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err.startswith("error: gallery.h5: ")
 

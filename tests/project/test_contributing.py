@@ -209,17 +209,17 @@ def test_the_shown_step_is_fitted_stored_applied_and_described(copy: Copy) -> No
 
 
 def test_tune_tries_the_shown_step(copy: Copy) -> None:
-    tried = copy("tune", "gallery.npz", "--standardize", "0,1", "--json")
+    tried = copy("tune", "gallery.npz", "--try-standardize", "0,1", "--json")
     assert tried.returncode == 0, tried.stderr
     trials = json.loads(tried.stdout)["trials"]
     assert {(trial["standardize"], trial["power"]) for trial in trials} == {
         (standardize, power) for standardize in (False, True) for power in (1.0, 0.5)
     }
-    tuned = copy("tune", "gallery.npz", "--standardize", "1", "--power", "1", "-o", "tuned.h5")
+    tuned = copy("tune", "gallery.npz", "--try-standardize", "1", "--try-power", "1", "-o", "tuned.h5")
     assert tuned.returncode == 0, tuned.stderr
     assert " --standardize;" in tuned.stderr
     assert json.loads(copy("info", "tuned.h5", "--json").stdout)["standardize"] is True
-    wrong = copy("tune", "gallery.npz", "--standardize", "maybe")
+    wrong = copy("tune", "gallery.npz", "--try-standardize", "maybe")
     assert wrong.returncode == 2
 
 
@@ -301,6 +301,6 @@ def test_the_shown_extractor_refuses_what_it_cannot_do(
 
 
 def test_tune_tries_the_shown_extractor(greys: Copy) -> None:
-    tried = greys("tune", "old", "--extractor", "histogram", "--power", "1", "--json")
+    tried = greys("tune", "old", "--extractor", "histogram", "--try-power", "1", "--json")
     assert tried.returncode == 0, tried.stderr
     assert {trial["levels"] for trial in json.loads(tried.stdout)["trials"]} == {16, 64}

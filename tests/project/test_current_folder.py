@@ -46,7 +46,7 @@ def run(crnr: Runner, command: str) -> Outcome:
     "command",
     [
         "build gallery -q",
-        "build features.mat --samples rows -q",
+        "build features.mat --samples-axis rows -q",
         "build features.h5 -q",
         "tune gallery --budget 0 --folds 2 --plot plot.png",
     ],

@@ -289,7 +289,7 @@ def test_every_call_of_split_may_fail(
     """No file is ever half there, and the same command then gives the split of a run without a fault."""
     start = tmp_path / "start"
     make_images(start / "all", ("ant", "bee"), per_class=2)
-    command = ["split", "all", "--gallery", "g", "--queries", "q", "--how", how, "--quiet"]
+    command = ["split", "all", "--train", "g", "--test", "q", "--how", how, "--quiet"]
 
     def split(folder: Path) -> dict[str, bytes]:
         return {

@@ -88,7 +88,7 @@ SETTINGS: list[Environment] = [
     {"PYTHONIOENCODING": "utf-16", "PYTHONUTF8": "0", "LC_ALL": "C"},
     {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
 ]
-COMMANDS = ("classify gallery", "info --samples", "evaluate gallery", "add gallery.h5 gallery/nö")
+COMMANDS = ("classify gallery", "info --list-examples", "evaluate gallery", "add gallery.h5 gallery/nö")
 
 
 def test_what_is_printed_is_utf_8_whatever_python_is_told(crnr: Runner) -> None:
@@ -131,7 +131,7 @@ def test_no_file_is_opened_with_the_encoding_of_the_system(crnr: Runner) -> None
         "audit gallery.h5 --csv audit.csv",
         "explain gallery/ant/0.png",
         "sort out.csv sorted",
-        "split gallery --gallery g --queries q",
+        "split gallery --train g --test q",
         "extract gallery -o features.h5",
         "add gallery.h5 g/ant/0.png --class ant",
         "verify gallery.h5",

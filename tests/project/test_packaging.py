@@ -130,6 +130,12 @@ def test_the_versions_of_python_that_are_named_are_those_that_are_tested() -> No
     assert PROJECT["requires-python"] == f">=3.{min(map(int, named))}"
 
 
+def test_the_extra_all_has_every_extra_for_users() -> None:
+    (everything,) = PROJECT["optional-dependencies"]["all"]
+    named = set(everything.removeprefix("crnr-cli[").removesuffix("]").split(","))
+    assert named == PROJECT["optional-dependencies"].keys() - {"all", "test", "lint"}
+
+
 def test_pre_commit_has_the_linter_of_the_extra() -> None:
     text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
     pins = set(re.findall(r"[\w-]+==[\d.]+", text))

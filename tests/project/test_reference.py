@@ -382,7 +382,7 @@ def answers(case: Case, here: Path, names: list[str]) -> list[dict[str, str]]:
     parameters = [f"--{name}={value}" for name, value in case.parameters.items() if value != "auto"]
     axis = []
     if not case.kinds:  # a square .mat file does not show which it is
-        axis = ["--samples=columns" if "columns" in case.stored_as else "--samples=rows"]
+        axis = ["--samples-axis=columns" if "columns" in case.stored_as else "--samples-axis=rows"]
     built = crnr(
         *("build", names[0], "-q", "--method", method, "--dtype", case.dtype, "-j1"),
         *(*parameters, *case.recipe.options(), *axis),

@@ -50,8 +50,8 @@ def test_they_are_those_of_the_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["", *COMMANDS, "model"])
 def test_a_page_has_all_that_the_help_has(command: str, crnr: Runner) -> None:
     words = command.split()
-    help = crnr(*words, "--help").out
-    options = set(re.findall(r"^│ \*? *(--[\w-]+)", help, re.MULTILINE))
+    help = crnr(*words, "--help-all").out
+    options = set(re.findall(r"^  (?:-\w, |    )(--[\w-]+)", help, re.MULTILINE))
     assert "--help" in options
     page = (SHARE / "man" / "man1" / f"{'-'.join(['crnr', *words])}.1").read_text().replace("\\-", "-")
     assert options == set(re.findall(r"^\.TP\n(?:\\fB-\w\\fR, )?\\fB(--[\w-]+)\\fR", page, re.MULTILINE))
@@ -158,7 +158,7 @@ SHELLS = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish, "pwsh": in_pwsh}
     [
         ("crnr model ", ["check", "get", "list"]),
         ("crnr help mod", ["model"]),
-        ("crnr rename --", ["--help", "--json", "--merge", "--quiet"]),
+        ("crnr rename --", ["--help", "--help-all", "--json", "--merge", "--quiet"]),
         ("crnr build x --dtype ", ["float32", "float64"]),
         ("crnr model get clip", ["clip-b16", "clip-b32"]),
         ("crnr compare x --methods crnr,n", ["crnr,nn", "crnr,nrc", "crnr,nsc"]),

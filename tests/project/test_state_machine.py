@@ -161,7 +161,7 @@ class Galleries(RuleBasedStateMachine):
     def verify(self) -> None:
         contents = {(label, content.sha256) for label, content in self.files.values()}
         is_same = all((label, content.sha256) in contents for label, content in self.known.values())
-        outcome = self.crnr("verify", "--against", self.source, "-q")
+        outcome = self.crnr("verify", "--source", self.source, "-q")
         assert outcome.exit == (0 if is_same else 1), outcome
 
     @precondition(lambda self: self.files)

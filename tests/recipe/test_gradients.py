@@ -120,7 +120,7 @@ REFUSED = {
     "--bins 7": "gradients: bins must be an even number from 2 to 64, not 7",
     "--bins 66": "--bins: '66' is not a whole number from 2 to 64 (see `crnr build --help`)",
     "--cell 0": "--cell: '0' is not a whole number from 1 to 65535 (see `crnr build --help`)",
-    "--color --grey": "--color and --grey contradict each other; give one of them",
+    "--color --gray": "--color and --gray contradict each other; give one of them",
     "--extractor pixels --cell 4": "--cell cannot be used with the extractor pixels; leave it out",
     "--extractor pixels --bins 8": "--bins cannot be used with the extractor pixels; leave it out",
     "--extractor pixels --block-norm none": "--block-norm cannot be used with the extractor pixels; "
@@ -138,7 +138,7 @@ def test_options_that_do_not_fit_are_refused(crnr: Runner, options: str, words: 
 
 def test_settings_of_images_are_refused_for_features(crnr: Runner) -> None:
     np.savez("f.npz", features=np.eye(6), labels=list("aabbcc"))
-    for option in (["--cell", "2"], ["--bins", "8"], ["--grey"], ["--extractor", "gradients"]):
+    for option in (["--cell", "2"], ["--bins", "8"], ["--gray"], ["--extractor", "gradients"]):
         refused = crnr("build", "f.npz", *option)
         words = f"error: {option[0]} is for images, but these are features\n"
         assert (refused.exit, refused.out, refused.err) == (2, "", words)
@@ -360,7 +360,7 @@ DEPTHS = {
 }
 
 
-@pytest.mark.parametrize("options", [["--grey"], ["--color"], ["--grey", "--block-norm", "none"]])
+@pytest.mark.parametrize("options", [["--gray"], ["--color"], ["--gray", "--block-norm", "none"]])
 def test_images_of_any_depth_have_the_same_answers(crnr: Runner, options: list[str]) -> None:
     make_images(crnr.here / "gallery", size=(12, 11))
     (crnr.here / "queries").mkdir()
@@ -391,7 +391,7 @@ def test_a_copy_of_another_depth_is_found(norm: str) -> None:
         assert known.known_mask([""] * len(copies), copies).all()
 
 
-@pytest.mark.parametrize("options", [["--grey"], ["--color"]])
+@pytest.mark.parametrize("options", [["--gray"], ["--color"]])
 def test_floats_that_are_huge_tiny_blank_or_not_finite(crnr: Runner, options: list[str]) -> None:
     make_images(crnr.here / "gallery")
     (crnr.here / "queries").mkdir()
@@ -400,7 +400,7 @@ def test_floats_that_are_huge_tiny_blank_or_not_finite(crnr: Runner, options: li
     for name, bad in (("inf", np.inf), ("nan", np.nan)):
         odd[name] = values.copy()
         odd[name][3, 4] = bad
-    if options == ["--grey"]:  # in colour, the range of such a small image is taken to end at 1
+    if options == ["--gray"]:  # in colour, the range of such a small image is taken to end at 1
         odd["tiny"] = values * np.float32(1e-30)
     for name, floats in odd.items():
         Image.fromarray(floats).save(crnr.here / "queries" / f"{name}.tif")

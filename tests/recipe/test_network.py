@@ -208,10 +208,10 @@ def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
     lost = crnr("classify", "queries", "-g", "g/gallery.h5")
     assert (lost.exit, lost.out) == (1, "")
     assert lost.err == (
-        f"error: the gallery's network is not at {model} nor at g/m.onnx; give its path with --extractor\n"
+        f"error: the gallery's network is not at {model} nor at g/m.onnx; give its path with --model-path\n"
     )
-    assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").out == first
-    explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--extractor", "moved.onnx")
+    assert crnr("classify", "queries", "-g", "g/gallery.h5", "--model-path", "moved.onnx").out == first
+    explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--model-path", "moved.onnx")
     assert explained.exit == 0
 
 
@@ -226,7 +226,7 @@ def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, ph
         model = model.rename(photos / place)
         Path("photos/a/0.png").touch()
         assert crnr(*command).err.startswith("error: the gallery's network is not at ")
-        assert crnr(*command, "--extractor", place).exit == 0
+        assert crnr(*command, "--model-path", place).exit == 0
         assert crnr("classify", "queries").exit == 0
     assert crnr("classify", "queries").out == first  # what was added is gone again
 
@@ -237,7 +237,7 @@ def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Pa
     first = crnr("classify", "queries").out
     model.unlink()
     lost = crnr("classify", "queries").err
-    assert lost == f"error: the gallery's network is not at {model}; give its path with --extractor\n"
+    assert lost == f"error: the gallery's network is not at {model}; give its path with --model-path\n"
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
     Path("gallery.h5").rename("g/gallery.h5")
@@ -257,9 +257,9 @@ def test_another_model_is_refused(crnr: Runner, photos: Path) -> None:
 
 def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Runner, images: Path) -> None:
     assert crnr("build", "gallery").exit == 0
-    refused = crnr("classify", "queries", "--extractor", "m.onnx")
+    refused = crnr("classify", "queries", "--model-path", "m.onnx")
     assert (refused.exit, refused.out) == (2, "")
-    assert refused.err == "error: --extractor: gallery.h5 was built without a network; leave it out\n"
+    assert refused.err == "error: gallery.h5: was built without a network; leave out m.onnx\n"
 
 
 def _models(folder: Path) -> dict[str, Path]:
@@ -368,7 +368,7 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
             ["--extractor-preset", "x"],
             "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, imagenet-v2, dinov2, ",
         ),
-        (["--color"], "--color and --grey cannot be used with a network; use --channels"),
+        (["--color"], "--color and --gray cannot be used with a network; use --channels"),
     ],
 )
 def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:

@@ -28,7 +28,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     noise(1, (8, 8)).save(crnr.here / "images/cow/odd.png")
     (crnr.here / "queries").mkdir()
     shutil.copy(crnr.here / "images/ant/3.png", crnr.here / "queries/leaked.png")
-    outcome = crnr("audit", "images", "--against", "queries", "--html", crnr.here / "audit.html", "-q")
+    outcome = crnr("audit", "images", "--queries", "queries", "--html", crnr.here / "audit.html", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
     return crnr.here / "audit.html"
 

@@ -134,10 +134,10 @@ def parts_of(crnr: Runner, *against: str) -> list[list[dict]]:
 def test_the_drawing_has_the_margins_of_every_method(built: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     figures: list[Figure] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    result = built("explain", "query.png", "-g", "g.h5", "--against", "nn", "-o", "w.png", "-q")
+    result = built("explain", "query.png", "-g", "g.h5", "--compare-with", "nn", "-o", "w.png", "-q")
     assert (result.exit, result.err) == (0, "")
     shaded = [axes for axes in figures[0].axes if axes.get_title(loc="left").endswith(" parts for ant")]
-    for axes, parts in zip(shaded, parts_of(built, "--against", "nn"), strict=True):
+    for axes, parts in zip(shaded, parts_of(built, "--compare-with", "nn"), strict=True):
         supporting = sum(part["margin"] > 0 for part in parts)
         assert axes.get_title(loc="left") == f"{supporting} of 4 parts for ant"
         assert [text.get_text() for text in axes.texts] == [
@@ -158,13 +158,13 @@ def test_the_drawing_is_written(built: Runner, suffix: str) -> None:
 
 
 def test_the_page_has_the_image_in_words_too(built: Runner) -> None:
-    result = built("explain", "query.png", "-g", "g.h5", "--against", "nn", "-o", "w.html")
+    result = built("explain", "query.png", "-g", "g.h5", "--compare-with", "nn", "-o", "w.html")
     assert (result.exit, result.err) == (0, "w.html: written\n")
     page = (built.here / "w.html").read_text()
     sections = re.findall(r"<h2 [^>]*>Part by part, (\w+)</h2>(.*?)</section>", page, re.DOTALL)
     assert [method for method, _ in sections] == ["crnr", "nn"]
     assert "<i>bee" not in page
-    for (_, section), parts in zip(sections, parts_of(built, "--against", "nn"), strict=True):
+    for (_, section), parts in zip(sections, parts_of(built, "--compare-with", "nn"), strict=True):
         supporting = sum(part["margin"] > 0 for part in parts)
         (alt,) = re.findall(r'src="data:image/svg\+xml;base64,[^"]+" alt="([^"]+)"', section)
         assert f"{supporting} of 4 parts speak for ant, {4 - supporting} against it." in alt

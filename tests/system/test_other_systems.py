@@ -56,7 +56,7 @@ sort out.csv copied
 sort out.csv hardlinked --how hardlink
 sort out.csv linked --how link
 sort --undo linked/.crnr-sort-1.jsonl
-split gallery --gallery half --queries rest
+split gallery --train half --test rest
 sort out.csv moved --how move
 sort --undo moved/.crnr-sort-1.jsonl
 sort --undo copied/.crnr-sort-1.jsonl

@@ -101,7 +101,7 @@ def table_of(values: Any, axis: int) -> Any:
 
 
 def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | None, *, either: bool) -> int:
-    """The axis of the samples: as `--samples` says, else the one that fits the labels.
+    """The axis of the samples: as `--samples-axis` says, else the one that fits the labels.
 
     If not `either` axis is as usual, the first is taken if it fits, or if there are no labels.
     """
@@ -116,7 +116,7 @@ def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | Non
     if len(fitting) == 1:
         return fitting[0]
     table = f"{path}: features of {_describe_shape(values.shape)}"
-    remedy = "choose the samples with --samples rows|columns"
+    remedy = "choose the samples with --samples-axis rows|columns"
     if last > 1:
         remedy += " (the first axis or the last)"
     if n_labels is None:

@@ -243,7 +243,7 @@ def _axis_note(path: Path, name: str, values: Any, axis: int, reader: FormatRead
     return [
         f"{path}: {name} ({format_shape(values.shape)}) has {samples} along its {where} axis, of "
         f"{numbers} each; "
-        "--samples chooses another axis"
+        "--samples-axis chooses another axis"
     ]
 
 

@@ -49,7 +49,7 @@ def test_a_stack_of_images_in_any_order(tmp_path: Path, suffix: str, axis: int, 
         f"{path}: the features are x ({shape}), the labels are gnd; "
         "--features-key and --labels-key name others",
         f"{path}: x ({shape}) has 7 samples along its {('first', 'second', 'last')[axis]} axis, "
-        "of 12 numbers each; --samples chooses another axis",
+        "of 12 numbers each; --samples-axis chooses another axis",
     )
 
 
@@ -79,7 +79,7 @@ def test_a_table_with_the_samples_in_columns(tmp_path: Path, suffix: str) -> Non
     file = opened(path)
     np.testing.assert_array_equal(all_rows(file), table.T)
     expected = f"{path}: features (12 x 7) has 7 samples along its last axis, of 12 numbers each; "
-    assert file.notes == (() if suffix == "mat" else (expected + "--samples chooses another axis",))
+    assert file.notes == (() if suffix == "mat" else (expected + "--samples-axis chooses another axis",))
 
 
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
@@ -93,7 +93,9 @@ def test_rows_are_taken_where_both_axes_fit(tmp_path: Path, suffix: str) -> None
     np.testing.assert_array_equal(all_rows(opened(path, Keys(samples="columns"))), square.T)
     cube = np.arange(3 * 7 * 7).reshape(3, 7, 7)
     save_arrays(path, {"features": cube, "labels": LABELS})
-    with pytest.raises(DataError, match=r"features of 3 x 7 x 7 with 7 labels; .* --samples rows\|columns"):
+    with pytest.raises(
+        DataError, match=r"features of 3 x 7 x 7 with 7 labels; .* --samples-axis rows\|columns"
+    ):
         opened(path)
 
 
@@ -216,5 +218,5 @@ def test_what_was_assumed_is_a_note(crnr: Runner) -> None:
         "note: x.npz: the features are x (4 x 3 x 7), the labels are label; "
         "--features-key and --labels-key name others",
         "note: x.npz: x (4 x 3 x 7) has 7 samples along its last axis, of 12 numbers each; "
-        "--samples chooses another axis",
+        "--samples-axis chooses another axis",
     ]

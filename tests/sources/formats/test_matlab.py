@@ -116,7 +116,9 @@ def test_samples_says_which_where_nothing_else_does(
 ) -> None:
     path = tmp_path / "square.mat"
     save(path, {"features": VALUES[:3], "labels": np.array([1.0, 2, 3])})
-    with pytest.raises(DataError, match=r"3 rows and 3 columns with 3 labels; .* --samples rows\|columns$"):
+    with pytest.raises(
+        DataError, match=r"3 rows and 3 columns with 3 labels; .* --samples-axis rows\|columns$"
+    ):
         FeatureFile.open(path, Keys())
     np.testing.assert_array_equal(FeatureFile.open(path, Keys(samples=axis)).read_rows(0, 3), expected)
 
@@ -125,7 +127,9 @@ def test_samples_says_which_where_nothing_else_does(
 def test_without_labels_samples_must_be_said(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES.T})
-    with pytest.raises(DataError, match=r"3 rows and 4 columns and no labels; .* --samples rows\|columns$"):
+    with pytest.raises(
+        DataError, match=r"3 rows and 4 columns and no labels; .* --samples-axis rows\|columns$"
+    ):
         FeatureFile.open(path, Keys())
     file = FeatureFile.open(path, Keys(samples="columns"))
     assert file.labels is None
@@ -342,9 +346,9 @@ def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
     assert (asked.exit, asked.out) == (1, "")
     assert asked.err == (
         f"error: {path}: features of 20 rows and 3 columns and no labels; "
-        "choose the samples with --samples rows|columns\n"
+        "choose the samples with --samples-axis rows|columns\n"
     )
-    answered = crnr(*unlabelled, "--samples", "columns")
+    answered = crnr(*unlabelled, "--samples-axis", "columns")
     assert (answered.exit, answered.err) == (0, "")
     assert [line.split(",")[2] for line in answered.out.splitlines()] == ["label", "1", "2", "3"]
 
@@ -475,7 +479,7 @@ def test_an_ambiguous_stack_needs_to_be_told(tmp_path: Path, save: Save, chosen:
         FeatureFile.open(path, Keys())
     assert str(refused.value) == (
         f"{path}: features of 3 x 3 x 3 with 3 labels; "
-        "choose the samples with --samples rows|columns (the first axis or the last)"
+        "choose the samples with --samples-axis rows|columns (the first axis or the last)"
     )
     file = FeatureFile.open(path, Keys(samples=chosen))
     np.testing.assert_array_equal(file.read_rows(0, 3), np.moveaxis(stack, axis, 0).reshape(3, 9))
