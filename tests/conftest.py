@@ -120,7 +120,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--steps", type=int, default=80, metavar="N", help="How many changes of galleries to try, in all."
     )
     parser.addoption(
-        "--update-docs", action="store_true", help="Write docs/faults.md again from what the tests see."
+        "--update-docs",
+        action="store_true",
+        help="Write docs/reference/errors.md again from what the tests see.",
     )
 
 

@@ -19,16 +19,16 @@ from man_pages import pages
 HERE = Path(__file__).resolve().parent
 
 
-def read_exit_codes(readme: str) -> dict[str, str]:
-    """The table of the README."""
-    table = readme.partition("**Exit codes**")[2].partition("\n\n[")[0]
+def read_exit_codes(page: str) -> dict[str, str]:
+    """Return the table of docs/reference/output.md."""
+    table = page.partition("## Exit codes")[2].partition("\n## ")[0]
     return dict(re.findall(r"^\| (\d[\d, ]*) \| (.*) \|$", table, re.MULTILINE))
 
 
 def made() -> dict[str, str]:
     """The content of every file by its path below share/."""
     program = read_commands()
-    exit_codes = read_exit_codes((HERE.parent.parent / "README.md").read_text(encoding="utf-8"))
+    exit_codes = read_exit_codes((HERE.parent / "reference" / "output.md").read_text(encoding="utf-8"))
     man = {f"man/man1/{name}": text for name, text in pages(program, exit_codes).items()}
     return man | completions(program)
 
