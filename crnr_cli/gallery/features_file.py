@@ -1,6 +1,6 @@
 """The file that `crnr extract` writes: raw values, and where they come from.
 
-docs/features-format.md describes it.
+docs/reference/features-format.md describes it.
 """
 
 from __future__ import annotations

@@ -27,28 +27,17 @@ ENVIRONMENT = {
     "user's cache.",
     "NO_COLOR": "If it is set, messages have no colours.",
 }
-EXIT_CODES = {
-    "0": "done",
-    "1": "failed; existing output is untouched",
-    "2": "wrong usage",
-    "3": "done, but some inputs failed, such as one of several named images that does not exist "
-    "(--allow-skipped turns this into 0)",
-    "4": "a score is below its threshold (--min-accuracy, --min-f1, --min-answer-rate, --min-rejected), or "
-    "more labels look wrong than --max-suspects allows",
-    "130, 143": "interrupted; `crnr classify --resume` continues the run",
-    "141": "the program reading stdout has gone away",
-}
 
 
-def pages(program: Command) -> dict[str, str]:
+def pages(program: Command, exit_codes: dict[str, str]) -> dict[str, str]:
     """The pages by the names of their files."""
     return {
-        f"{command.page}.1": "\n".join(_page(command, program)) + "\n"
+        f"{command.page}.1": "\n".join(_page(command, program, exit_codes)) + "\n"
         for command in program.all()
     }
 
 
-def _page(command: Command, program: Command) -> Iterator[str]:
+def _page(command: Command, program: Command, exit_codes: dict[str, str]) -> Iterator[str]:
     yield '.\\" Made by docs/share/make.py from the commands of crnr.'
     yield f'.TH {_text(command.page.upper())} 1 "" "crnr {__version__}" "crnr manual"'
     yield from (".nh", ".ad l")  # names of options stay whole, and words close together
@@ -63,7 +52,7 @@ def _page(command: Command, program: Command) -> Iterator[str]:
     yield from _section("Options", _options(command.options))
     if is_program:
         yield from _section("Environment", _terms(ENVIRONMENT))
-        yield from _section("Exit status", _terms(EXIT_CODES))
+        yield from _section("Exit status", _terms(exit_codes))
     yield from _section("Examples", _examples(command.examples))
     yield from _section("See also", [_see_also(command, program)])
 

@@ -6,25 +6,25 @@ import re
 from collections.abc import Iterable, Iterator
 
 from commands import Command, Option
-from man_pages import ENVIRONMENT, EXIT_CODES
+from man_pages import ENVIRONMENT
 
 _INTRODUCTION = """\
 <!-- Made by docs/share/make.py from the commands of crnr. -->
 
 # Commands
 
-Every command with all its arguments and options. `crnr COMMAND --help-all` shows the same in the terminal, and
-`man crnr-build` as a manual page. [Inputs](inputs.md) describes what SOURCE can be, [output](output.md)
+Every command with all its arguments and options. `crnr COMMAND --help-all` shows the same in the terminal,
+and `man crnr-build` as a manual page. [Inputs](inputs.md) describes what SOURCE can be, [output](output.md)
 the files that commands write."""
 
 
-def reference_page(program: Command) -> str:
+def reference_page(program: Command, exit_codes: dict[str, str]) -> str:
     """Return the page, which is plain Markdown that forges show too."""
     lines = [_INTRODUCTION, "", *_contents(program), *_options(program)]
     for command in program.all()[1:]:
         lines += ["", f"## {command.path}", *_command(command)]
     lines += ["", "## Environment variables", "", *_terms(ENVIRONMENT)]
-    lines += ["", "## Exit codes", "", *_terms(EXIT_CODES)]
+    lines += ["", "## Exit codes", "", *_terms(exit_codes)]
     return "\n".join(lines) + "\n"
 
 

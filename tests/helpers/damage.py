@@ -430,7 +430,7 @@ def _some_objects_changed(file: h5py.File, chance: Random) -> None:
 
 
 def gallery_checksum(file: h5py.File) -> str:
-    """As docs/gallery-format.md says: over all attributes but this one, and then all datasets, by path."""
+    """As docs/reference/gallery-format.md says: over all attributes but this one, and then all datasets, by path."""
     attributes, datasets = [], []
 
     def visit(name: str, item: Any) -> None:
