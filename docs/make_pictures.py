@@ -1,4 +1,4 @@
-"""Make the pictures of the README from the sample data: docs/report.png, review.png and explain.png.
+"""Make the images of README and tutorial from the sample data: docs/report.png, review.png and explain.png.
 
     python docs/make_pictures.py
 

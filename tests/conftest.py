@@ -128,7 +128,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--steps", type=int, default=80, metavar="N", help="How many changes of galleries to try, in all."
     )
     parser.addoption(
-        "--update-docs", action="store_true", help="Write docs/faults.md again from what the tests see."
+        "--update-docs", action="store_true", help="Write what crnr prints into pages that show it."
     )
 
 

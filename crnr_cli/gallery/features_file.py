@@ -1,6 +1,6 @@
 """The feature file that `crnr extract` writes: raw values and their origins.
 
-docs/features-format.md describes it.
+docs/reference/features-format.md describes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gallery file: save, load, check. docs/gallery-format.md describes it."""
+"""The gallery file: save, load, check. docs/reference/gallery-format.md describes it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from stdin. crnr writes data to stdout and messages to stderr. An output file ap
 
 `crnr help COMMAND` shows the common options of a command; add --help-all to see all of them."""
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "CRNR_GALLERY": "The gallery that commands read if you name none. `crnr build` and `crnr tune` do not "
     "write to it.",
     "CRNR_MODELS": "The folder of the networks that `crnr model get` installs. By default, it is in the "
@@ -51,7 +51,7 @@ def _page(command: Command, program: Command, exit_codes: dict[str, str]) -> Ite
         yield from _section("Arguments", (line for one in command.arguments for line in _entry(one)))
     yield from _section("Options", _options(command.options))
     if is_program:
-        yield from _section("Environment", _terms(_ENVIRONMENT))
+        yield from _section("Environment", _terms(ENVIRONMENT))
         yield from _section("Exit status", _terms(exit_codes))
     yield from _section("Examples", _examples(command.examples))
     yield from _section("See also", [_see_also(command, program)])

@@ -1,4 +1,4 @@
-"""The scripts of docs/cluster.md, as they stand there."""
+"""The scripts of docs/how-to/cluster.md, as they stand there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 
 def _scripts() -> dict[str, str]:
     """Return the scripts of the page, by a word that only one of them has."""
-    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.DOTALL)
+    blocks = re.findall(
+        r"```bash\n(.*?)```", (ROOT / "docs" / "how-to" / "cluster.md").read_text(), re.DOTALL
+    )
     words = ("SLURM_ARRAY_TASK_ID", "| parallel", "| xargs", "crnr evaluate")
     return {word: next(block for block in blocks if word in block) for word in words}
 

@@ -79,7 +79,7 @@ def test_labels_of_an_unknown_type_are_refused(crnr: Runner, label_type: object)
 
 
 def test_checksum_of_a_gallery_matches_the_documentation(crnr: Runner) -> None:
-    """Computed here from docs/gallery-format.md alone."""
+    """Computed here from docs/reference/gallery-format.md alone."""
     digest = hashlib.sha256()
 
     def take(path: str, value: object) -> None:

@@ -430,7 +430,7 @@ def _some_objects_changed(file: h5py.File, chance: Random) -> None:
 
 
 def gallery_checksum(file: h5py.File) -> str:
-    """Return the checksum of docs/gallery-format.md: all attributes but this one, then all datasets."""
+    """Return the documented checksum: over all attributes but this one, then all datasets."""
     attributes, datasets = [], []
 
     def visit(name: str, item: Any) -> None:

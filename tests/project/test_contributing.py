@@ -1,4 +1,4 @@
-"""The method, the table format, the step and the extractor in CONTRIBUTING.md work as documented."""
+"""The method, the table format, the step and the extractor in developing/extend.md work as documented."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crnr_cli.methods import METHODS, Method, make_method
 from helpers.method_checks import CHECKS, problem
 from helpers.paths import ROOT
 
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "developing" / "extend.md").read_text(encoding="utf-8")
 
 
 class Block(NamedTuple):

@@ -1,4 +1,4 @@
-"""The man pages and completions that are shipped: they match the commands, and shells can use them."""
+"""Man pages, completions and the reference page match the commands, and shells can use them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.cli import COMMANDS
-from helpers.paths import ROOT
+from helpers.paths import DOCS
 from helpers.runner import Runner
 from helpers.samples import make_features
 
-SHARE = ROOT / "docs" / "share"
+SHARE = DOCS / "share"
+REFERENCE = DOCS / "reference" / "commands.md"
 MADE = ("man", "bash-completion", "zsh", "fish", "pwsh")
 PAGES = sorted((SHARE / "man" / "man1").iterdir())
 SCRIPTS = {
@@ -41,7 +42,9 @@ def texts(folder: Path) -> dict[str, str]:
 
 def test_shared_files_match_the_commands(tmp_path: Path) -> None:
     subprocess.run([sys.executable, SHARE / "make.py", tmp_path], check=True)
-    assert texts(SHARE) == texts(tmp_path), "run `python docs/share/make.py`"
+    assert texts(SHARE) == texts(tmp_path / "share"), "run `python docs/share/make.py`"
+    made = (tmp_path / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert REFERENCE.read_text(encoding="utf-8") == made, "run `python docs/share/make.py`"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS, "model"])
@@ -52,6 +55,15 @@ def test_a_page_has_all_that_the_help_has(command: str, crnr: Runner) -> None:
     assert "--help" in options
     page = (SHARE / "man" / "man1" / f"{'-'.join(['crnr', *words])}.1").read_text().replace("\\-", "-")
     assert options == set(re.findall(r"^\.TP\n(?:\\fB-\w\\fR, )?\\fB(--[\w-]+)\\fR", page, re.MULTILINE))
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "model"])
+def test_the_reference_page_has_all_that_the_man_page_has(command: str) -> None:
+    man = (SHARE / "man" / "man1" / f"crnr-{command.replace(' ', '-')}.1").read_text().replace("\\-", "-")
+    _, found, section = REFERENCE.read_text(encoding="utf-8").partition(f"\n## crnr {command}\n")
+    assert found
+    listed = re.findall(r"^- (?:`-\w`, )?`(--[\w-]+)", section.partition("\n## ")[0], re.MULTILINE)
+    assert listed == re.findall(r"^\.TP\n(?:\\fB-\w\\fR, )?\\fB(--[\w-]+)\\fR", man, re.MULTILINE)
 
 
 def test_every_command_has_a_page() -> None:
