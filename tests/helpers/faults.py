@@ -1,4 +1,4 @@
-"""Helpers for the tests of faults: a runner that records all output, and the page docs/reference/errors.md."""
+"""Helpers for the tests of faults: a runner that records all output, and the page of errors."""
 
 from __future__ import annotations
 
