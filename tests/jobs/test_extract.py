@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -18,6 +20,7 @@ from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.extract import ExtractOptions, extract
 from helpers.extracting import NETWORK, same
 from helpers.onnx_models import projection_model
+from helpers.paths import DOCS
 from helpers.runner import Outcome, Runner
 from helpers.samples import draw_image, make_images
 
@@ -369,3 +372,15 @@ def test_extract_needs_the_memory_of_some_batches() -> None:
     with h5py.File("f.h5") as file, h5py.File("table.h5") as table:
         assert file["features"].shape == (n + 10, d)
         assert np.array_equal(file["features"][:n], table["features"][()])
+
+
+def test_the_reader_of_the_reference_page_reads_the_file(photos: Runner) -> None:
+    page = (DOCS / "reference" / "features-format.md").read_text(encoding="utf-8")
+    (reader,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    assert photos("extract", "photos", "-o", "photos.h5", "-q").exit == 3
+    names: dict[str, Any] = {}
+    exec(reader, names)
+    assert names["features"].shape == (len(names["paths"]), 128)
+    assert {
+        Path(path).parent.name for path, label in zip(names["paths"], names["labels"], strict=True) if label
+    } == {label for label in names["labels"] if label}
