@@ -14,7 +14,6 @@ from sphinx.application import Sphinx
 _VERSION = Path(__file__).parent.parent / "crnr_cli" / "__init__.py"
 
 project = "crnr"
-author = "the contributors of crnr"
 release = re.findall(r'^__version__ = "(.*)"$', _VERSION.read_text(encoding="utf-8"), re.MULTILINE)[0]
 version = release
 
@@ -26,7 +25,7 @@ smartquotes = False  # two dashes begin an option
 
 html_theme = "furo"
 html_title = f"crnr {release}"
-html_static_path: list[str] = []
+html_show_copyright = False
 
 
 def setup(app: Sphinx) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Iterator
@@ -32,7 +33,11 @@ def code_blocks(page: Path, kind: str) -> list[str]:
     """Return the content of all blocks of a kind; those in a list are indented."""
     pattern = rf"^( *)```{kind}\n(.*?)^\1```$"
     found = re.findall(pattern, read_page(page), re.DOTALL | re.MULTILINE)
-    return [re.sub(f"^{indent}", "", code, flags=re.MULTILINE) for indent, code in found]
+    return [_unindent(code, indent) for indent, code in found]
+
+
+def _unindent(code: str, indent: str) -> str:
+    return re.sub(f"^{indent}", "", code, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,9 @@ class Step:
         expected = self.kept_of(printed)
         return len(expected) == len(self.shown) and all(map(_is_same, self.shown, expected))
 
-    def __str__(self) -> str:
-        return "".join(f"{line}\n" for line in (f"$ {self.command}", *self.shown))
+    @property
+    def lines(self) -> list[str]:
+        return [f"$ {self.command}", *self.shown]
 
 
 def sessions(page: Path) -> list[list[Step]]:
@@ -98,6 +104,40 @@ def _last_digits(number: str) -> float:
     return 2.0 * 10 ** -len(number.partition(".")[2]) if "." in number else 1.0
 
 
+@dataclass(frozen=True)
+class Script:
+    """A block of commands, and the lines of its output that the page shows in a block right below."""
+
+    page: Path
+    commands: str
+    shown: list[str]
+
+    def find_lines(self, printed: list[str]) -> list[str]:
+        """Return the shown lines as they are printed, in their order; for others, the most similar ones."""
+        found: list[str] = []
+        place = 0
+        for line in self.shown:
+            same = [i for i in range(place, len(printed)) if _is_same(line, printed[i])]
+            if same:
+                found.append(line)
+                place = same[0] + 1
+            elif line not in ("", ELIDED):
+                found += difflib.get_close_matches(line, printed[place:], n=1, cutoff=0.0)
+            else:
+                found.append(line)
+        return found
+
+
+def scripts(page: Path) -> list[Script]:
+    """Return the blocks of the kind `sh`, each with the block of the kind `text` that follows it at once."""
+    pattern = r"^( *)```sh\n(.*?)^\1```$(?:\n\n\1```text\n(.*?)^\1```$)?"
+    found = re.findall(pattern, read_page(page), re.DOTALL | re.MULTILINE)
+    return [
+        Script(page, _unindent(commands, indent), _unindent(shown, indent).splitlines())
+        for indent, commands, shown in found
+    ]
+
+
 class Terminal:
     """A shell that keeps its folder from one command to the next."""
 
@@ -118,11 +158,13 @@ class Terminal:
         return [line.rstrip() for line in done.out.splitlines()]
 
 
-def replace_session(page: Path, old: list[Step], new: list[Step]) -> None:
-    text = read_page(page)
-    before, after = ("".join(map(str, steps)) for steps in (old, new))
-    assert text.count(before) == 1, f"{page.name}: this session is shown twice"
-    page.write_text(text.replace(before, after), encoding="utf-8", newline="\n")
+def replace_lines(page: Path, old: list[str], new: list[str]) -> None:
+    """Replace lines that a page shows in a block."""
+    if old != new:
+        before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
+        text = read_page(page)
+        assert text.count(before) == 1, f"{page.name}: this is shown twice"
+        page.write_text(text.replace(before, after), encoding="utf-8", newline="\n")
 
 
 def spans_of_code(page: Path) -> Iterator[str]:

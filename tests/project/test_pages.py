@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from sklearn.datasets import load_digits
 
-from helpers.pages import GUIDES, README, code_blocks, name_page, read_page, spans_of_code
+from helpers.pages import (
+    GUIDES,
+    README,
+    Script,
+    code_blocks,
+    name_page,
+    read_page,
+    replace_lines,
+    scripts,
+    spans_of_code,
+)
 from helpers.paths import DOCS, ROOT
 from helpers.runner import Outcome, Runner
 
@@ -22,22 +32,29 @@ INSTALLING = "python3 -m venv"  # what .ci/run does
 
 def list_scripts() -> list[Any]:
     return [
-        pytest.param(block, id=f"{page.stem}: {block.splitlines()[0][:50]}")
+        pytest.param(script, id=f"{page.stem}: {script.commands.splitlines()[0][:50]}")
         for page in GUIDES
-        for block in code_blocks(page, "sh")
-        if not block.startswith(INSTALLING)
+        for script in scripts(page)
+        if not script.commands.startswith(INSTALLING)
     ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", list_scripts())
-def test_every_block_of_commands_works(script: str, crnr: Runner, folder: Path) -> None:
+def test_every_block_of_commands_works_and_prints_what_the_page_shows(
+    script: Script, crnr: Runner, folder: Path, request: pytest.FixtureRequest
+) -> None:
     made = crnr.bash("crnr build gallery -q && crnr classify queries -q -o out.csv")
     assert made == Outcome(0, "", "")
     # `head` may leave before the rest is written. What pip would install is here.
-    done = crnr.bash(f"set +o pipefail\npip() {{ [[ $1 == install ]]; }}\n{script}")
-    assert done.exit == 0, done.err
-    assert "Traceback" not in done.err
+    done = crnr.bash(f"set +o pipefail; exec 2>&1\npip() {{ [[ $1 == install ]]; }}\n{script.commands}")
+    assert done.exit == 0, done.out
+    assert "Traceback" not in done.out
+    printed = script.find_lines([line.rstrip() for line in done.out.splitlines()])
+    if request.config.getoption("--update-docs"):
+        replace_lines(script.page, script.shown, printed)
+    else:
+        assert script.shown == printed, "run this test with --update-docs"
 
 
 # Code for developers is put into a copy of the package by another test.
@@ -49,6 +66,7 @@ WITH_PYTHON = [page for page in PAGES if code_blocks(page, "python") and page no
 def test_every_block_of_python_works(page: Path, crnr: Runner, folder: Path) -> None:
     """Blocks of a page follow each other; X and y are features and labels."""
     assert crnr("build", "gallery", "--calibrate", "-q").exit == 0
+    assert crnr("extract", "gallery", "-q", "-o", "photos.h5").exit == 0
     for digit in "12":
         shutil.copy(next((folder / "queries" / digit).iterdir()), folder / "queries" / digit / f"{digit}.png")
     X, y = load_digits(return_X_y=True)
