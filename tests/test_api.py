@@ -333,7 +333,7 @@ def explained(query: Any, **keywords: Any) -> Any:
         (GalleryError, "features.npz: not a crnr gallery", loaded("features.npz")),
         (UsageError, "provider: 'gpu' is not one of", loaded("pixels.h5", provider="gpu")),
         (UsageError, "max_pixels must be a whole number of at least 1", loaded("pixels.h5", max_pixels=0)),
-        (UsageError, "pixels.h5 was built without", loaded("pixels.h5", extractor="model.onnx")),
+        (UsageError, "pixels.h5: was built without", loaded("pixels.h5", extractor="model.onnx")),
         (TypeError, "an input must be a path, or all of them an array", classified([0.5])),
     ],
 )

@@ -29,13 +29,6 @@ def test_version_option_prints_the_version(crnr: Runner) -> None:
     assert (result.exit, result.out, result.err) == (0, f"crnr {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["build", "classify", "evaluate", "info"])
-def test_help_ends_in_an_example(crnr: Runner, command: str) -> None:
-    result = crnr(command, "--help")
-    assert result.exit == 0
-    assert f"Example: {'find' if command == 'classify' else f'crnr {command}'}" in result.out
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_stands_by_itself_in_its_process(command: str) -> None:
     """Modules for other commands are not loaded."""

@@ -361,7 +361,7 @@ def test_split_prints_a_table_of_classes(crnr: Runner) -> None:
         (("--share", "1"), "--share 1 would leave no queries; give a number between 0 and 1"),
         (("--share", "0.5", "--per-class", "3"), "give --share or --per-class, not both"),
         (("--share", "0"), "--share: '0' is not a number above 0 and at most 1 (see `crnr split --help`)"),
-        (("--gallery", ""), "--gallery: the name of the folder is empty"),
+        (("--train", ""), "--train: the name of the folder is empty"),
         (
             ("--how", "move"),
             "--how: 'move' is not one of copy, hardlink, link (see `crnr split --help`)",

@@ -234,9 +234,9 @@ def test_tune_refuses_one_class_and_single_samples(
     [
         (["--methods", "magic"], "error: --methods: 'magic' is not one of crnr, nrc, "),
         (["--plot", "x.bmp"], "error: x.bmp: the name of a plot must end in .png, .svg, .pdf"),
-        (["--pca", "1.5"], "--pca '1.5': give settings separated by commas"),
-        (["--pca", "inf"], "--pca 'inf': give settings separated by commas"),
-        (["--power", "a"], "--power 'a': give settings separated by commas"),
+        (["--try-pca", "1.5"], "--try-pca '1.5': give settings separated by commas"),
+        (["--try-pca", "inf"], "--try-pca 'inf': give settings separated by commas"),
+        (["--try-power", "a"], "--try-power 'a': give settings separated by commas"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
