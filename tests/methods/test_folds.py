@@ -149,6 +149,7 @@ def test_one_pass_covers_every_number_of_iterations(n_features: int, form: str, 
     counts = (2, 5, 9)
     assert cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
     winners = winners_after(method, fold, counts)
+    assert ("gram" in vars(fold)) == (form == "dense")  # computed only where that is cheaper
     assert method.variants(counts) == [replace(method, iterations=count) for count in counts]
     for row, count in zip(winners, counts, strict=True):
         separate = replace(method, iterations=count)
@@ -338,12 +339,13 @@ def test_memory_is_asked_for_before_samples_are_held_out(monkeypatch: pytest.Mon
 
 def test_whoever_stops_early_does_not_wait_for_the_fold_that_is_answered() -> None:
     samples, fold_of = Samples.of(unit_rows(30, 5), np.repeat([0, 1, 2], 10)), np.arange(30) % 3
-    began, may_end, ended = [], Event(), []
+    asked, began, may_end, ended = [], Event(), Event(), []
 
     class Slow(Nn):
         def residuals(self, samples: Samples, state: State, queries: np.ndarray) -> np.ndarray:
-            began.append(len(queries))
-            if len(began) > 1:
+            asked.append(len(queries))
+            if len(asked) > 1:
+                began.set()
                 may_end.wait(10)
                 ended.append(len(queries))
             return super().residuals(samples, state, queries)
@@ -351,6 +353,7 @@ def test_whoever_stops_early_does_not_wait_for_the_fold_that_is_answered() -> No
     parts = held_out_residuals(samples, Slow(), fold_of, jobs=1, progress=lambda *_: None)
     places, _ = next(parts)
     assert places.tolist() == list(range(0, 30, 3))
+    assert began.wait(60)
     parts.close()  # type: ignore[attr-defined]
     assert ended == []
     may_end.set()
