@@ -73,6 +73,7 @@ def test_a_device_is_written_to_directly(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out, outcome.err) == (0, "", "15 of 15 inputs labelled: /dev/null\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 )

@@ -36,6 +36,7 @@ def stopping_after(batches: int) -> Callable[[str, int, int], None]:
     return progress
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [False, True])
 def test_a_stopped_run_continues_by_itself(photos: Runner, update: bool) -> None:
     """Wherever it was stopped; the bytes are the same as without a stop."""
@@ -171,6 +172,7 @@ def test_an_image_that_changed_meanwhile(photos: Runner) -> None:
     assert same("f.h5", "clean.h5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["values", "text", "types", "length"])
 def test_extract_repeats_damaged_batches(photos: Runner, change: str) -> None:
     """Batches from the first damaged one on are extracted again."""

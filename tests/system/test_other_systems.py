@@ -202,6 +202,7 @@ def pausing(on: On) -> Iterator[object]:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_resumed(built: On) -> None:
     on = built
     assert on(*CLASSIFY.split()).exit == 0
@@ -239,6 +240,7 @@ except typer.Exit as e:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_a_long_batch(on: On) -> None:
     run = Runner(on.here).start(program=on.part_of_crnr(LONG_BATCH), env=environment(on.system))
     assert run.stdout is not None
@@ -337,6 +339,7 @@ HUNGRY = "import time; found = b'x' * 2**28; time.sleep(60)"
 ENDLESS = "while True: pass"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "limits"), [(HUNGRY, "2**26, None"), (ENDLESS, "None, 0.5")])
 def test_a_child_that_takes_too_much_is_ended(on: On, code: str, limits: str) -> None:
     """By the parent, as the child does nothing about it. On macOS, its time is limited by the kernel."""

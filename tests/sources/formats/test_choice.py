@@ -34,6 +34,7 @@ def all_rows(file: FeatureFile) -> np.ndarray:
     return file.read_rows(0, len(file))
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("labels", [LABELS, ONE_HOT, ONE_HOT.T], ids=["plain", "one-hot", "one-hot columns"])

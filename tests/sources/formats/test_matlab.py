@@ -79,6 +79,7 @@ def rows(file: FeatureFile) -> Array:
     return np.concatenate([file.read_rows(0, 3), file.read_rows(3, len(file))])
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("labels", [[LABELS], np.array([LABELS]).T], ids=["1 x n", "n x 1"])
@@ -93,6 +94,7 @@ def test_the_number_of_labels_decides_rows_or_columns(
     np.testing.assert_array_equal(rows(file), VALUES)
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 def test_numbers_of_any_type(tmp_path: Path, save: Save, dtype: str) -> None:
@@ -109,6 +111,7 @@ def test_text_as_labels(tmp_path: Path, save: Save, cells: bool) -> None:
     assert FeatureFile.open(path, Keys()).labels == NAMES
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize(("axis", "expected"), [("rows", VALUES[:3]), ("columns", VALUES[:3].T)])
 def test_samples_option_decides_the_axis_of_a_square(
@@ -197,6 +200,7 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
         FeatureFile.open(path, Keys())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -279,6 +283,7 @@ def test_files_other_than_matlab_are_refused(tmp_path: Path, content: bytes) -> 
         FeatureFile.open(path, Keys())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 145, 185, 393])
 def test_a_damaged_file_is_read_or_refused(tmp_path: Path, place: int) -> None:
     """Cut, or with one byte changed: never a traceback, and never the end of the process, though some of
@@ -367,6 +372,7 @@ def test_names_of_classes_of_variable_length(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows(FeatureFile.open(tmp_path / "x.mat", Keys())), VALUES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [{25: 1}, {16: 9}, {8: 255}], ids=["endless", "missing", "too large"])
 def test_damaged_text_of_variable_length_does_no_harm(tmp_path: Path, damage: dict[int, int]) -> None:
     """HDF5 works for ever on the first: that is ended, and the others are not a traceback."""
@@ -446,6 +452,7 @@ STACK = np.arange(4 * 3 * 5).reshape(4, 3, 5)  # 4 x 3 pixels, 5 images
 STACK_LABELS = np.array([1.0, 2, 1, 2, 3])
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["uint8", "float64"])
@@ -469,6 +476,7 @@ def test_a_stack_of_coloured_images(tmp_path: Path, save: Save) -> None:
     assert rows(file)[3].tolist() == stack[..., 3].ravel().tolist()
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize(("chosen", "axis"), [("rows", 0), ("columns", 2)])
 def test_an_ambiguous_stack_needs_the_samples_option(
@@ -516,6 +524,7 @@ def test_cells_of_single_numbers_are_labels(tmp_path: Path, save: Save) -> None:
 ONE_HOT = np.eye(3)[[0, 1, 0, 1, 2]]  # samples x classes
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("turned", [False, True], ids=["samples x classes", "classes x samples"])
 def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool) -> None:
@@ -527,6 +536,7 @@ def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool
     assert (len(file), file.n_features) == (5, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
