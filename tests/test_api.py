@@ -330,7 +330,7 @@ def explained(query: Any, **keywords: Any) -> Any:
         (UsageError, "queries: has 13 queries, but explain takes one", explained("queries")),
         (DataError, "queries/blank.png: nothing to compare", explained("queries/blank.png")),
         (GalleryError, "nothing.h5: no such gallery", loaded("nothing.h5")),
-        (GalleryError, "features.npz: not a crnr gallery", loaded("features.npz")),
+        (GalleryError, "features.npz: not a gallery; create one with `crnr build`", loaded("features.npz")),
         (UsageError, "provider: 'gpu' is not one of", loaded("pixels.h5", provider="gpu")),
         (UsageError, "max_pixels must be a whole number of at least 1", loaded("pixels.h5", max_pixels=0)),
         (UsageError, "pixels.h5 was built without", loaded("pixels.h5", extractor="model.onnx")),
@@ -397,7 +397,7 @@ def test_what_it_says_about_itself(crnr: Runner) -> None:
     about = json.loads(crnr("info", "gradients.h5", "--json").out)
     described = json.loads(json.dumps(gallery.describe()))
     assert {key: value for key, value in about.items() if key not in ("gallery", "bytes")} == described
-    assert repr(gallery) == "<Gallery gradients.h5: crnr, 18 samples, 3 classes>"
+    assert repr(gallery) == "<Gallery gradients.h5: crnr, 18 examples, 3 classes>"
 
 
 def test_answers_are_values(crnr: Runner) -> None:

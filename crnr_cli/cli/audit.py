@@ -94,7 +94,13 @@ def audit(
     """Find labels that look wrong, duplicates, outliers and confusable classes in a gallery or a source."""
     early = EarlyNotes(output.quiet)
     reading = reading_of(
-        input, vectors, network, steps=steps.make_steps(), on_notes=early, **strictness.to_fields()
+        input,
+        vectors,
+        network,
+        command="audit",
+        steps=steps.make_steps(),
+        on_notes=early,
+        **strictness.to_fields(),
     )
     from crnr_cli.errors import require_packages
     from crnr_cli.gallery.hdf5_contents import is_gallery
@@ -108,7 +114,11 @@ def audit(
         if fixed := [
             name for name in given_values(context, _OF_SOURCES) if not (name == "--extractor" and model)
         ]:
-            raise UsageError(f"{', '.join(fixed)}: a gallery keeps its settings; leave out what it has")
+            it = "it" if len(fixed) == 1 else "them"
+            raise UsageError(
+                f"{', '.join(fixed)} cannot be changed for an existing gallery; leave {it} out, or audit the "
+                "folder that the gallery was built from"
+            )
     with shown_progress(output.quiet) as progress:
         report = run(sources, reading, against or [], model, progress)
     if csv:
@@ -136,7 +146,7 @@ def _finish(report: AuditReport, max_suspects: int | None) -> None:
     count = len(report.suspects)
     if max_suspects is not None and count > max_suspects:
         looks = "looks" if count == 1 else "look"
-        say(f"{format_count(count, 'label')} {looks} wrong, and at most {max_suspects} may", style="red")
+        say(f"{format_count(count, 'label')} {looks} wrong, but at most {max_suspects} may", style="red")
         raise typer.Exit(GATE_MISSED)
 
 
@@ -236,19 +246,19 @@ def show_audit(report: AuditReport) -> None:
     for title, groups in (("exact copies", report.copies), ("near duplicates", report.near)):
         _show(
             console,
-            f"groups of {title}; those of several classes come first",
+            f"groups of {title}, those spanning several classes first",
             ("samples", "classes", "such as"),
             [_group(report, group) for group in sorted(groups, key=lambda g: not report.is_across(g))],
         )
     _show(
         console,
-        "outliers, which look like no class",
+        "outliers: examples unlike any class",
         ("similarity", "label", "sample"),
         [(f"{found.similarity:.3f}", labels[found.sample], names[found.sample]) for found in report.outliers],
     )
     _show(
         console,
-        "classes that are taken for each other",
+        "classes that are often confused",
         ("share", "class", "class", "samples"),
         [
             (f"{pair.share:.0%}", *(classes[k] for k in pair.classes), str(sum(pair.confused)))
@@ -257,13 +267,13 @@ def show_audit(report: AuditReport) -> None:
     )
     _show(
         console,
-        "classes with few different samples",
+        "classes with few different examples",
         ("samples", "class"),
         [(str(count), classes[k]) for k, count in report.small],
     )
     _show(
         console,
-        "queries that are among the samples too",
+        "queries that are also in the gallery",
         ("as", "query", "sample"),
         [
             ("copy" if known.is_copy else "near duplicate", known.query, names[known.sample])
@@ -279,14 +289,14 @@ def _facts(report: AuditReport) -> list[tuple[str, str, str]]:
     copies = sum(map(report.is_across, report.copies))
     facts = [
         ("samples", str(len(report.names)), f"of {format_count(len(report.classes), 'class')}"),
-        ("labels confirmed", share, f"by the other samples, in {format_count(report.folds, 'fold')}"),
+        ("labels confirmed", share, f"by the other examples, in {format_count(report.folds, 'fold')}"),
         ("labels that look wrong", str(len(report.suspects)), ""),
         ("groups of copies", str(len(report.copies)), f"{copies} of them in several classes"),
         ("groups of near duplicates", str(len(report.near)), f"{near} of them in several classes"),
         ("outliers", str(len(report.outliers)), ""),
     ]
     if report.n_queries:
-        facts.append(("queries among the samples", f"{len(report.known)} of {report.n_queries}", ""))
+        facts.append(("queries also in the gallery", f"{len(report.known)} of {report.n_queries}", ""))
     return facts
 
 

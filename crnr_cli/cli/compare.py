@@ -134,7 +134,13 @@ def compare(
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
     reading = reading_of(
-        input, vectors, network, steps=steps.make_steps(), on_notes=early, **strictness.to_fields()
+        input,
+        vectors,
+        network,
+        command="compare",
+        steps=steps.make_steps(),
+        on_notes=early,
+        **strictness.to_fields(),
     )
     tested = testing.to_fields(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
@@ -224,14 +230,14 @@ def _table(report: CompareReport, width: int) -> Table:
         pad_edge=False,
         padding=(0, 1 if width < _ROOMY else 2, 0, 0),
         title=f"{format_count(report.n_classes, 'class')}, "
-        f"{format_count(report.n_gallery, 'gallery sample')} "
-        f"of dimension {report.dimension},\ntested with {tested}",
+        f"{format_count(report.n_gallery, 'example')} "
+        f"with vectors of length {report.dimension},\ntested with {tested}",
         title_justify="left",
         caption=f"p: McNemar's test against the best method; * p < {_SIGNIFICANT}",
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)
-    for column in ("accuracy", "95 %", "macro\nF1", "build\ns", "ms per\nquery", "p"):
+    for column in ("accuracy", "95%", "macro\nF1", "build\ns", "ms per\nquery", "p"):
         heading = column if width < _ROOMY else column.replace("\n", " ")
         table.add_column(heading, justify="right", no_wrap=True)
     for result in report.results:

@@ -60,7 +60,7 @@ def remove(
     from crnr_cli.results.edited import read_marked_samples
 
     if not classes and not samples and not marked:
-        raise UsageError("choose what to remove with --class NAME, --sample NAME or --from FILE")
+        raise UsageError("choose what to remove with --class NAME, --sample NAME or --marked-in FILE")
     gallery = one_gallery(context, gallery, option)
     unwanted = Unwanted(classes or [], samples or [], read_marked_samples(marked) if marked else [])
     if dry_run:

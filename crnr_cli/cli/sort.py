@@ -95,7 +95,7 @@ def sort(
     if undo is not None:
         if names := given_values(context, ["table", "folder", *parameter_names(Sorting)]):
             others = ", ".join(_ARGUMENTS.get(name.removeprefix("--"), name) for name in names)
-            raise UsageError(f"--undo takes nothing but the list; leave out {others}")
+            raise UsageError(f"--undo takes only the undo file; leave out {others}")
         _undo(undo, places, strictness, output)
         return
     if table is None or not folder:
@@ -135,14 +135,14 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
 
     say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
     if report.unrelated:
-        say(f"note: left alone, as not named like images: {format_count(report.unrelated, 'file')}")
+        say(f"note: not touched, because not named like images: {format_count(report.unrelated, 'file')}")
     done, there = report.count(report.how), report.count(ALREADY_THERE)
     already = f", {there} {is_or_are(there)} already there" if there else ""
     if dry_run:
         say(f"{folder}: {format_count(done, 'file')} would be {_DONE[report.how]}{already}")
         return
     if not done:
-        say(f"{folder}: nothing to do{already}")
+        say(f"{folder}: no files to place{already}")
         return
     into = format_count(len(report.folders), "folder")
     say(f"{folder}: {format_count(done, 'file')} {_DONE[report.how]} into {into}{already}")
@@ -165,5 +165,5 @@ def _undo(path: Path, below: list[Path], strictness: ErrorHandlingOptions, outpu
         files = format_count(report.undone, "file")
         say(f"{files} moved back" if report.how == "move" else f"{files} removed")
         if report.left_out:
-            say(f"{path} is kept for what is left")
+            say(f"kept {path} for the rest")
     strictness.finish(len(report.left_out))

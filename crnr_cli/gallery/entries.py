@@ -47,7 +47,7 @@ def rows_by_name(table: SampleTable) -> dict[str, int]:
     first, second = ([pair[side] for pair in again] for side in (0, 1))
     if different := _differing(table, first, table, second):
         raise DataError(
-            f"two different samples are called {different[0]}; give them different names, or build "
+            f"two different examples are called {different[0]}; give them different names, or build "
             "the gallery again from all its sources"
         )
     return found
@@ -103,12 +103,12 @@ class Unwanted:
         samples, of_samples = select_names(path, "sample", self.samples, gallery.names, names)
         for name in self.exact:
             if (found := names.find(with_slashes(name))) is None:
-                raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
+                raise DataError(f"{path}: has no example {name}; {hint(name, gallery.names)}")
             samples.add(found)
         columns = zip(gallery.names, gallery.table.labels, strict=True)
         is_unwanted = np.array([label in classes or name in samples for name, label in columns])
         if is_unwanted.all():
-            raise DataError(f"{path}: no samples would remain; delete the file instead")
+            raise DataError(f"{path}: no examples would remain; delete the file instead")
         return is_unwanted, of_classes + of_samples
 
 

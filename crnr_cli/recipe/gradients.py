@@ -25,8 +25,8 @@ _PHOTOGRAPHS = (64, 64)  # the working size of large images
 _LARGEST_BINS = 64
 _LONGEST_SIDE = 2048  # of the working size: a gallery of a stranger must not need gigabytes per image
 _WEAK = (
-    f"on photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}); "
-    "if these are photographs, use a network: see `crnr model list`"
+    f"if these are photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}): run "
+    "`crnr model get efficientnet-lite0`, then add --extractor efficientnet-lite0"
 )
 _LEVELS = 4  # of red, of green and of blue
 N_COLORS = 4 * _LEVELS**3
@@ -54,19 +54,15 @@ class Gradients(Extractor):
         """Check all settings, which come from the user or from an untrusted gallery."""
         if not all(1 <= side <= _LONGEST_SIDE for side in self.size):
             raise UsageError(
-                f"gradients: invalid image size {self.size[0]}x{self.size[1]}; choose at most "
+                f"--size: invalid image size {self.size[0]}x{self.size[1]}; choose at most "
                 f"{_LONGEST_SIDE} pixels per side"
             )
         if self.cell < 1:
-            raise UsageError(f"gradients: cell must be 1 pixel or more, not {self.cell}")
+            raise UsageError(f"--cell must be 1 pixel or more, not {self.cell}")
         if not 2 <= self.bins <= _LARGEST_BINS or self.bins % 2:
-            raise UsageError(
-                f"gradients: bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}"
-            )
+            raise UsageError(f"--bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}")
         if self.block_norm not in BLOCK_NORMS:
-            raise UsageError(
-                f"gradients: block_norm must be {' or '.join(BLOCK_NORMS)}, not {self.block_norm}"
-            )
+            raise UsageError(f"--block-norm must be {' or '.join(BLOCK_NORMS)}, not {self.block_norm}")
 
     @classmethod
     def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
@@ -121,12 +117,12 @@ class Gradients(Extractor):
     @classmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Gradients:
         if set(settings) != {f.name for f in fields(cls)}:
-            raise ValueError("the description of its extractor is incomplete")
+            raise ValueError("the description of the extractor is incomplete")
         size, color, cell, bins = (settings[name] for name in ("size", "color", "cell", "bins"))
         numbers = [*size, cell, bins] if isinstance(size, list) else []
         are_whole = len(numbers) == 4 and all(type(number) is int for number in numbers)
         if not are_whole or not isinstance(color, bool):
-            raise ValueError("the description of its extractor is invalid")
+            raise ValueError("the description of the extractor is invalid")
         return cls((size[0], size[1]), color, cell, bins, settings["block_norm"])
 
     def facts(self) -> dict[str, Any]:

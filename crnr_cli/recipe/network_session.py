@@ -166,7 +166,7 @@ def _another_model_error(path: Path, recorded: str, found: ModelHash) -> DataErr
         )
     return DataError(
         f"{path}: not the network that the gallery was built with: SHA-256 is {found.sha256[:12]}..., not "
-        f"{recorded[:12]}...; give the right one with --extractor, or build the gallery again"
+        f"{recorded[:12]}...; give the right one with --model-path, or build the gallery again"
     )
 
 
@@ -186,7 +186,7 @@ def _find_model(network: Network) -> Path:
                 raise _another_model_error(place, network.sha256, found)
             return place
     looked_at = {place.resolve(): str(place) for place in reversed(places)}  # by its first name
-    remedy = f"get it with: {here.command}" if here else "give its path with --extractor"
+    remedy = f"get it with: {here.command}" if here else "give its path with --model-path"
     raise DataError(
         f"the gallery's network is not at {' nor at '.join(reversed(looked_at.values()))}; {remedy}"
     )
@@ -204,11 +204,13 @@ def _decide_pool(path: Path, session: Any, decider: Decider) -> int:
     except Exception as e:  # onnxruntime's exceptions have no public base class
         raise DataError(f"{path}: cannot be run on an image of {width}x{height} ({first_line(e)})") from e
     if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not 2 <= output.ndim <= 4:
-        raise DataError(f"{path}: its output {output_name} is not one vector of numbers per image")
+        raise DataError(f"{path}: the output {output_name} is not one vector of numbers per image")
     decider.decide_pool(output.shape)
     pooled = _pool(output, decider["layout"], decider["pool"])
     if not pooled.size:
-        raise DataError(f"{path}: its output {output_name} has no numbers; choose another one")
+        raise DataError(
+            f"{path}: the output {output_name} has no numbers; choose another one with --extractor-output"
+        )
     if len(pooled) != count:
         raise DataError(
             f"{path}: returns {format_count(len(pooled), 'vector')} for {format_count(count, 'image')}"
@@ -239,7 +241,7 @@ class Session(NamedTuple):
 
 def available_providers() -> list[str]:
     """The providers of the installed onnxruntime, the best first."""
-    require_packages("onnx", "a network", "onnxruntime")
+    require_packages("onnx", "an extractor that is a network", "onnxruntime")
     import onnxruntime
 
     found = set(onnxruntime.get_available_providers())
@@ -279,7 +281,7 @@ def open_session(path: Path, jobs: int, provider: str) -> Session:
         except DataError:  # of the model, or of a provider that does not work here
             if name == CPU:
                 raise
-    raise DataError(f"{path}: onnxruntime cannot run it on any of {', '.join(names)}")
+    raise DataError(f"{path}: onnxruntime cannot run this model on any of {', '.join(names)}")
 
 
 def _run_on(path: Path, jobs: int, provider: str) -> Any:
@@ -301,7 +303,10 @@ def _run_on(path: Path, jobs: int, provider: str) -> Any:
             warnings.simplefilter("ignore")  # that it uses something else, which is checked here
             session = onnxruntime.InferenceSession(path, settings, providers=wanted)
     except Exception as e:  # onnxruntime's exceptions have no public base class
-        raise DataError(f"{path}: not a model that onnxruntime can open ({first_line(e)})") from e
+        raise DataError(
+            f"{path}: onnxruntime cannot open this model ({first_line(e)}); upgrade onnxruntime, or export "
+            "the network again"
+        ) from e
     if session.get_providers()[0] != PROVIDERS[provider]:
         return None
     session.disable_fallback()  # nor later, when a run fails

@@ -59,6 +59,13 @@ class Source(ABC):
         """Whether labels are given as such; otherwise the folders of images are, if they are classes."""
         return self.kind == "features"
 
+    def check_classes(self, command: str) -> list[str]:
+        """Refuse images without any class folder; return notes on folders that may not be the classes.
+
+        Remedies name the `command` that reads the source.
+        """
+        return []
+
     @property
     def why_unlabelled(self) -> str:
         return "not in a class folder"

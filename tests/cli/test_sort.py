@@ -40,7 +40,7 @@ def test_sorting_and_undoing(crnr: Runner, how: str, done: str) -> None:
     assert crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl") == Outcome(0, "", undone)
     assert crnr.files() == {"q", "out.csv"}
     missing = crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl")
-    assert missing == Outcome(1, "", "error: sorted/.crnr-sort-1.jsonl: there is no such list\n")
+    assert missing == Outcome(1, "", "error: sorted/.crnr-sort-1.jsonl: no such undo file\n")
 
 
 def test_a_dry_run_prints_a_csv(crnr: Runner) -> None:
@@ -53,7 +53,7 @@ def test_a_dry_run_prints_a_csv(crnr: Runner) -> None:
         {"path": "q/1/0.png", "target": "", "result": "left out", "reason": "there is no such file"},
         {"path": "q/0/1.png", "target": "sorted/cat-1.png", "result": "copy", "reason": ""},
     ]
-    assert outcome.err == ("left out: q/1/0.png: there is no such file\nsorted: 2 files would be copied\n")
+    assert outcome.err == ("failed: q/1/0.png: there is no such file\nsorted: 2 files would be copied\n")
     assert crnr.files() == {"q", "out.csv"}
 
 
@@ -61,7 +61,7 @@ def test_files_that_are_gone_are_reported(crnr: Runner) -> None:
     make()
     Path("q/1/0.png").unlink()
     outcome = crnr("sort", "out.csv", "sorted")
-    left_out = "left out: q/1/0.png: there is no such file\n"
+    left_out = "failed: q/1/0.png: there is no such file\n"
     assert outcome == Outcome(3, "", f"{left_out}sorted: 2 files copied into 1 folder\n{UNDO}")
     assert crnr("sort", "out.csv", "sorted", "--allow-skipped", "-q") == Outcome(0, "", "")
     strict = crnr("sort", "out.csv", "sorted", "--strict")
@@ -93,8 +93,8 @@ def test_what_cannot_be_undone_is_reported(crnr: Runner) -> None:
     assert outcome == Outcome(
         3,
         "",
-        "left out: sorted/cat/1.png: has changed since it was sorted\n2 files removed\n"
-        "sorted/.crnr-sort-1.jsonl is kept for what is left\n",
+        "failed: sorted/cat/1.png: has changed since it was sorted\n2 files removed\n"
+        "sorted/.crnr-sort-1.jsonl for the rest\n",
     )
 
 
@@ -112,8 +112,8 @@ def test_a_folder_that_cannot_be_made(crnr: Runner, folder: str) -> None:
     outcome = crnr("sort", "out.csv", folder)
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err in (
-        "error: file: is not a folder; choose another place\n",
-        "error: missing/sorted: there is no directory missing; create it first\n",
+        "error: file: is not a folder; choose another one\n",
+        "error: missing/sorted: the folder missing; create it first\n",
     )
 
 

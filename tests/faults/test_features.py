@@ -75,7 +75,7 @@ def test_types_of_features(case: Case) -> None:
             "classify queries.npz -o out.csv",
             exit=1,
             err=[
-                "error: queries.npz: features must be a table of numbers with one row per sample, or a stack "
+                "error: queries.npz: features must be a table of numbers with one row per query, or a stack "
                 f"of images, but are {found} of shape (4, 2); name another dataset with --features-key"
             ],
         )
@@ -95,7 +95,7 @@ def test_values_that_are_not_finite(case: Case) -> None:
     case.run(
         "build bad.npz",
         exit=1,
-        err=["error: NaN or infinity in 2 rows, to be fixed or removed: bad.npz#1, bad.npz#3"],
+        err=["error: NaN or infinity in 2 rows; correct or remove bad.npz#1, bad.npz#3"],
     )
     assert case.files() == {"bad.npz"}
     np.savez("gallery.npz", features=values * 1e200, labels=labels)
@@ -127,14 +127,16 @@ def test_labels(case: Case) -> None:
         case.run(
             f"build {name}.npz -o {name}.h5",
             exit=0,
-            err=[f"{name}.h5: 2 classes, 4 samples, dimension 2, crnr, dense"],
+            err=[f"{name}.h5: 2 classes, 4 examples, vectors of length 2, method crnr"],
         )
         assert load_gallery(Path(f"{name}.h5")).classes == ["10", "7"]
     np.savez("short.npz", features=values, labels=["7", "10", "10"])
     case.run("build short.npz", exit=1, err=["error: short.npz: 4 rows of features but 3 labels"])
     np.savez("none.npz", features=values)
     case.run(
-        "build none.npz", exit=1, err=["error: none.npz: no labels; name their dataset with --labels-key"]
+        "build none.npz",
+        exit=1,
+        err=["error: none.npz: no labels; choose the dataset that contains them with --labels-key"],
     )
     assert "gallery.h5" not in case.files()
 
@@ -150,7 +152,7 @@ def test_other_dataset_names(case: Case) -> None:
         "build data.h5",
         exit=1,
         err=[
-            "error: data.h5: no dataset features; it could be deep/vectors with the labels y, or "
+            "error: data.h5: no array called 'features'; it could be deep/vectors with the labels y, or "
             "other/vectors with the labels y; choose with --features-key and --labels-key"
         ],
     )
@@ -158,7 +160,7 @@ def test_other_dataset_names(case: Case) -> None:
     case.run(
         "build data.h5 --features-key deep/vectors --labels-key y",
         exit=0,
-        err=["gallery.h5: 3 classes, 3 samples, dimension 3, crnr, dense"],
+        err=["gallery.h5: 3 classes, 3 examples, vectors of length 3, method crnr"],
     )
     with h5py.File("pair.h5", "w") as file:
         file["deep/vectors"] = np.eye(3)
@@ -167,9 +169,9 @@ def test_other_dataset_names(case: Case) -> None:
         "build pair.h5 -o other.h5",
         exit=0,
         err=[
-            "note: pair.h5: the features are deep/vectors (3 x 3), the labels are y; "
-            "--features-key and --labels-key name others",
-            "other.h5: 3 classes, 3 samples, dimension 3, crnr, dense",
+            "note: pair.h5: using the features deep/vectors (3 x 3), the labels are y; "
+            "choose others with --features-key and --labels-key",
+            "other.h5: 3 classes, 3 examples, vectors of length 3, method crnr",
         ],
     )
 

@@ -25,8 +25,8 @@ def test_one_class(case: Case) -> None:
         "build gallery",
         exit=0,
         err=[
-            "note: only one class, ant: classify will refuse this gallery",
-            "gallery.h5: 1 class, 4 samples, dimension 128, crnr, dense",
+            "note: only one class, ant: add another class with `crnr add` before you classify",
+            "gallery.h5: 1 class, 4 examples, vectors of length 128, method crnr",
         ],
     )
     make_queries()
@@ -87,7 +87,7 @@ def test_damaged_gallery(case: Case) -> None:
     case.run(
         CLASSIFY,
         exit=1,
-        err=["error: gallery.h5: damaged (its checksum does not match); restore it or build it again"],
+        err=["error: gallery.h5: damaged (the checksum does not match); restore it or build it again"],
     )
     Path("gallery.h5").write_bytes(whole[: len(whole) // 2])
     outcome = case(*CLASSIFY.split())
@@ -116,11 +116,15 @@ def test_other_versions(case: Case) -> None:
     )
     with h5py.File("other.h5", "w") as file:
         file["features"] = np.eye(2)
-    case.run(f"{CLASSIFY} -g other.h5", exit=1, err=["error: other.h5: not a crnr gallery"])
+    case.run(
+        f"{CLASSIFY} -g other.h5",
+        exit=1,
+        err=["error: other.h5: not a gallery; create one with `crnr build`"],
+    )
     case.run(
         f"{CLASSIFY} -g none.h5",
         exit=1,
-        err=["error: none.h5: no such gallery; make it with `crnr build FOLDER -o none.h5`"],
+        err=["error: none.h5: no such gallery; create it with `crnr build FOLDER -o none.h5`"],
     )
     assert case.files() == {"queries", "gallery", "gallery.h5", "other.h5"}
 

@@ -63,10 +63,10 @@ def test_truncated_images(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(1, 5),
-            "no answer: queries/half.jpg: truncated, image file is truncated",
-            "no answer: queries/half.png: truncated, the PNG ends before its last chunk",
-            "no answer: queries/most.jpg: truncated, image file is truncated",
-            "no answer: queries/most.png: truncated, the PNG ends before its last chunk",
+            "failed: queries/half.jpg: truncated, image file is truncated",
+            "failed: queries/half.png: truncated, the PNG ends before its last chunk",
+            "failed: queries/most.jpg: truncated, image file is truncated",
+            "failed: queries/most.png: truncated, the PNG ends before its last chunk",
             without("4 truncated"),
         ],
         statuses=GOOD | {f"queries/{name}": "truncated" for name in names},
@@ -107,8 +107,7 @@ def test_decompression_bomb(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(1, 2),
-            "no answer: queries/bomb.png: too_large, "
-            "50000 x 50000 pixels; the limit is 89478485 (--max-pixels)",
+            "failed: queries/bomb.png: too_large, 50000 x 50000 pixels; the limit is 89478485 (--max-pixels)",
             without("1 too_large"),
         ],
         statuses=GOOD | {"queries/bomb.png": "too_large"},
@@ -119,7 +118,7 @@ def test_decompression_bomb(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(1, 2),
-            "no answer: queries/bomb.png: too_large, 20 x 20 pixels; the limit is 100 (--max-pixels)",
+            "failed: queries/bomb.png: too_large, 20 x 20 pixels; the limit is 100 (--max-pixels)",
             without("1 too_large"),
         ],
         statuses=GOOD | {"queries/bomb.png": "too_large"},
@@ -140,9 +139,9 @@ def test_unsupported_formats(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(8, 11),
-            "no answer: queries/a.eps: not_image, not an image in a supported format",
-            "no answer: queries/b.jpg: not_image, not an image in a supported format",
-            "no answer: queries/c.png: not_image, not an image in a supported format",
+            "failed: queries/a.eps: not_image, not an image in a supported format",
+            "failed: queries/b.jpg: not_image, not an image in a supported format",
+            "failed: queries/c.png: not_image, not an image in a supported format",
             without("3 not_image"),
         ],
         statuses=GOOD
@@ -236,11 +235,11 @@ def test_mixed_sizes(case: Case) -> None:
     """All are resized to one size, which build chooses, stores in the gallery, and applies to queries too."""
     make_images(case.here / "gallery", ["ant"], size=(8, 8))
     make_images(case.here / "gallery", ["bee", "cow"], size=(40, 30))
-    note = "note: images differ in size: all are resized to 32x32; --size chooses another size"
+    note = "note: images differ in size: all are resized to 32x32; choose another size with --size"
     case.run(
         "build gallery",
         exit=0,
-        err=[note, "gallery.h5: 3 classes, 12 samples, dimension 1568, crnr, dense"],
+        err=[note, "gallery.h5: 3 classes, 12 examples, vectors of length 1568, method crnr"],
     )
     assert load_gallery(Path("gallery.h5")).recipe.extractor == Gradients((32, 32), color=False, cell=4)
     queries = make_queries()

@@ -103,7 +103,7 @@ def test_another_resume(case: Case) -> None:
     Path("out.csv.crnr-lock").unlink()  # as the next run does
     left = {path.name: path.read_bytes() for path in case.here.glob("out*")}
     refused = "error: out.csv: the unfinished run was a different one: "
-    remedy = "; use the same inputs and options, or leave out --resume to start again"
+    remedy = "; use the same queries and options, or leave out --resume to start again"
     case.run(
         f"{RESUME} --max-pixels 5", exit=1, err=[f"{refused}--max-pixels was 89478485 and is now 5{remedy}"]
     )

@@ -59,9 +59,9 @@ def test_a_decoder_that_hangs_or_crashes(case: Case, queries: Path, monkeypatch:
         exit=3,
         err=[
             labelled(2, 5),
-            "no answer: queries/crash.png: decode_error, the decoder crashed (signal 11)",
-            "no answer: queries/exit.png: decode_error, the decoder ended (exit 7)",
-            "no answer: queries/hang.png: decode_error, the decoder did not reply within 2 s",
+            "failed: queries/crash.png: decode_error, the decoder crashed (signal 11)",
+            "failed: queries/exit.png: decode_error, the decoder ended (exit 7)",
+            "failed: queries/hang.png: decode_error, the decoder did not reply within 2 s",
             without("3 decode_error"),
         ],
         statuses=GOOD
@@ -85,7 +85,7 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
         (
             10_000,
             "fitting crnr to 12 samples of dimension 128 needs 34.8 kB of memory, but 10.0 kB are free; "
-            "use --neighbors, --pca or fewer samples",
+            "use --neighbors, --pca or fewer examples",
         ),
     ):
         set_free_bytes(free, monkeypatch.setattr)
@@ -100,7 +100,7 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
         exit=1,
         err=[
             f"error: gallery.h5: the gallery needs {needed} of memory, but 100.0 bytes are free; "
-            "classify on a larger machine, or build it with --neighbors or --pca"
+            "classify on a larger machine, or build the gallery with --neighbors or --pca"
         ],
     )
 

@@ -72,13 +72,13 @@ def test_output_in_a_bad_place(case: Case) -> None:
     """It is refused before any image is decoded."""
     Path("folder").mkdir()
     for output, message in {
-        "folder": "is a directory; give a file name",
-        "missing/out.csv": "there is no directory missing; create it first",
+        "folder": "is a folder; give a file name",
+        "missing/out.csv": "the folder missing does not exist; create it first",
         "queries/out.csv": "is inside queries, which is an input; write it elsewhere",
         "gallery.h5": "is an input of this run; write to another file",
     }.items():
         case.run(f"classify queries -o {output}", exit=1, err=[f"error: {output}: {message}"])
-    case.run("build gallery -o folder", exit=1, err=["error: folder: is a directory; give a file name"])
+    case.run("build gallery -o folder", exit=1, err=["error: folder: is a folder; give a file name"])
     Path("folder").chmod(0o555)
     case.run(
         "classify queries -o folder/out.csv",

@@ -60,7 +60,7 @@ def test_build_and_info_say_how_much_the_index_finds(tables: Runner, kind: str) 
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 12, "--index", kind)
     assert (result.exit, result.out) == (0, "")
     assert "dimension 16, crnr, index with " in result.err
-    assert re.search(r"index with [\d.]+ % of the nearest samples and [\d.]+ % of the labels; ", result.err)
+    assert re.search(r"index with [\d.]+% of the nearest examples and [\d.]+ % of the labels; ", result.err)
     shown = tables("info", "g.h5")
     assert f"neighbors 12, index {kind}\n" in re.sub(" +\n", "\n", shown.out)
     about = json.loads(tables("info", "g.h5", "--json").out)
@@ -209,18 +209,18 @@ def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPa
     path = built(tables, "hnsw")
     monkeypatch.setattr(errors, "find_spec", lambda package: None)
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 5, "--index", "ivf")
-    assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: --index ivf needs faiss: pip install 'crnr-cli[faiss]'\n"
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == f"error: {errors.describe_missing('faiss', '--index ivf', 'faiss')}\n"
     result = tables("classify", "queries.npz", "-g", path)
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: the index hnsw needs faiss: pip install 'crnr-cli[faiss]'\n"
+    assert result.err == f"error: {errors.describe_missing('faiss', '--index hnsw', 'faiss')}\n"
 
 
 def test_labels_that_are_not_those_of_the_exact_search_are_noted() -> None:
     low, high = ({"index_measured": np.array([0.9, same])} for same in (0.953, 0.99))
     (note,) = fit.index_notes(low)
     assert note.text == (
-        "with the index, 95.3 % of the labels are those of the exact search; `crnr tune` may find settings "
+        "with the index, 95.3% of the labels agree with the exact search; `crnr tune` may find settings "
         "that depend less on single samples, and --index exact is exact"
     )
     assert fit.index_notes(high) == fit.index_notes({}) == []
@@ -235,7 +235,7 @@ def test_shares_that_are_none_are_refused_without_an_index_too(tables: Runner, k
     result = tables("info", "damaged.h5")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
-        "error: damaged.h5: not a consistent gallery (what its index finds is not given as shares); "
+        "error: damaged.h5: not a consistent gallery (the measured quality of the index is not given as shares); "
         "build it again\n"
     )
 

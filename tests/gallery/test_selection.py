@@ -77,7 +77,7 @@ def test_a_name_that_looks_like_a_pattern_is_a_name() -> None:
     assert select_names(PATH, "sample", ["*"], known) == ({"*"}, [])
     found, notes = select_names(PATH, "sample", ["a?.png", "b.png", "?"], known)
     assert found == {"a1.png", "b.png", "*"}
-    assert [note.text for note in notes] == ["a?.png matches 1 sample", "? matches 1 sample"]
+    assert [note.text for note in notes] == ["a?.png matches 1 example", "? matches 1 example"]
 
 
 def test_a_pattern_that_ends_too_early_says_so() -> None:

@@ -110,7 +110,7 @@ def test_too_many_unusable_samples_stop_it(here: Path) -> None:
     values, labels = features()
     values[10:20] = 0
     write_file(values, labels)
-    with pytest.raises(DataError, match=r"stopped: .* of 90 samples have to be skipped"):
+    with pytest.raises(DataError, match=r"stopped: .* of 90 examples have to be skipped"):
         built(Reading(max_failure_rate=0.05))
 
 
@@ -143,7 +143,7 @@ def test_pca_of_blocks_is_that_of_the_whole(here: Path, before: tuple[Power, ...
 
 def test_pca_of_more_components_than_there_are(here: Path) -> None:
     write_file(*features(n=9, n_classes=3))
-    with pytest.raises(UsageError, match="--pca 9: choose 1 to 8 principal components for 9 samples of 8"):
+    with pytest.raises(UsageError, match="--pca 9: choose 1 to 8 principal components for 9 examples of 8"):
         built(Reading(steps=(Pca.of(9),)))
 
 

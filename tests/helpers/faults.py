@@ -125,4 +125,4 @@ def labelled(answered: int, total: int) -> str:
 
 def without(*reasons: str) -> str:
     """What classify prints about inputs without an answer."""
-    return f"without an answer: {', '.join(reasons)} (see the column status)"
+    return f"failed in all: {', '.join(reasons)} (see the column status)"

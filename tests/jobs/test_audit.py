@@ -74,7 +74,7 @@ def test_what_is_marked_in_the_csv_is_removed(planted: Runner) -> None:
     assert {row["remove"] for row in table} == {""}
     before = Path("gallery.h5").read_bytes()
     outcome = planted("remove", "gallery.h5", "--from", "audit.csv")
-    words = "audit.csv: no row is marked; write x into the column remove of the samples to remove"
+    words = "audit.csv: no row is marked; write x into the column remove of the examples to remove"
     assert outcome == Outcome(1, "", f"error: {words}\n")
     assert Path("gallery.h5").read_bytes() == before
     marked = re.sub(r"(?m)^(images/(ant/wrong|bee/copy)\.png,.*),$", r"\1,x", text)
@@ -106,7 +106,7 @@ def test_features_and_images_that_are_gone_are_reported(planted: Runner) -> None
     outcome = planted("audit", "table.npz", "--json")
     assert (outcome.exit, outcome.err) == (
         0,
-        "note: near duplicates: found by the cosine of the features alone, as there are no images\n",
+        "note: near duplicates: found by the cosine of the features alone, because there are no images\n",
     )
     assert any(
         {"table.npz#2", "table.npz#3"} <= set(paths(g)) for g in json.loads(outcome.out)["near_duplicates"]
@@ -121,7 +121,7 @@ def test_features_and_images_that_are_gone_are_reported(planted: Runner) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["gallery.h5", "images"], 2, "gallery.h5: is a gallery; audit it by itself"),
+        (["gallery.h5", "images"], 2, "gallery.h5: is a gallery; audit it alone"),
         (
             ["gallery.h5", "--grey", "--pca", "3"],
             2,

@@ -15,7 +15,7 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import DataError, UsageError, command_for_extra
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.compare import CompareOptions, compare
@@ -246,15 +246,15 @@ def test_without_scikit_learn_its_methods_are_left_out(crnr: Runner, data: tuple
     assert result.exit == 0
     names = {row["method"] for row in json.loads(result.out)["methods"]}
     assert names == set(METHODS) - {"svm", "softmax"}
-    remedy = "needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
-    assert result.err == f"note: left out: svm {remedy}\nnote: left out: softmax {remedy}\n"
+    remedy = f"needs scikit-learn; install with: {command_for_extra('baselines')}"
+    assert result.err == f"note: left out: method svm {remedy}\nnote: left out: method softmax {remedy}\n"
 
 
 @pytest.mark.usefixtures("no_scikit_learn")
 def test_without_scikit_learn_its_methods_cannot_be_asked_for(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--methods", "crnr,svm")
-    assert (result.exit, result.out) == (2, "")
-    assert result.err.startswith("error: svm needs scikit-learn; ")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: method svm needs scikit-learn; ")
 
 
 def test_a_method_that_fails_on_the_data_leaves_the_others(
@@ -286,7 +286,7 @@ def test_a_method_that_fails_on_the_data_leaves_the_others(
         (["--set", "crc.lam=1", "--methods", "nn"], 2, "error: a parameter is set for crc, which is not"),
         (["--holdout", "1.5"], 2, "error: --holdout: '1.5' is not a number above 0 and at most 1 (see "),
         (["--holdout", "0.001"], 2, "error: --holdout 0.001 leaves no sample to test with; "),
-        (["--csv", "/nowhere/x.csv"], 1, "error: /nowhere/x.csv: there is no directory /nowhere"),
+        (["--csv", "/nowhere/x.csv"], 1, "error: /nowhere/x.csv: the folder /nowhere"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -325,7 +325,10 @@ def test_classes_the_gallery_does_not_have_are_named(
     labels = np.where(np.arange(60) < 10, "z", test["labels"])
     np.savez(tmp_path / "x.npz", features=test["features"], labels=labels)
     result = crnr("compare", data[0], "--test", tmp_path / "x.npz", "--methods", "nn", "--json")
-    assert (result.exit, result.err) == (0, "note: classes not in the gallery, so never right: z\n")
+    assert (result.exit, result.err) == (
+        0,
+        "note: classes that are not in the gallery, so never labelled correctly: z\n",
+    )
     assert json.loads(result.out)["methods"][0]["accuracy"] <= 50 / 60
 
 
@@ -343,7 +346,7 @@ def test_images(crnr: Runner, tmp_path: Path) -> None:
     command = ("compare", "gallery", "--test", "test")
     result = crnr(*command, "--pca", 3, "--methods", "nn,crnr", "--json")
     assert result.exit == 3
-    assert result.err == "left out: test/top/broken.png: the file is empty\n"
+    assert result.err == "failed: test/top/broken.png: the file is empty\n"
     record = json.loads(result.out)
     assert (record["n_gallery"], record["n_tested"]) == (8, 8)
     assert [row["accuracy"] for row in record["methods"]] == [1.0, 1.0]

@@ -61,7 +61,7 @@ def test_accepted_and_corrected_files_are_added_and_outsiders_are_not(ready: Run
     assert lines(outcome) == [
         "note: c.csv: 3 reviewed files, 2 with another label; 1 more belongs to none of the classes and is "
         "not added",
-        "note: class dragonfly is new: 1 sample, such as q/cow10.png",
+        "note: class dragonfly is new: 1 example, such as q/cow10.png",
         "added: q/ant9.png",
         "added: ./q/bee9.png",
         "added: q/cow10.png",
@@ -90,13 +90,13 @@ def test_missing_and_changed_files_are_reported(ready: Runner) -> None:
     outcome = ready("add", "gallery.h5", "--corrections", "c.csv")
     assert (outcome.exit, outcome.out) == (3, "")
     assert lines(outcome)[:2] == [
-        "left out: q/gone.png: no such file",
-        "left out: q/ant9.png: changed after it was reviewed; review it again, or empty its field `when`",
+        "failed: q/gone.png: no such file",
+        "failed: q/ant9.png: changed after it was reviewed; review it again, or empty its field `when`",
     ]
     assert samples(ready) == {"ant": 4, "bee": 5, "cow": 4}
     strict = ready("add", "gallery.h5", "--corrections", "c.csv", "--strict")
     assert (strict.exit, strict.out) == (1, "")
-    assert strict.err.startswith("error: q/gone.png: no such file; stopped: 2 of 3 samples have to be ")
+    assert strict.err.startswith("error: q/gone.png: no such file; stopped: 2 of 3 examples have to be ")
 
 
 def test_a_file_of_the_same_time_as_its_review_has_not_changed(ready: Runner) -> None:
@@ -116,7 +116,7 @@ def test_copies_of_samples_are_not_added_again(ready: Runner) -> None:
     assert (outcome.exit, outcome.out) == (0, "")
     assert lines(outcome) == [
         "note: c.csv: 2 reviewed files, 1 with another label",
-        "note: 1 reviewed file has the content of a sample and is not added: q/copy.png is the same as "
+        "note: 1 reviewed file has the content of an example and is not added: q/copy.png is the same as "
         "gallery/ant/1.png",
         "note: the same content in two classes: gallery/bee/1.png (bee) and q/other.png (ant)",
         "added: q/other.png",
@@ -139,16 +139,16 @@ def test_a_sample_of_the_gallery_can_be_corrected(ready: Runner) -> None:
     [
         (
             "q/ant9.png,ant,unknown,",
-            "c.csv: nothing to add, as all reviewed files belong to none of the classes",
+            "c.csv: nothing to add, because no reviewed file belongs to a class",
         ),
         (
             "f.npz#3,ant,ant,",
             "c.csv, line 2: f.npz#3 is a row of a feature file; only images can be added, so classify "
             "images instead",
         ),
-        ("q/gone.png,a,a,", "nothing to do: no sample can be used; q/gone.png: no such file"),
-        ("q,a,a,", "nothing to do: no sample can be used; q: not a regular file"),
-        ("-,a,a,", "nothing to do: no sample can be used; -: no such file"),
+        ("q/gone.png,a,a,", "no usable images or rows of features: q/gone.png: no such file"),
+        ("q,a,a,", "no usable images or rows of features: q: not a regular file"),
+        ("-,a,a,", "no usable images or rows of features: -: no such file"),
     ],
 )
 def test_nothing_that_can_be_added(ready: Runner, row: str, words: str) -> None:
@@ -176,7 +176,7 @@ def test_reviewed_answers_are_scored_by_what_the_person_said(ready: Runner) -> N
     outcome = ready("evaluate", "out.csv", "--corrections", "c.csv", "--json")
     assert (outcome.exit, outcome.err) == (
         0,
-        "note: the truth of 3 of 6 answers is that of c.csv; 3 have none\n",
+        "note: 3 of 6 answers is that of c.csv; 3 have none\n",
     )
     record = json.loads(outcome.out)
     assert {key: record[key] for key in ("n", "correct", "without_truth", "reviewed")} == {

@@ -143,9 +143,9 @@ def test_a_misspelt_class_folder_is_named(crnr: Runner) -> None:
     make_images(crnr.here / "queries", ("aeroplane", "helicoptre", "new"), 2, first=5)
     assert crnr("build", "gallery", "-q").exit == 0
     notes = (
-        "note: 2 inputs without a true class: the folder helicoptre is not a class; did you mean "
+        "note: 2 queries without a true class: the folder helicoptre is not a class; did you mean "
         "helicopter?\n"
-        "note: 2 inputs without a true class: the folder new is not a class\n"
+        "note: 2 queries without a true class: the folder new is not a class\n"
     )
     result = crnr("evaluate", "queries")
     assert (result.exit, result.err) == (0, notes)
@@ -153,5 +153,5 @@ def test_a_misspelt_class_folder_is_named(crnr: Runner) -> None:
     # From a CSV, only the classes in it are known.
     result = crnr("evaluate", "out.csv")
     assert result.exit == 0
-    assert "2 inputs without a true class: the folder helicoptre is not a class" in result.err
+    assert "2 queries without a true class: the folder helicoptre is not a class" in result.err
     assert crnr("evaluate", "out.csv", "-q").err == ""

@@ -115,12 +115,12 @@ def test_outsiders_in_a_folder_among_the_queries(ready: Runner) -> None:
     assert (result.exit, json.loads(result.out)["open_set"]) == (0, None)
     assert json.loads(result.out)["without_truth"] == 6
     assert result.err == (
-        "note: 6 inputs without a true class: the folder unknown is not a class; if they belong to no class "
+        "note: 6 queries without a true class: the folder unknown is not a class; if they belong to no class "
         "of the gallery, name it with --outsiders\n"
     )
     result = ready("evaluate", "all", "--outsiders", ".")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: --outsiders: everything in all would be an outsider\n"
+    assert result.err == "error: --outsiders: all queries in all would be outsiders; give other queries too\n"
 
 
 def test_features_can_be_outsiders(crnr: Runner) -> None:
@@ -147,7 +147,7 @@ def test_what_people_see(crnr: Runner) -> None:
     result = crnr("evaluate", "out.csv", "--outsiders", "o", "--html", "report.html", "-q", columns=100)
     assert (result.exit, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
-    assert "coverage 0.6667 2 of 3 inputs got an answer" in lines
+    assert "coverage 0.6667 2 of 3 queries got an answer" in lines
     assert "outsiders rejected 0.6667 (95 % 0.2077 to 0.9385) 2 of 3 outsiders" in lines
     assert "accuracy of answers 0.6667 (95 % 0.2077 to 0.9385) 2 of 3 correct, outsiders included" in lines
     area = roc_auc_score([1, 1, 1, 0, 0, 0], [0.9, 0.8, 0.2, 0.5, 0.1, 0.1])
@@ -168,7 +168,7 @@ def test_what_people_see(crnr: Runner) -> None:
         (("--min-rejected", "0.6"), None),
         (
             ("--min-accuracy", "0.61"),
-            "accuracy 0.6000 is below 0.61; 1 of 5 inputs has no answer, which counts as wrong",
+            "accuracy 0.6000 is below 0.61; 1 of 5 queries has no answer, which counts as wrong",
         ),
     ],
 )
@@ -220,7 +220,7 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
         (("queries", "--outsiders", "nowhere"), "nowhere: no such file or folder"),
         (
             ("queries", "--outsiders", "empty"),
-            "nothing to do: no files found in empty",
+            "empty: contains no images or feature files",
         ),
         (
             ("queries", "--outsiders", "broken"),

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from crnr_cli.cli.explain import BAR
+from crnr_cli.errors import describe_missing
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import make_method
 from helpers.patches import remove_extras
@@ -152,7 +153,7 @@ def test_an_image_that_cannot_be_read_is_named(crnr: Runner, gallery: str, tmp_p
 def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery: str) -> None:
     result = crnr("explain", QUERY, "-g", gallery, "-o", "why.doc")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: why.doc: its name must end in .png, .svg, .pdf or .html\n"
+    assert result.err == "error: why.doc: the name must end in .png, .svg, .pdf or .html\n"
 
 
 def test_without_the_extra_one_line_says_how_to_get_it(
@@ -161,7 +162,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(
     remove_extras(monkeypatch.setattr)
     result = crnr("explain", QUERY, "-g", gallery, "-o", "why.png")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: --output needs matplotlib and jinja2: pip install 'crnr-cli[report]'\n"
+    assert result.err == f"error: {describe_missing('report', '--output', 'matplotlib', 'jinja2')}\n"
 
 
 @pytest.mark.parametrize("other", ["nn", "crc", "svm"])

@@ -46,13 +46,13 @@ def test_a_gallery_of_extracted_values_is_that_of_the_images(photos: Runner, ext
     for steps in tried:
         built = photos("build", "photos", "-o", f"images {steps}.h5", *how, *STEPS[steps])
         assert built.exit == 3
-        assert "left out: photos/of no class.png: not in a class folder\n" in built.err
+        assert "failed: photos/of no class.png: not in a class folder\n" in built.err
     Path("model.onnx").unlink()  # not needed any more
     for steps in tried:
         again = photos("build", "f.h5", "-o", "features.h5", *STEPS[steps])
         assert (again.exit, again.out) == (3, "")
-        assert "left out: photos/of no class.png: not in a class folder\n" in again.err
-        assert again.err.count("left out: ") == 1
+        assert "failed: photos/of no class.png: not in a class folder\n" in again.err
+        assert again.err.count("failed: ") == 1
         assert same("features.h5", f"images {steps}.h5"), steps
 
 
@@ -89,7 +89,7 @@ def test_what_the_file_contains(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--extractor", "pixels", "--json")
     assert outcome.exit == 3
     assert '"n_samples": 14' in outcome.out
-    assert "left out: photos/bee/blank.png: nothing to compare: all of one colour\n" in outcome.err
+    assert "failed: photos/bee/blank.png: nothing to compare: all of one colour\n" in outcome.err
     with h5py.File("f.h5") as file:
         assert file.attrs["format"] == b"crnr-features"
         assert file["recipe"].attrs["kind"] == b"pictures"
@@ -134,7 +134,7 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
     labels = np.array(["ant", "bee", "cow"] * 4)
     np.savez("table.npz", features=random.random((12, 5)), labels=labels)
     assert crnr("extract", "table.npz", "-o", "f.h5").err.startswith(
-        "f.h5: 12 samples, 3 classes, 5 features;"
+        "f.h5: 12 examples, 3 classes, 5 features;"
     )
     with h5py.File("f.h5") as file:
         assert file["features"].dtype == np.float64
@@ -150,7 +150,7 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
 def test_numbers_that_are_not_finite_are_refused(crnr: Runner) -> None:
     np.savez("table.npz", features=np.array([[1.0, 2.0], [np.nan, 1.0]]), labels=np.array(["a", "b"]))
     assert crnr("extract", "table.npz", "-o", "f.h5") == Outcome(
-        1, "", "error: NaN or infinity in 1 row, to be fixed or removed: table.npz#1\n"
+        1, "", "error: NaN or infinity in 1 row; correct or remove table.npz#1\n"
     )
     assert crnr.files() == {"table.npz"}
 
@@ -159,7 +159,7 @@ def test_nothing_usable(crnr: Runner) -> None:
     Path("x.png").write_bytes(b"")
     outcome = crnr("extract", "x.png", "-o", "f.h5", "--size", "8", "--grey")
     assert outcome == Outcome(
-        1, "", "error: nothing to do: no sample can be used; x.png: the file is empty\n"
+        1, "", "error: no usable images or rows of features: x.png: the file is empty\n"
     )
     assert crnr.files() == {"x.png"}
 
@@ -167,11 +167,11 @@ def test_nothing_usable(crnr: Runner) -> None:
 def test_strict(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--strict", "-q")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert "; stopped: 2 of 17 samples have to be skipped, and at most 0.00% is allowed\n" in outcome.err
+    assert "; stopped: 2 of 17 examples have to be skipped, and at most 0.00% is allowed\n" in outcome.err
     # What was extracted is kept: without --strict, nothing is decoded again.
     done = photos("extract", "photos", "-o", "f.h5")
     assert (done.exit, done.out) == (3, "")
-    assert "note: f.h5: continuing after 17 of 17 inputs\n" in done.err
+    assert "note: f.h5: continuing after 17 of 17 queries\n" in done.err
     assert photos("extract", "photos", "-o", "clean.h5", "-q").exit == 3
     assert same("f.h5", "clean.h5")
 
@@ -184,7 +184,7 @@ def test_another_extractor_is_refused(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "--extractor", "pixels", "-q") == Outcome(0, "", "")
     message = (
         "error: f.h5: extracted in another way than the gallery's samples: pixels, 8x8, grey instead of "
-        "gradients, 8x8, cells of 3, 8 directions; extract it again, as the gallery's samples were\n"
+        "gradients, 8x8, cells of 3, 8 directions); extract them again with the gallery's extractor\n"
     )
     for command in (
         ["classify", "f.h5"],
@@ -228,7 +228,7 @@ def test_files_of_different_kinds(photos: Runner) -> None:
     with h5py.File("f.h5") as file:
         np.savez("table.npz", features=file["features"][()], labels=file["labels"][()].astype(str))
     assert photos("build", "f.h5", "table.npz", "-q") == Outcome(
-        1, "", "error: f.h5: was extracted from images, but table.npz was not; give one kind of files\n"
+        1, "", "error: f.h5: contains features, but table.npz was not; give one kind of files\n"
     )
     for name, size in (("wide.h5", "8x9"), ("high.h5", "9x8")):
         how = ("--extractor", "pixels", "--size", size, "-q")
@@ -236,7 +236,7 @@ def test_files_of_different_kinds(photos: Runner) -> None:
     assert photos("build", "wide.h5", "high.h5", "-q") == Outcome(
         1,
         "",
-        "error: wide.h5 and high.h5 were extracted in different ways: pixels, 8x9, grey and "
+        "error: wide.h5 and high.h5 come from different extractors: pixels, 8x9, grey and "
         "pixels, 9x8, grey; give files of one extractor\n",
     )
     refused = photos("build", "f.h5", "--extractor", "pixels")
@@ -303,7 +303,7 @@ def test_copies_are_found(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
     for source in ("f.h5", "queries"):
-        assert "6 of 6 test samples are in the gallery too, such as" in photos("evaluate", source).err
+        assert "6 of 6 queries are in the gallery too, such as" in photos("evaluate", source).err
     outcome = photos("compare", "photos", "--test", "f.h5", "--methods", "nn", "--size", "8", "--grey", "-q")
     assert outcome.exit == 3
 

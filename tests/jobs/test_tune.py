@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
+from crnr_cli.errors import describe_missing
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import Setting, Trial, VectorRecipe, choose
@@ -133,7 +134,7 @@ def test_tune_shows_a_table_with_the_papers_setting(
     monkeypatch.setattr(job, "MUS", (0.1,))
     result = crnr("tune", heavy_tails, "--pca", "0,10", "--samples", "rows")
     assert result.exit == 0
-    assert "60 samples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
+    assert "60 examples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
     assert "vs. default" in result.out
     assert f"to build a gallery with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
 
@@ -212,10 +213,10 @@ def test_an_image_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path:
     [
         (
             "abcd",
-            "every class has only one sample, apart from copies: "
+            "every class has only one example, apart from copies: "
             "tune holds samples out, so that it needs two per class",
         ),
-        ("aaaa", "only one class: there is nothing to tune; add samples of other classes"),
+        ("aaaa", "only one class: there is nothing to tune; add examples of other classes"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path: Path, labels: str, message: str) -> None:
@@ -249,7 +250,7 @@ def test_without_matplotlib_one_line_says_how_to_get_it(
     remove_extras(monkeypatch.setattr)
     result = crnr("tune", heavy_tails, "--plot", "x.png")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: --plot needs matplotlib: pip install 'crnr-cli[report]'\n"
+    assert result.err == f"error: {describe_missing('report', '--plot', 'matplotlib')}\n"
 
 
 def test_what_does_not_fit_in_memory_is_refused(
@@ -259,8 +260,8 @@ def test_what_does_not_fit_in_memory_is_refused(
     result = crnr("tune", heavy_tails)
     assert (result.exit, result.out) == (1, "")
     assert re.fullmatch(
-        r"error: tuning on 60 samples of 40 numbers needs [\d.]+ MB of memory, but 20\.0 kB are free; "
-        r"use a smaller --size or fewer samples\n",
+        r"error: tuning on 60 examples of 40 numbers needs [\d.]+ MB of memory, but 20\.0 kB are free; "
+        r"use a smaller --size or fewer examples\n",
         result.err,
     )
 

@@ -61,7 +61,7 @@ def test_of_very_many_samples_some_are_held_out_and_answered_by_neighbours_alone
     monkeypatch.setattr(job, "_HELD_OUT", 40)
     result = crnr("tune", moons, "--power", "1", "--methods", "nrc,crc,nn")
     assert result.exit == 0
-    assert "40 of 150 samples, chosen at random, labelled by the others; best of 6 settings" in result.out
+    assert "40 of 150 examples, chosen at random, labelled by the others; best of 6 settings" in result.out
     again = json.loads(crnr("tune", moons, "--power", "1", "--json").out)
     assert (again["n"], again["n_samples"], again["folds"], tried(again)) == (40, 150, 1, {4, 7})
     assert again["paper"]["neighbors"] == 4

@@ -78,11 +78,11 @@ def test_add_equals_a_build_of_everything(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out) == (0, "")
     lines = outcome.err.splitlines()
     assert lines[:10] == [
-        "note: class dog is new: 4 samples, such as gallery/dog/20.png",
+        "note: class dog is new: 4 examples, such as gallery/dog/20.png",
         *(f"added: {name}" for name in names),
         "8 added, 0 changed, 0 removed, 12 unchanged",
     ]
-    assert lines[10].startswith("gallery.h5: 4 classes, 20 samples, dimension 128, crnr, dense; ")
+    assert lines[10].startswith("gallery.h5: 4 classes, 20 examples, vectors of length 128, method crnr; ")
     for path in ("gallery/ant/0.png", "gallery/bee/0.png"):
         Path(path + ".hidden").rename(path)
     crnr("build", "gallery", "-o", "fresh.h5")
@@ -96,9 +96,7 @@ def test_a_calibrated_gallery_is_calibrated_again_with_the_new_samples(crnr: Run
     assert crnr("add", "gallery.h5", "gallery", "-q").exit == 0
     added = load_gallery(Path("gallery.h5"))
     assert added.calibration is not None
-    assert added.calibration.origin == (
-        "24 gallery samples, classified with 1/20 of the gallery left out at a time"
-    )
+    assert added.calibration.origin == ("24 examples, classified with 1/20 of the gallery held out at a time")
     expected = calibrate(added.samples, added.method, added.hashes).standouts
     np.testing.assert_array_equal(added.calibration.standouts, expected)
 
@@ -173,9 +171,9 @@ def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
     outcome = crnr("add", "gallery.h5", "new")
     assert (outcome.exit, outcome.out) == (3, "")
     assert outcome.err.startswith(
-        "left out: new/dog/empty.png: the file is empty\n"
-        "note: class eel: left out, as its folder is empty\n"
-        "note: class dog is new: 4 samples, such as new/dog/30.png\nadded: "
+        "failed: new/dog/empty.png: the file is empty\n"
+        "note: class eel: left out, because the folder is empty\n"
+        "note: class dog is new: 4 examples, such as new/dog/30.png\nadded: "
     )
     assert crnr("add", "gallery.h5", "new", "--strict").exit == 1
     assert crnr("add", "gallery.h5", "new", "--allow-skipped").exit == 0
@@ -184,7 +182,7 @@ def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
     outcome = crnr("add", "gallery.h5", "junk")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: nothing to do: no sample can be used; junk/ant/empty.png: the file is empty\n"
+        "error: no usable images or rows of features: junk/ant/empty.png: the file is empty\n"
     )
 
 
@@ -244,7 +242,7 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        ([], 2, "choose what to remove with --class NAME, --sample NAME or --from FILE"),
+        ([], 2, "choose what to remove with --class NAME, --sample NAME or --marked-in FILE"),
         (["--class", "dog"], 1, "gallery.h5: has no class dog; there are ant, bee, cow"),
         (
             ["--sample", "x"],
@@ -261,7 +259,7 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
         (
             ["--class", "ant", "--class", "bee", "--class", "cow"],
             1,
-            "gallery.h5: no samples would remain; delete the file instead",
+            "gallery.h5: no examples would remain; delete the file instead",
         ),
     ],
 )
@@ -291,7 +289,7 @@ def test_update_reads_only_what_may_have_changed(crnr: Runner, monkeypatch: pyte
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.splitlines()[:-1] == [
-        "left out: gallery/README: not an image in a supported format",
+        "failed: gallery/README: not an image in a supported format",
         "added: gallery/cow/new.png",
         "changed: gallery/bee/1.png",
         "removed: gallery/ant/1.png",
@@ -324,7 +322,7 @@ def test_the_first_update_is_a_build(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
     outcome = crnr("build", "gallery", "--update", "--lam", "0.5")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err.startswith("gallery.h5: 3 classes, 12 samples")
+    assert outcome.err.startswith("gallery.h5: 3 classes, 12 examples")
 
 
 def test_update_keeps_the_settings(crnr: Runner) -> None:
@@ -348,8 +346,8 @@ def test_update_keeps_what_it_cannot_read(crnr: Runner, content: bytes) -> None:
     Path("gallery/bee/1.png").write_bytes(content)
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (3, "")
-    assert outcome.err.startswith("left out: gallery/bee/1.png: ")
-    assert "note: 1 sample kept as before, as the files cannot be read now\n" in outcome.err
+    assert outcome.err.startswith("failed: gallery/bee/1.png: ")
+    assert "note: 1 example kept as before, as the files cannot be read now\n" in outcome.err
     assert "0 added, 0 changed, 0 removed, 12 unchanged\n" in outcome.err
     after = load_gallery(Path("gallery.h5"))
     assert after.names == before.names
@@ -372,8 +370,8 @@ def test_update_keeps_a_class_whose_folder_is_closed_for_a_moment(
     monkeypatch.setattr(os, "scandir", closed)
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (3, "")
-    assert "left out: gallery/bee: Permission denied\n" in outcome.err
-    assert "note: 4 samples kept as before, as the files cannot be read now\n" in outcome.err
+    assert "failed: gallery/bee: Permission denied\n" in outcome.err
+    assert "note: 4 examples kept as before, as the files cannot be read now\n" in outcome.err
     after = load_gallery(Path("gallery.h5"))
     assert (after.names, after.classes) == (before.names, before.classes)
     monkeypatch.undo()
@@ -388,7 +386,7 @@ def test_the_share_of_failures_is_of_the_whole_source(crnr: Runner) -> None:
         assert crnr(*command, "gallery", "--max-failure-rate", "0.1", "-q").exit == 3
     outcome = crnr("build", "--update", "gallery", "--max-failure-rate", "0.05", "-q")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert "1 of 13 samples has to be skipped, and at most 5.00% is allowed" in outcome.err
+    assert "1 of 13 examples has to be skipped, and at most 5.00% is allowed" in outcome.err
 
 
 @pytest.mark.usefixtures("built")
@@ -420,7 +418,7 @@ def test_removing_all_but_one_sample_per_class_ends_the_calibration(crnr: Runner
     rest = [f"gallery/{name}/{i}.png" for name in ("ant", "bee", "cow") for i in (1, 2, 3)]
     outcome = crnr("remove", "gallery.h5", *(word for name in rest for word in ("--sample", name)))
     assert (outcome.exit, outcome.out) == (0, ""), outcome.err
-    assert "note: the calibration is removed: every class has only one sample" in outcome.err
+    assert "note: the calibration is removed: every class has only one example" in outcome.err
     gallery = load_gallery(Path("gallery.h5"))
     assert (len(gallery.names), gallery.calibration) == (3, None)
 
@@ -433,8 +431,8 @@ def test_update_from_another_folder_is_refused(crnr: Runner) -> None:
     outcome = crnr("build", "other", "--update")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: gallery.h5: none of its 12 samples, such as gallery/ant/0.png, is in the source; "
-        "name its sources as when it was built, or build without --update to replace it\n"
+        "error: gallery.h5: none of its 12 examples, such as gallery/ant/0.png, is in the source; "
+        "name the sources that it was built from, or build without --update to replace it\n"
     )
     assert Path("gallery.h5").read_bytes() == before
 
@@ -460,7 +458,7 @@ def test_samples_that_share_a_name_are_not_lost(crnr: Runner, command: tuple[str
     outcome = crnr(*command)
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: two different samples are called img0.png; give them different names, or build the "
+        "error: two different examples are called img0.png; give them different names, or build the "
         "gallery again from all its sources\n"
     )
     assert Path("gallery.h5").read_bytes() == before
@@ -478,7 +476,7 @@ def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
     for name in ("yak", "zebra"):
         Path("gallery", name).mkdir()
         Path("gallery", name, "0.png").write_text("no image")
-    lost = "note: class {}: left out, as none of its files can be used\n"
+    lost = "note: class {}: left out, because none of its files can be used\n"
     built = crnr("build", "gallery")
     assert (built.exit, lost.format("yak") in built.err, lost.format("zebra") in built.err) == (3, True, True)
     Path("gallery/yak").rename("new_yak")
@@ -494,7 +492,7 @@ def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
     updated = crnr("build", "gallery", "--update")
     assert updated.exit == 3
     assert (
-        "note: class ant: no samples remain, removed\nnote: class emu: no samples remain, removed\n"
+        "note: class ant: no examples remain, removed\nnote: class emu: no examples remain, removed\n"
         in updated.err
     )
 
@@ -515,11 +513,11 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
 def test_verify(crnr: Runner) -> None:
     outcome = crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: OK, 12 samples, valid checksum\n"
+    assert outcome.err == "gallery.h5: OK, 12 examples, valid checksum\n"
     Path("gallery").rename("moved")
     outcome = crnr("verify", "gallery.h5", "--against", "moved")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: OK, 12 samples, valid checksum, all the same as in the sources\n"
+    assert outcome.err == "gallery.h5: OK, 12 examples, valid checksum, all the same as in the sources\n"
     Path("moved").rename("gallery")
     draw_image(1, 50).save("gallery/bee/1.png")
     Path("gallery/ant/3.png").unlink()
@@ -537,7 +535,7 @@ def test_verify(crnr: Runner) -> None:
     }
     assert outcome.err == (
         "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
-        "error: gallery.h5: 1 of 12 samples has changed and 1 is missing in gallery; "
+        "error: gallery.h5: 1 of 12 examples has changed and 1 is missing in gallery; "
         "if these are all its sources, `crnr build --update` with them brings it up to date, and removes "
         "the missing samples\n"
     )

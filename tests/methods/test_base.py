@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from crnr_cli.errors import DataError, NotConverged, UsageError
+from crnr_cli.errors import DataError, NotConverged, UsageError, describe_missing
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fit_method, make_method, parse_parameter
 from crnr_cli.methods.base import residuals_in_batches, winners_after
 from crnr_cli.solvers.factors import factor_bytes
@@ -243,7 +243,7 @@ def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.Monke
     monkeypatch.setattr(memory, "require_memory", lambda *arguments: asked.append(arguments))
     fit_method(make_method("crc", {}), samples)
     expected = make_method("crc", {}).fit_bytes(samples)
-    words = ("fitting crc to 19 samples of dimension 24", "use --neighbors, --pca or fewer samples")
+    words = ("fitting crc to 19 examples of dimension 24", "use --neighbors, --pca or fewer examples")
     assert asked == [(expected, *words)]
 
 
@@ -253,7 +253,7 @@ def test_a_matrix_without_an_inverse_is_reported_with_the_parameters() -> None:
     with pytest.raises(DataError) as error:
         fit_method(make_method("procrc", {"lam": 1e-300, "gamma": 0.0}), samples)
     assert str(error.value) == (
-        "procrc cannot be fitted to these samples with lam 1e-300, gamma 0.0: "
+        "procrc cannot be fitted to these examples with lam 1e-300, gamma 0.0: "
         "the matrix to invert is singular; choose less extreme parameters"
     )
 
@@ -288,7 +288,7 @@ def test_src_reports_how_many_queries_did_not_converge() -> None:
 @pytest.mark.parametrize("name", ["svm", "softmax"])
 def test_training_needs_scikit_learn(name: str) -> None:
     samples, _, _ = problem()
-    words = f"{name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
+    words = describe_missing("baselines", f"method {name}", "sklearn")
     with pytest.raises(UsageError) as error:
         make_method(name, {}).fit(samples)
     assert str(error.value) == make_method(name, {}).why_unavailable() == words
@@ -302,7 +302,7 @@ def test_training_that_does_not_converge_is_an_error_even_where_warnings_are_ign
     monkeypatch.setattr(METHODS["softmax"], "make_classifier", lambda _: few)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(DataError, match=r"^softmax did not converge at c = 100; choose a smaller c$"):
+        with pytest.raises(DataError, match=r"^softmax did not converge at c = 100; choose a smaller --c$"):
             make_method("softmax", {}).fit(samples)
 
 

@@ -194,7 +194,7 @@ def test_no_file_outside_the_folder_of_the_model_is_read(tmp_path: Path, name: s
         external_files(model)
     assert str(refused.value) == (
         f"{model}: its weights in {os.path.normpath(name)} are outside the folder of the model, "
-        "where nothing is read; save the model again, with its weights next to it"
+        "where nothing is read; save the model again, with the weights next to it"
     )
 
 

@@ -304,7 +304,7 @@ def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path)
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "patches": (
         {"image_processor_type": "Siglip2ImageProcessor", "max_num_patches": 256, "do_resize": True},
-        "it has max_num_patches: images keep their own shapes, but crnr needs the same size for all",
+        "it has max_num_patches, images keep their own shapes, but crnr needs the same size for all",
         "--size",
     ),
     "padding": (
@@ -314,7 +314,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "LeViT": (
         {"image_processor_type": "LevitImageProcessor"},
-        "crnr cannot prepare images as its image processor Levit does",
+        "crnr cannot prepare images as the image processor Levit does",
         "--size",
     ),
     "longest edge": (
@@ -325,17 +325,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no size": ({"image_processor_type": "X"}, "it has no size", "--size"),
     "not resized": (
         {"image_processor_type": "CLIPImageProcessor", "do_resize": False},
-        "it does not resize images, but crnr needs the same size for all",
+        "images are not resized, but crnr needs the same size for all",
         "--size",
     ),
     "any shape": (
         {"image_processor_type": "CLIPImageProcessor", "do_center_crop": False},
-        "it makes the shorter side 224 pixels long and cuts nothing off",
+        "the shorter side becomes 224 pixels long, and nothing is cut off",
         "--crop",
     ),
     "squeezed, then cut": (
         {"image_processor_type": "DeiTImageProcessor"},
-        "it squeezes images to 256x256 and then cuts out 224x224, which crnr cannot do",
+        "images are squeezed to 256x256 and then cut to 224x224, which crnr cannot do",
         "--crop",
     ),
     "black around it": (
@@ -345,12 +345,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "not a square": (
         {"image_processor_type": "CLIPImageProcessor", "crop_size": {"height": 20, "width": 30}},
-        "it cuts out 30x20, not a square, which crnr cannot do",
+        "it cuts out 30x20, not to a square, which crnr cannot do",
         "--crop",
     ),
     "no filter": (
         {"image_processor_type": "X", "size": SQUARE, **NORMAL},
-        "it has no resample",
+        "resample is missing",
         "--filter",
     ),
     "another filter": (
@@ -434,7 +434,7 @@ def test_a_file_that_cannot_be_read(crnr: Runner, content: bytes, why: str) -> N
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith(f"error: preprocessor_config.json: {why}")
     assert refused.err.endswith(
-        "; restore or remove it, or choose --extractor-preset, which counts more than this file\n"
+        "; restore or remove this file, or choose --extractor-preset, which overrides it\n"
     )
     assert refused.err.count("\n") == 1
     assert crnr("build", "photos", "--extractor", "m.onnx", "--extractor-preset", "raw").exit == 0

@@ -44,7 +44,7 @@ def refused(path: Path, content: bytes) -> str:
     with pytest.raises(DataError) as caught:
         read_weights(path)
     message = str(caught.value)
-    assert message.startswith(f"{path}: not a file of weights that PyTorch saved: ")
+    assert message.startswith(f"{path}: not a weights file saved by PyTorch: ")
     assert "\n" not in message
     assert len(message) < len(str(path)) + 300
     return message

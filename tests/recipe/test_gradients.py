@@ -118,13 +118,12 @@ def test_options_override_what_is_derived(crnr: Runner) -> None:
 
 REFUSED = {
     "--bins 7": "gradients: bins must be an even number from 2 to 64, not 7",
-    "--bins 66": "--bins: '66' is not a whole number from 2 to 64 (see `crnr build --help`)",
-    "--cell 0": "--cell: '0' is not a whole number from 1 to 65535 (see `crnr build --help`)",
-    "--color --grey": "--color and --grey contradict each other; give one of them",
-    "--extractor pixels --cell 4": "--cell cannot be used with the extractor pixels; leave it out",
-    "--extractor pixels --bins 8": "--bins cannot be used with the extractor pixels; leave it out",
-    "--extractor pixels --block-norm none": "--block-norm cannot be used with the extractor pixels; "
-    "leave it out",
+    "--bins 66": "--bins: '66' is not a number from 2 to 64 (see `crnr build --help`)",
+    "--cell 0": "--cell: '0' is not a number from 1 to 65535 (see `crnr build --help`)",
+    "--color --grey": "--color and --gray contradict each other; give one of them",
+    "--extractor pixels --cell 4": "--cell does not apply to --extractor pixels; leave it out",
+    "--extractor pixels --bins 8": "--bins does not apply to --extractor pixels; leave it out",
+    "--extractor pixels --block-norm none": "--block-norm does not apply to --extractor pixels; leave it out",
 }
 
 
@@ -169,7 +168,7 @@ DESCRIBED = {"name": "gradients", "size": [8, 8], "color": False, "cell": 2, "bi
 UNKNOWN = "not known to this version of crnr"
 BINS = "gradients: bins must be an even number from 2 to 64"
 NORM = "gradients: block_norm must be soft or clipped or none"
-INVALID = "the description of its extractor is invalid"
+INVALID = "the description of the extractor is invalid"
 AT_MOST = "choose at most 2048 pixels per side"
 ALTERATIONS: dict[str, tuple[Any, str]] = {
     "no object": ([1, 2], INVALID),
@@ -185,8 +184,8 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
         {**DESCRIBED, "name": [1]},
         f"its extractor [1] is {UNKNOWN}",
     ),
-    "no settings": ({"name": "gradients"}, "the description of its extractor is incomplete"),
-    "a setting too many": ({**DESCRIBED, "lens": 1}, "the description of its extractor is incomplete"),
+    "no settings": ({"name": "gradients"}, "the description of the extractor is incomplete"),
+    "a setting too many": ({**DESCRIBED, "lens": 1}, "the description of the extractor is incomplete"),
     "no side": ({**DESCRIBED, "size": [0, 8]}, f"gradients: invalid image size 0x8; {AT_MOST}"),
     "a negative side": ({**DESCRIBED, "size": [8, -8]}, f"gradients: invalid image size 8x-8; {AT_MOST}"),
     "a huge side": (
@@ -206,9 +205,9 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
     ),
     "no norm": ({**DESCRIBED, "block_norm": "hard"}, f"{NORM}, not hard"),
     "a norm that is no text": ({**DESCRIBED, "block_norm": [1]}, f"{NORM}, not [1]"),
-    "other numbers": ({**DESCRIBED, "bins": 6}, "its parts are of different sizes"),
-    "another size": ({**DESCRIBED, "size": [2048, 2048], "cell": 1}, "its parts are of different sizes"),
-    "colour": ({**DESCRIBED, "color": True}, "its parts are of different sizes"),
+    "other numbers": ({**DESCRIBED, "bins": 6}, "the arrays have different sizes"),
+    "another size": ({**DESCRIBED, "size": [2048, 2048], "cell": 1}, "the arrays have different sizes"),
+    "colour": ({**DESCRIBED, "color": True}, "the arrays have different sizes"),
 }
 
 
@@ -443,7 +442,7 @@ def test_images_of_any_size_are_labelled(crnr: Runner, size: tuple[int, int], mo
     built = crnr("build", "gallery", "-q")
     assert (built.exit, built.out, built.err) == (0, "", "")
     answered = crnr("classify", "queries", "-o", "out.csv")
-    assert (answered.exit, answered.out, answered.err) == (0, "", "6 of 6 inputs labelled: out.csv\n")
+    assert (answered.exit, answered.out, answered.err) == (0, "", "labelled 6 of 6 queries: out.csv\n")
     found = rows(Path("out.csv").read_text())
     assert [row["status"] for row in found] == ["ok"] * 6
     if size != (2, 1):  # of two greys, only their order is seen
@@ -460,7 +459,7 @@ def test_images_of_one_pixel_have_only_a_colour(crnr: Runner) -> None:
     refused = crnr("build", "grey", "-o", "grey.h5")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith(
-        "error: nothing to do: no sample can be used; grey/a/0.png: nothing to compare: all values are zero; "
+        "error: no usable images or rows of features: grey/a/0.png: nothing to compare: all values are zero; "
     )
     assert not Path("grey.h5").exists()
     unanswered = crnr("classify", "grey", "-q", "-g", "gallery.h5")
@@ -475,7 +474,7 @@ def test_images_of_different_small_sizes_are_brought_to_one(crnr: Runner) -> Non
     built = crnr("build", "gallery", "--allow-skipped")
     assert (built.exit, built.out) == (0, "")
     assert "images differ in size: all are resized to 32x32" in built.err
-    assert "left out: gallery/a/1x1.png: nothing to compare: all of one colour\n" in built.err
+    assert "failed: gallery/a/1x1.png: nothing to compare: all of one colour\n" in built.err
     answered = crnr("classify", "gallery")
     assert answered.exit == 3
     assert [row["status"] for row in rows(answered.out)] == ["zero_norm"] + ["ok"] * 5

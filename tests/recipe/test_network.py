@@ -208,7 +208,7 @@ def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
     lost = crnr("classify", "queries", "-g", "g/gallery.h5")
     assert (lost.exit, lost.out) == (1, "")
     assert lost.err == (
-        f"error: the gallery's network is not at {model} nor at g/m.onnx; give its path with --extractor\n"
+        f"error: the gallery's network is not at {model} nor at g/m.onnx; give its path with --model-path\n"
     )
     assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").out == first
     explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--extractor", "moved.onnx")
@@ -237,7 +237,7 @@ def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Pa
     first = crnr("classify", "queries").out
     model.unlink()
     lost = crnr("classify", "queries").err
-    assert lost == f"error: the gallery's network is not at {model}; give its path with --extractor\n"
+    assert lost == f"error: the gallery's network is not at {model}; give its path with --model-path\n"
     flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
     Path("gallery.h5").rename("g/gallery.h5")
@@ -302,15 +302,15 @@ def _models(folder: Path) -> dict[str, Path]:
             "text",
             [],
             1,
-            "expects text and not images: its input ids is tensor(int64) with 2 dimensions, "
+            "expects text and not images: the input ids is tensor(int64) with 2 dimensions, "
             "but images need 4",
         ),
-        ("two inputs", [], 1, "takes 2 inputs (image, mask), not one image"),
+        ("two inputs", [], 1, "takes 2 queries (image, mask), not one image"),
         (
             "maps",
             ["--pool", "none"],
             1,
-            "its output maps is a map of 3 x 8 x 8 per image, not a vector; --pool mean takes its mean",
+            "its output maps is a map of 3 x 8 x 8 per image, not a vector; --pool mean averages it",
         ),
         (
             "two outputs",
@@ -368,7 +368,7 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
             ["--extractor-preset", "x"],
             "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, imagenet-v2, dinov2, ",
         ),
-        (["--color"], "--color and --grey cannot be used with a network; use --channels"),
+        (["--color"], "--color and --gray do not apply to networks; use --channels"),
     ],
 )
 def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:
@@ -407,7 +407,7 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
 
 
 def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, images: Path) -> None:
-    hint = "note: on photographs, a network is far better than gradients ("
+    hint = "note: if these are photographs, a network is far better than gradients ("
     assert hint in crnr("build", "photos").err
     assert hint not in crnr("build", "gallery").err
     assert "note: raw pixels work poorly on" in crnr("build", "photos", "--extractor", "pixels").err
@@ -420,7 +420,7 @@ def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> Non
     assert isinstance(how, Network)
     made = make_network(NetworkOptions(photos / "m.onnx", "imagenet", crop=0.7), 1)
     assert how == made
-    with pytest.raises(ValueError, match="the description of its extractor is incomplete"):
+    with pytest.raises(ValueError, match="the description of the extractor is incomplete"):
         restore_extractor(Stored({"extractor": "{}"}))
     assert how.open(1).extract(np.empty((0, 192), np.uint8)).shape == (0, 192)
     # The model was loaded to choose the settings; another process has to load it itself.
@@ -473,4 +473,7 @@ def test_an_output_without_numbers_is_refused(crnr: Runner, from_row: int) -> No
     make_images(crnr.here / "gallery")
     outcome = crnr("build", "gallery", "--extractor", "m.onnx", *IMAGENET)
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == "error: m.onnx: its output features has no numbers; choose another one\n"
+    assert (
+        outcome.err
+        == "error: m.onnx: its output features has no numbers; choose another one with --extractor-output\n"
+    )

@@ -311,5 +311,5 @@ def test_without_onnxruntime(model: Path, monkeypatch: pytest.MonkeyPatch) -> No
     from helpers.patches import remove_extras
 
     remove_extras(monkeypatch.setattr)
-    with pytest.raises(Exception, match="a network needs onnxruntime: pip install 'crnr-cli"):
+    with pytest.raises(Exception, match="an extractor that is a network needs onnxruntime; install with: "):
         network_session.available_providers()

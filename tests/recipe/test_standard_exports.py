@@ -285,7 +285,7 @@ def test_an_export_that_takes_text_too_is_refused(crnr: Runner, photos: Path) ->
     refused = crnr("build", "photos", "--extractor", "model.onnx")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
-        "error: model.onnx: takes 3 inputs (input_ids, pixel_values, attention_mask), not one image; use "
+        "error: model.onnx: takes 3 queries (input_ids, pixel_values, attention_mask), not one image; use "
         "the part of it for images, which exports name vision_model.onnx\n"
     )
 
@@ -369,7 +369,7 @@ def test_the_explanation_has_every_decision_and_its_reason(tmp_path: Path) -> No
     assert said["layout"] == ("nchw", "by the names of the input's dimensions")
     assert said["size"] == ((224, 224), "that of the preset")
     assert said["output"] == ("image_embeds", "preferred to the others")
-    assert said["pool"] == ("none", "as the output is a vector")
+    assert said["pool"] == ("none", "because the output is a vector")
 
 
 def test_the_explanation_of_an_error_has_what_led_to_it(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_a_network_that_takes_bytes_needs_no_mean_and_std(tmp_path: Path) -> Non
     assert error_of(model).endswith("; or give --crop and --filter")
     found = explained(model, crop=0.5, filter="box")
     assert (found.require_network().mean, found.require_network().std, found.note) == ((0.0,), (1.0,), None)
-    assert found.settings["mean"].why == "as the model takes bytes, and scales them itself"
+    assert found.settings["mean"].why == "because the model takes bytes, and scales them itself"
 
 
 def test_a_grey_network_gets_the_mean_over_the_channels_of_a_preset(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_it_is_whole_at_any_width(browser: Any, page: Path, width: int) -> None:
         "Duplicates",
         "Outliers",
         "Classes",
-        "Queries that are among the samples too",
+        "Queries that are also in the gallery",
     ]
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     loaded = "return [...document.images].map((image) => image.complete && image.naturalWidth)"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crnr_cli.errors import describe_missing
 from crnr_cli.gallery import queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
@@ -119,7 +120,7 @@ def test_a_report_without_jinja_says_how_to_get_it(
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
     result = crnr("evaluate", path, "--html", tmp_path / "r.html")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: --html needs jinja2: pip install 'crnr-cli[report]'\n"
+    assert result.err == f"error: {describe_missing('report', '--html', 'jinja2')}\n"
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_any_work(crnr: Runner, tmp_path: Path) -> None:
@@ -299,7 +300,7 @@ def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_pat
         crnr("build", tmp_path / "g.npz", "-o", gallery, "-q")
         page = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))
         assert (page != alone) == facts
-        assert ("How the gallery was made" in page) == facts
+        assert ("How the gallery was built" in page) == facts
 
 
 def test_a_report_on_queries_classified_now_loads_the_gallery_once(

@@ -54,7 +54,7 @@ def test_images_that_moved_are_reported_and_found_where_they_are(crnr: Runner, w
     assert result.exit == 0
     assert result.err == (
         "note: 2 of 2 images of mistakes are not shown: q/0.png was not found; run the command "
-        "in the folder where classify ran, or name their folder with --images-from\n"
+        "in the folder where classify ran, or give their folder with --images-from\n"
     )
     assert list(shown(crnr.here / "r.html").values()) == [False, False]
     assert crnr("evaluate", "work/out.csv", "--html", "r.html", "-q").err == ""
@@ -79,7 +79,7 @@ def test_a_csv_cannot_make_a_page_show_images_from_elsewhere(crnr: Runner, work:
     assert result.exit == 0
     assert result.err == (
         f"note: 1 of 1 images of mistakes is not shown: {name} is outside of the current folder and "
-        "that of the CSV; name their folder with --images-from to show it\n"
+        "that of the CSV; give their folder with --images-from to show it\n"
     )
     assert "data:image/" not in (work / "r.html").read_text()
     assert inside("evaluate", "out.csv", "--html", "r.html", "--images-from", "../private").err == ""
@@ -132,7 +132,7 @@ def test_explain_reports_gallery_images_that_are_missing_or_changed(crnr: Runner
     shutil.move("gallery", "moved")
     words = (
         "note: 7 of 7 gallery images are not shown: gallery/ant/0.png was not found; run the command "
-        "in the folder where build ran, or name their folder with --images-from\n"
+        "in the folder where build ran, or give their folder with --images-from\n"
     )
     for name in ("w.html", "w.png"):
         result = crnr("explain", "query.png", "-o", name)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, describe_missing
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.formats import parse_prediction, read_answers
 from crnr_cli.results.table import read_predictions
@@ -139,11 +139,11 @@ def test_a_missing_package_is_named_with_its_extra(built: Runner, monkeypatch: p
     built("classify", "queries", "-q", "-o", "there.parquet")
     monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
     written = built("classify", "queries", "-o", "out.parquet")
-    message = "error: --format parquet needs pyarrow: pip install 'crnr-cli[parquet]'\n"
+    message = f"error: {describe_missing('parquet', '--format parquet', 'pyarrow')}\n"
     assert written == Outcome(1, "", message)
     read = built("evaluate", "there.parquet")
     assert read == Outcome(
-        1, "", "error: there.parquet: reading Parquet needs pyarrow: pip install 'crnr-cli[parquet]'\n"
+        1, "", f"error: {describe_missing('parquet', 'there.parquet: a Parquet file', 'pyarrow')}\n"
     )
 
 

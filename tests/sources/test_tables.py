@@ -169,7 +169,7 @@ def test_labels_that_cannot_be_read(crnr: Runner, monkeypatch: pytest.MonkeyPatc
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
             raise OSError("no luck")
 
-    with pytest.raises(DataError, match=r"^x.h5: cannot read its labels or names \(no luck\)$"):
+    with pytest.raises(DataError, match=r"^x.h5: cannot read the labels or names \(no luck\)$"):
         label_reader.read_texts(Path("x.h5"), Broken())
 
 
@@ -189,7 +189,7 @@ def test_an_npz_that_swells_beyond_reason(crnr: Runner, monkeypatch: pytest.Monk
 def test_an_empty_label_is_refused(crnr: Runner) -> None:
     np.savez("x.npz", features=np.eye(2), labels=["a", ""])
     outcome = crnr("build", "x.npz")
-    assert (outcome.exit, outcome.out, outcome.err) == (1, "", "error: x.npz#1: its label is empty\n")
+    assert (outcome.exit, outcome.out, outcome.err) == (1, "", "error: x.npz#1: the label is empty\n")
 
 
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=6), st.integers(1, 5), st.data())

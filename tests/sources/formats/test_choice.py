@@ -46,9 +46,9 @@ def test_a_stack_of_images_in_any_order(tmp_path: Path, suffix: str, axis: int, 
     assert file.labels == [str(label - 1 + first) for label in LABELS]
     shape = " x ".join(map(str, np.moveaxis(STACK, 2, axis).shape))
     assert file.notes == (
-        f"{path}: the features are x ({shape}), the labels are gnd; "
-        "--features-key and --labels-key name others",
-        f"{path}: x ({shape}) has 7 samples along its {('first', 'second', 'last')[axis]} axis, "
+        f"{path}: using the features x ({shape}), the labels are gnd; "
+        "choose others with --features-key and --labels-key",
+        f"{path}: x ({shape}) has 7 examples along its {('first', 'second', 'last')[axis]} axis, "
         "of 12 numbers each; --samples chooses another axis",
     )
 
@@ -78,7 +78,7 @@ def test_a_table_with_the_samples_in_columns(tmp_path: Path, suffix: str) -> Non
     save_arrays(path, {"features": table, "labels": LABELS})
     file = opened(path)
     np.testing.assert_array_equal(all_rows(file), table.T)
-    expected = f"{path}: features (12 x 7) has 7 samples along its last axis, of 12 numbers each; "
+    expected = f"{path}: features (12 x 7) has 7 examples along its last axis, of 12 numbers each; "
     assert file.notes == (() if suffix == "mat" else (expected + "--samples chooses another axis",))
 
 
@@ -110,7 +110,7 @@ def test_several_pairs_are_a_choice(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(DataError) as raised:
         opened(path)
     message = str(raised.value)
-    assert message.startswith(f"{path}: no dataset features; it could be ")
+    assert message.startswith(f"{path}: no array called 'features'; it could be ")
     assert message.endswith("; choose with --features-key and --labels-key")
     for pair in ("X_train with the labels y_train", "X_test with the labels y_test"):
         assert pair in message
@@ -138,7 +138,9 @@ def test_labels_beside_features_need_a_usual_name(tmp_path: Path, suffix: str) -
     assert (opened(path).labels, opened(path).notes) == (None, ())
     save_arrays(path, {"features": np.ones((7, 4)), "ids": np.arange(7), "gnd": LABELS})
     assert opened(path).labels == [str(label) for label in LABELS]
-    assert opened(path).notes == (f"{path}: the labels are gnd; --labels-key names others",)
+    assert opened(path).notes == (
+        f"{path}: the labels are gnd'; choose others that contains them with --labels-key",
+    )
     save_arrays(path, {"features": np.ones((7, 4)), "y": np.arange(4)})  # which fit the columns only
     assert opened(path).labels is None
 
@@ -149,7 +151,7 @@ def test_the_only_table_is_taken_without_labels(tmp_path: Path, suffix: str) -> 
     save_arrays(path, {"embeddings": np.ones((7, 4)), "scale": np.array([1.0, 2.0])})
     file = opened(path)
     assert (len(file), file.labels) == (7, None)
-    assert file.notes[0].startswith(f"{path}: the features are embeddings (7 x 4), without labels; ")
+    assert file.notes[0].startswith(f"{path}: using the features embeddings (7 x 4), without labels; ")
 
 
 def test_what_must_not_be_read_is_not_taken(tmp_path: Path) -> None:
@@ -213,8 +215,8 @@ def test_what_was_assumed_is_a_note(crnr: Runner) -> None:
     built = crnr("build", "x.npz")
     assert (built.exit, built.out) == (0, "")
     assert built.err.splitlines()[:2] == [
-        "note: x.npz: the features are x (4 x 3 x 7), the labels are label; "
-        "--features-key and --labels-key name others",
-        "note: x.npz: x (4 x 3 x 7) has 7 samples along its last axis, of 12 numbers each; "
+        "note: x.npz: using the features x (4 x 3 x 7), the labels are label; "
+        "choose others with --features-key and --labels-key",
+        "note: x.npz: x (4 x 3 x 7) has 7 examples along its last axis, of 12 numbers each; "
         "--samples chooses another axis",
     ]

@@ -45,7 +45,7 @@ def test_a_table_of_pandas(tmp_path: Path, label: str) -> None:
 def test_the_numbers_of_the_rows_are_left_out(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.csv", frame(label=LABELS).to_csv())
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
-    assert file.notes == (f"{tmp_path}/x.csv: its first column is left out, as it numbers the rows",)
+    assert file.notes == (f"{tmp_path}/x.csv: its first column is left out, because it numbers the rows",)
 
 
 @pytest.mark.parametrize("label", [{}, {"label": LABELS}], ids=["without labels", "with labels"])
@@ -71,7 +71,7 @@ def test_the_only_column_of_text_has_the_labels(tmp_path: Path, header: bool) ->
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.labels == LABELS
     name = "species" if header else "4"
-    assert file.notes == (f"{tmp_path}/x.csv: column {name} has the labels, as it has no numbers",)
+    assert file.notes == (f"{tmp_path}/x.csv: column {name} as labels, because it is not numeric",)
 
 
 def test_whole_numbers_are_the_same_labels_as_elsewhere(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_columns_of_labels_and_paths_are_found_by_their_names(tmp_path: Path) ->
     file = opened(tmp_path / "x.csv", table.to_csv(index=False), Keys(labels="kind"))
     assert file.labels == ["1", "2", "1", "2"]
     assert file.names == ["a/1.png", "a,2.png", 'b"3.png', "b\n4.png"]
-    assert file.notes == (f"{tmp_path}/x.csv: column label is left out, as it may be labels too",)
+    assert file.notes == (f"{tmp_path}/x.csv: column label is left out, because it may be labels too",)
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
 
 
@@ -121,13 +121,13 @@ BAD = {
     "u,v\n1,2\n3,1_0\n": r"x.csv, line 3, column 2 \(v\): '1_0' is not a number",
     f"u,v\n1,2\n3,{'z' * 99}\n": rf"column 2 \(v\): '{'z' * 30}...' is not a number",
     "u,label,class\n1,a,b\n": "x.csv: the columns label and class could each be the labels; name one with",
-    "u,s,t\n1,a,b\n": "x.csv: the columns s and t could each be the labels; name one with --labels-key",
+    "u,s,t\n1,a,b\n": "x.csv: the columns s and t could each be the labels; choose one that contains them with --labels-key",
     "u,label\n1,\n": "x.csv, line 2: the label is empty",
     "u,label,label\n1,a,b\n": "the columns label and label could each be the labels",
     "path,label\na.png,ant\n": "x.csv: has no columns of numbers; a table with the labels",
     "path,truth,label,residual\na,b,c,0.5\n": "x.csv: has predictions, as `crnr classify` writes them",
-    "u;v\n1;2\n": "x.csv: its columns are separated by semicolons; save it with commas",
-    "1\t2\n1\t2\n": "x.csv: its columns are separated by tabs; save it with commas",
+    "u;v\n1;2\n": "x.csv: the columns are separated by semicolons; save the file with commas",
+    "1\t2\n1\t2\n": "x.csv: the columns are separated by tabs; save the file with commas",
     'u,v\n1,"2\n3,4\n': "x.csv, line 3: not readable as CSV",
     f'u,v\n1,"{"2" * 200_000}"\n': "x.csv, line 2: not readable as CSV .field larger than",
 }
@@ -218,7 +218,9 @@ def test_the_whole_way(crnr: Runner) -> None:
     make_features(Path("x.npz"))
     write_csv_of(Path("x.npz"), Path("x.csv"))
     assert crnr("build", "x.csv", "-q") == Outcome(0, "", "")
-    assert crnr("classify", "x.csv", "-o", "out.csv") == Outcome(0, "", "15 of 15 inputs labelled: out.csv\n")
+    assert crnr("classify", "x.csv", "-o", "out.csv") == Outcome(
+        0, "", "labelled 15 of 15 queries: out.csv\n"
+    )
     assert {(row["truth"] == row["label"], row["status"]) for row in read_rows(Path("out.csv"))} == {
         (True, "ok")
     }

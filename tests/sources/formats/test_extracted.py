@@ -104,7 +104,7 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "an extractor of other numbers": (
         lambda f: f["recipe"].attrs.update(extractor=gradients(cell=2)),
-        f"the description of its extractor cannot be used (its parts are of different sizes){AGAIN}",
+        f"the description of its extractor cannot be used (the arrays have different sizes){AGAIN}",
     ),
     "another number of values": (
         lambda f: replaced(f, "features", f["features"][:, :-1]),
@@ -116,7 +116,7 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a kind that does not exist": (
         lambda f: f["recipe"].attrs.update(kind=np.bytes_("sounds")),
-        "the description of its extractor cannot be used (its samples are of an unknown kind, sounds)",
+        "the description of its extractor cannot be used (the examples are of an unknown kind, sounds)",
     ),
 }
 
@@ -142,4 +142,4 @@ def test_values_that_are_not_finite_are_left_out(here: Runner) -> None:
         file["features"][3, 0] = np.nan
     outcome = here("build", "f.h5")
     assert (outcome.exit, outcome.out) == (3, "")
-    assert outcome.err.startswith("left out: photos/bee/1.png: contains NaN or infinity\n")
+    assert outcome.err.startswith("failed: photos/bee/1.png: contains NaN or infinity\n")

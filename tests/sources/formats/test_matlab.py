@@ -167,8 +167,8 @@ def test_the_only_pair_is_taken_whatever_it_is_called(tmp_path: Path, save: Save
     np.testing.assert_array_equal(rows(file), VALUES)
     assert file.labels == [str(label) for label in LABELS]
     assert file.notes == (
-        f"{path}: the features are F (4 x 3), the labels are who; "
-        "--features-key and --labels-key name others",
+        f"{path}: using the features F (4 x 3), the labels are who; "
+        "choose others with --features-key and --labels-key",
     )
 
 
@@ -189,7 +189,7 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
     cells = np.empty(4, dtype=object)
     cells[:] = [np.eye(2), np.eye(2), np.eye(2), np.eye(2)]
     save(path, {"features": VALUES, "labels": cells})
-    with pytest.raises(DataError, match=r"x.mat: labels of shape \(4, 4\) are not one label per sample, "):
+    with pytest.raises(DataError, match=r"x.mat: labels of shape \(4, 4\) are not one label per example, "):
         FeatureFile.open(path, Keys())
 
 
@@ -299,7 +299,7 @@ def test_a_parser_that_crashes_is_an_error(tmp_path: Path, monkeypatch: pytest.M
     start = subprocess.Popen
     monkeypatch.setattr("subprocess.Popen", lambda command, **pipes: start(killed, **pipes))
     with pytest.raises(
-        DataError, match=r"x.mat: not a readable .mat file \(its parser crashed with signal 11\)"
+        DataError, match=r"x.mat: not a readable .mat file \(the parser crashed with signal 11\)"
     ):
         FeatureFile.open(path, Keys(samples="rows"))
 
@@ -342,7 +342,7 @@ def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
     assert (asked.exit, asked.out) == (1, "")
     assert asked.err == (
         f"error: {path}: features of 20 rows and 3 columns and no labels; "
-        "choose the samples with --samples rows|columns\n"
+        "choose with --samples-axis rows or columns\n"
     )
     answered = crnr(*unlabelled, "--samples", "columns")
     assert (answered.exit, answered.err) == (0, "")
@@ -414,8 +414,7 @@ def test_a_file_that_declares_more_than_fits_into_memory(
     with pytest.raises(DataError) as refused:
         matlab_process.read_variables(tmp_path / "x.mat", ["features"])
     assert str(refused.value) == (
-        f"{tmp_path}/x.mat: features needs 67.1 MB of memory, but 33.6 MB are free; "
-        "save fewer samples per file"
+        f"{tmp_path}/x.mat: features needs 67.1 MB of memory, but 33.6 MB are free; save fewer rows per file"
     )
 
 
@@ -434,7 +433,7 @@ def test_the_process_that_reads_has_limits_of_memory_and_time(tmp_path: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr == b"x.mat: needs more memory than there is; save fewer samples per fileTrue\n"
+    assert done.stderr == b"x.mat: needs more memory than there is; save fewer rows per fileTrue\n"
 
 
 # Stacks of images: height x width x samples is the usual order in MATLAB.
@@ -475,7 +474,7 @@ def test_an_ambiguous_stack_needs_to_be_told(tmp_path: Path, save: Save, chosen:
         FeatureFile.open(path, Keys())
     assert str(refused.value) == (
         f"{path}: features of 3 x 3 x 3 with 3 labels; "
-        "choose the samples with --samples rows|columns (the first axis or the last)"
+        "choose with --samples-axis rows or columns (the first axis or the last)"
     )
     file = FeatureFile.open(path, Keys(samples=chosen))
     np.testing.assert_array_equal(file.read_rows(0, 3), np.moveaxis(stack, axis, 0).reshape(3, 9))
@@ -526,10 +525,13 @@ def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool
     [
         (
             np.eye(5),
-            r"\(5, 5\) are not one label per sample, and have a single 1 in every row and column; save",
+            r"\(5, 5\) are not one label per example, and have a single 1 in every row and column; save",
         ),
-        (np.ones((3, 5)), "and have no or several ones for some samples; save one number or text per sample"),
-        (np.full((3, 5), 2.0), "nor a single 1 per sample; save one number or text per sample"),
+        (
+            np.ones((3, 5)),
+            "and have no or several ones for some examples; save one number or text per sample",
+        ),
+        (np.full((3, 5), 2.0), "nor a single 1 per example; save one number or text per sample"),
     ],
     ids=["permutation", "several", "numbers"],
 )

@@ -55,7 +55,7 @@ def test_labels_beside_the_features(tmp_path: Path, name: str, beside: list[str]
         np.save(tmp_path / other, np.roll(LABELS, number))
     file = opened(tmp_path / name)
     assert file.labels == (LABELS.tolist() if is_taken else None)
-    assert file.notes == ((f"{tmp_path / name}: its labels are those of {beside[0]}",) if is_taken else ())
+    assert file.notes == ((f"{tmp_path / name}: using the labels in {beside[0]}",) if is_taken else ())
 
 
 def test_two_files_of_labels_need_to_be_chosen_from(tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ def test_the_whole_way(crnr: Runner) -> None:
     arrays = np.load("x.npz")
     np.save("features.npy", arrays["features"])
     np.save("labels.npy", arrays["labels"])
-    note = "note: features.npy: its labels are those of labels.npy\n"
+    note = "note: features.npy: using the labels in labels.npy\n"
     built = crnr("build", "features.npy")
     assert (built.exit, built.out) == (0, "")
     assert built.err.startswith(note)
     done = crnr("classify", "features.npy", "-o", "out.csv")
-    assert done == Outcome(0, "", note + "15 of 15 inputs labelled: out.csv\n")
+    assert done == Outcome(0, "", note + "labelled 15 of 15 queries: out.csv\n")
     assert [row["truth"] for row in read_rows(Path("out.csv"))] == arrays["labels"].tolist()
     scored = crnr("evaluate", "features.npy", "--json")
     assert (scored.exit, '"accuracy": 1.0' in scored.out, note in scored.err) == (0, True, True)
