@@ -292,7 +292,7 @@ def test_empty_folders_have_no_answers(crnr: Runner, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     gallery = Gallery.load("pixels.h5")
     assert gallery.classify([tmp_path / "empty"]) == []
-    with pytest.raises(DataError, match="nothing to do: no files found in"):
+    with pytest.raises(DataError, match="contains no images or feature files"):
         gallery.classify(tmp_path / "empty")
 
 
@@ -319,7 +319,11 @@ def explained(query: Any, **keywords: Any) -> Any:
     [
         (DataError, "nothing.png: no such file or folder", classified("nothing.png")),
         (DataError, "nothing.npz: no such file or folder", classified(["nothing.npz"])),
-        (DataError, "the gallery was built from images, but these are features", classified(np.eye(3))),
+        (
+            DataError,
+            "the array: contains features, but the gallery was built from images",
+            classified(np.eye(3)),
+        ),
         (DataError, "the array: features must be a table of numbers", classified(np.ones((1, 1, 1)))),
         (UsageError, "the name of a source is empty", classified([""])),
         (UsageError, "reject must be a number from 0 to 1, not 1.5", classified("queries", reject=1.5)),

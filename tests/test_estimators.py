@@ -162,7 +162,7 @@ def test_opens_a_gallery_that_build_made(digits: Any, crnr: Runner, tmp_path: Pa
 
 def test_what_cannot_be_used_is_a_value_error(digits: Any, tmp_path: Path) -> None:
     X, y, _, _ = digits
-    with pytest.raises(ValueError, match="crnr: lam must be 0 or more, not -1"):
+    with pytest.raises(ValueError, match="method crnr: lam must be 0 or more, not -1"):
         crnr_cli.CRNRClassifier(lam=-1).fit(X, y)
     with pytest.raises(ValueError, match="a label is an empty string"):
         crnr_cli.CRNRClassifier().fit(X, np.where(y == 0, "", y.astype(str)))

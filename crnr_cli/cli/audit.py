@@ -237,7 +237,7 @@ def show_audit(report: AuditReport) -> None:
     _show(
         console,
         "labels that look wrong, the clearest first",
-        ("score", "label", "suggested", "sample"),
+        ("score", "label", "suggested", "example"),
         [
             (f"{found.score:.3f}", labels[found.sample], report.label_of(found), names[found.sample])
             for found in report.suspects
@@ -247,19 +247,19 @@ def show_audit(report: AuditReport) -> None:
         _show(
             console,
             f"groups of {title}, those spanning several classes first",
-            ("samples", "classes", "such as"),
+            ("examples", "classes", "such as"),
             [_group(report, group) for group in sorted(groups, key=lambda g: not report.is_across(g))],
         )
     _show(
         console,
         "outliers: examples unlike any class",
-        ("similarity", "label", "sample"),
+        ("similarity", "label", "example"),
         [(f"{found.similarity:.3f}", labels[found.sample], names[found.sample]) for found in report.outliers],
     )
     _show(
         console,
         "classes that are often confused",
-        ("share", "class", "class", "samples"),
+        ("share", "class", "class", "examples"),
         [
             (f"{pair.share:.0%}", *(classes[k] for k in pair.classes), str(sum(pair.confused)))
             for pair in report.alike
@@ -268,13 +268,13 @@ def show_audit(report: AuditReport) -> None:
     _show(
         console,
         "classes with few different examples",
-        ("samples", "class"),
+        ("examples", "class"),
         [(str(count), classes[k]) for k, count in report.small],
     )
     _show(
         console,
         "queries that are also in the gallery",
-        ("as", "query", "sample"),
+        ("as", "query", "example"),
         [
             ("copy" if known.is_copy else "near duplicate", known.query, names[known.sample])
             for known in report.known
@@ -288,7 +288,7 @@ def _facts(report: AuditReport) -> list[tuple[str, str, str]]:
     near = sum(map(report.is_across, report.near))
     copies = sum(map(report.is_across, report.copies))
     facts = [
-        ("samples", str(len(report.names)), f"of {format_count(len(report.classes), 'class')}"),
+        ("examples", str(len(report.names)), f"of {format_count(len(report.classes), 'class')}"),
         ("labels confirmed", share, f"by the other examples, in {format_count(report.folds, 'fold')}"),
         ("labels that look wrong", str(len(report.suspects)), ""),
         ("groups of copies", str(len(report.copies)), f"{copies} of them in several classes"),
@@ -316,7 +316,7 @@ def _show(
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in header:
-        number = column in ("score", "samples", "separation", "share")
+        number = column in ("score", "examples", "separation", "share")
         table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows[:_SHOWN]:
         table.add_row(*map(_cell, row))

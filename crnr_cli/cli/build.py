@@ -230,6 +230,7 @@ def build(
                 reading, method.method, parameters.given_values(), method.calibrate, cache
             )
             report = run_build(sources, path, build_options, replaced.look_before_work(progress), who)
+    replaced.announce()
     show_report(path, report, output, early)
     replaced.say_lost(report.gallery)
     if not output.quiet and (used := os.environ.get("CRNR_GALLERY")) and Path(used) != path:

@@ -222,9 +222,9 @@ def _table(report: CompareReport, width: int) -> Table:
     from rich.table import Table
 
     answers = report.results[0].scores.n
-    tested = format_count(report.n_tested, "sample")
+    tested = format_count(report.n_tested, "query")
     if answers > report.n_tested:
-        tested += f" ({format_count(answers, 'prediction')} over all draws)"
+        tested += f" ({format_count(answers, 'answer')} over all draws)"
     table = Table(
         box=None,
         pad_edge=False,

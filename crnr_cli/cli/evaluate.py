@@ -336,7 +336,7 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         facts.append(("macro F1 over all", format_number(over_all.macro.f1), "no answer counts as wrong"))
     if report.answered < report.insiders:
         remark = f"{report.answered} of {format_count(report.insiders, 'query')} got an answer"
-        facts.append(("coverage", format_number(report.coverage), remark))
+        facts.append(("answer rate", format_number(report.coverage), remark))
     facts += _of_outsiders(report)
     if reliability := report.reliability:
         remark = (

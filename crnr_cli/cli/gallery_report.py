@@ -70,10 +70,9 @@ class Replaced:
         self._note = f"replaced {self._path} of {made} ({content})"
 
     def say_lost(self, gallery: FittedGallery) -> None:
-        """Print that it was replaced, and what it had that the new one does not: examples, settings."""
+        """Print what it had that the new one does not: added examples, tuned settings."""
         from crnr_cli.gallery.file import GallerySummary
 
-        self.announce()
         if self._old is None:
             return
         new = GallerySummary.of(gallery)

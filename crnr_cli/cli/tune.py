@@ -141,6 +141,8 @@ def tune(
         report = run(sources, tune_options, path, replaced.look_before_work(progress), who)
     if plot:
         _draw(report, plot)
+    if report.built:
+        replaced.announce()
     _print(report, path, output, early, _same_reading(context, sources))
     if report.built:
         replaced.say_lost(report.built.gallery)

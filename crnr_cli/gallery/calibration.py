@@ -78,9 +78,7 @@ class Calibration:
     def describe_rule(self, rate: float, dtype: str) -> str:
         """When a query is rejected; the threshold has all digits of the column `separation`."""
         limit = number_format(dtype) % float(np.dtype(dtype).type(self.min_standout(rate)))
-        return (
-            f"separation below {limit}; expected false rejections: {100 * rate:g}%, measured on {self.origin}"
-        )
+        return f"separation below {limit}; expected false rejections: {100 * rate:g}%"
 
 
 def _is_ascending(values: Array) -> bool:

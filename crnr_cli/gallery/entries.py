@@ -127,18 +127,19 @@ def select_names(
     names = names or Spellings(known)
     found: set[str] = set()
     notes = []
+    noun = "example" if what == "sample" else what
     for text in wanted:
         stored = with_slashes(text) if what == "sample" else text
         if (name := names.find(stored)) is not None:
             found.add(name)
             continue
         if not _WILD.search(text):
-            raise DataError(f"{path}: has no {what} {text}; {hint(stored, known)}")
+            raise DataError(f"{path}: has no {noun} {text}; {hint(stored, known)}")
         pattern = _pattern(to_nfc(stored), what)
         matching = {name for name in names.known if pattern.fullmatch(to_nfc(name))}
         if not matching:
-            raise DataError(f"{path}: no {what} matches {text}; {_pattern_hint(stored, known)}")
-        notes.append(Note("pattern", f"{text} matches {format_count(len(matching), what)}"))
+            raise DataError(f"{path}: no {noun} matches {text}; {_pattern_hint(stored, known)}")
+        notes.append(Note("pattern", f"{text} matches {format_count(len(matching), noun)}"))
         found |= matching
     return found, notes
 

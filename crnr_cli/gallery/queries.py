@@ -144,7 +144,7 @@ class Run:
             notes.append(Note("top", text))
         level, sure = self.options.sets, self.sureness
         if level is not None and sure is not None and not sure.certainty.can_exclude(level):
-            held_out = format_count(len(sure.certainty.of_truth), "sample")
+            held_out = format_count(len(sure.certainty.of_truth), "example")
             text = (
                 f"--sets {level:g} excludes no label: too few examples could be held out of the gallery "
                 f"({held_out}) for so high a level; choose a lower one, or add examples"
@@ -161,8 +161,7 @@ class Run:
         if options.reject is not None:
             rules.append(calibration.describe_rule(options.reject, self.gallery.dtype))
         if options.min_probability is not None:
-            least = f"{options.min_probability:g}"
-            rules.append(f"probability below {least} (calibrated on {calibration.origin})")
+            rules.append(f"probability below {options.min_probability:g}")
         return "; or ".join(rules) or None
 
     @cached_property

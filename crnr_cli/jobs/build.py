@@ -43,12 +43,12 @@ def build(
 ) -> BuildReport:
     """Read the source, fit the method, and write the gallery."""
     started = time.perf_counter()
-    refuse_other_ending(output)
     method = make_method(options.method, options.parameters)
     if reason := method.why_unavailable():
         raise CrnrError(reason)
     workers = workers or Here(DecoderPool(options.reading.jobs))
     source = open_source(names, options.reading, lister=workers.lister)
+    refuse_other_ending(output)
     with replacing(output) as file:
         reading = options.reading
         of_cache: list[Note] = []

@@ -135,10 +135,10 @@ def tune(
 ) -> TuneReport:
     """Try all settings on the source alone; if an output is given, build a gallery with the chosen one."""
     started = time.perf_counter()
-    if output:
-        refuse_other_ending(output)
     _methods(options.methods, options.neighbors or (0,))  # refuse invalid ones before anything is read
     source = open_source(names, options.reading)
+    if output:
+        refuse_other_ending(output)
     read = read_raw_by_all(source, options.reading, progress)
     report = tune_samples(read, options, progress, workers)
     return replace(report, built=_build(read, report, options, output, started) if output else None)

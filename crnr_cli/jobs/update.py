@@ -151,7 +151,7 @@ def rename(
         if merge and not exists:
             raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
         labels = [label if one == known else one for one in samples.table.labels]
-        count = format_count(sum(one == known for one in samples.table.labels), "sample")
+        count = format_count(sum(one == known for one in samples.table.labels), "example")
         text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
         return replace(samples, table=replace(samples.table, labels=labels), notes=[Note("renamed", text)])
 

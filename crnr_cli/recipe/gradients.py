@@ -54,15 +54,15 @@ class Gradients(Extractor):
         """Check all settings, which come from the user or from an untrusted gallery."""
         if not all(1 <= side <= _LONGEST_SIDE for side in self.size):
             raise UsageError(
-                f"--size: invalid image size {self.size[0]}x{self.size[1]}; choose at most "
+                f"gradients: invalid image size {self.size[0]}x{self.size[1]}; choose at most "
                 f"{_LONGEST_SIDE} pixels per side"
             )
         if self.cell < 1:
-            raise UsageError(f"--cell must be 1 pixel or more, not {self.cell}")
+            raise UsageError(f"gradients: cell must be 1 pixel or more, not {self.cell}")
         if not 2 <= self.bins <= _LARGEST_BINS or self.bins % 2:
-            raise UsageError(f"--bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}")
+            raise UsageError(f"gradients: bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}")
         if self.block_norm not in BLOCK_NORMS:
-            raise UsageError(f"--block-norm must be {' or '.join(BLOCK_NORMS)}, not {self.block_norm}")
+            raise UsageError(f"gradients: block_norm must be {' or '.join(BLOCK_NORMS)}, not {self.block_norm}")
 
     @classmethod
     def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:

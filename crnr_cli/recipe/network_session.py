@@ -14,7 +14,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS, NetworkOptions
 from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require_packages
 from crnr_cli.models.catalog import find_local_copy, find_model, is_file
-from crnr_cli.models.onnx_files import ModelHash, model_hash
+from crnr_cli.models.onnx_files import EXPORT_REMEDY, ModelHash, model_hash
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import Decider, Declared, Reasoned
 from crnr_cli.system.cores import run_side_by_side
@@ -303,6 +303,8 @@ def _run_on(path: Path, jobs: int, provider: str) -> Any:
             warnings.simplefilter("ignore")  # that it uses something else, which is checked here
             session = onnxruntime.InferenceSession(path, settings, providers=wanted)
     except Exception as e:  # onnxruntime's exceptions have no public base class
+        if "INVALID_PROTOBUF" in str(e):
+            raise DataError(f"{path}: not an ONNX model; {EXPORT_REMEDY}") from e
         raise DataError(
             f"{path}: onnxruntime cannot open this model ({first_line(e)}); upgrade onnxruntime, or export "
             "the network again"

@@ -120,7 +120,7 @@ def _cards(report: EvaluateReport) -> list[Card]:
     if report.answered < report.insiders:
         note = f"{report.answered} of {format_count(report.insiders, 'query')} got an answer"
         cards.append(
-            Card("Coverage", report.coverage, wilson_interval(report.answered, report.insiders), note)
+            Card("Answer rate", report.coverage, wilson_interval(report.answered, report.insiders), note)
         )
     cards += _cards_of_outsiders(report)
     if report.rejected:
@@ -182,7 +182,7 @@ def _facts(gallery: FittedGallery | None, path: Path, classes: Sequence[str]) ->
     return [
         ("file", printable(str(path))),
         (
-            "samples",
+            "examples",
             f"{len(gallery.names)} in {format_count(len(gallery.classes), 'class')}, {per_class} per class",
         ),
         (

@@ -49,19 +49,22 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
         (
             "build gallery/cat",
             1,
-            "gallery/cat: contains images but no class folders; if cat is a class, give the folder above, as in "
+            "gallery/cat: contains images but no class folders; if cat is a class, give the folder above, "
+            "as in "
             f"`crnr build gallery`; else {PLACED}",
         ),
         (
             "tune gallery/cat",
             1,
-            "gallery/cat: contains images but no class folders; if cat is a class, give the folder above, as in "
+            "gallery/cat: contains images but no class folders; if cat is a class, give the folder above, "
+            "as in "
             f"`crnr tune gallery`; else {PLACED}",
         ),
         (
             "build gallery/cat gallery/dog gallery/owl",
             1,
-            "gallery/cat and 2 other folders: contain images but no class folders; if these folders are classes, "
+            "gallery/cat and 2 other folders: contain images but no class folders; if these folders are "
+            "classes, "
             f"give the folder above, as in `crnr build gallery`; else {PLACED}",
         ),
         (
@@ -81,12 +84,14 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
         (
             "build three.npz",
             1,
-            "three.npz: no array called 'features'; choose with --features-key ('a' or 'b') and --labels-key ('c')",
+            "three.npz: no array called 'features'; choose with --features-key ('a' or 'b') and "
+            "--labels-key ('c')",
         ),
         (
             "build short.npz",
             1,
-            "short.npz: 'features' has 6 rows but 'labels' has 5; choose matching arrays with --features-key and "
+            "short.npz: 'features' has 6 rows but 'labels' has 5; choose matching arrays with "
+            "--features-key and "
             "--labels-key",
         ),
         (
@@ -140,7 +145,8 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
         (
             "classify features.npz",
             1,
-            "features.npz: contains features, but gallery.h5 was built from images; give images, or a gallery "
+            "features.npz: contains features, but gallery.h5 was built from images; give images, or a "
+            "gallery "
             "that was built from features",
         ),
         (
@@ -164,14 +170,16 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
         (
             "evaluate labels.csv",
             1,
-            "labels.csv: has neither predictions (columns truth and label) nor features; use --labels to give "
+            "labels.csv: has neither predictions (columns truth and label) nor features; use --labels to "
+            "give "
             "the labels of images",
         ),
         ("evaluate nope.csv", 1, "nope.csv: no such file"),
         (
             "evaluate out.csv --reject 0.05",
             2,
-            "--reject has no effect on the existing predictions in out.csv; run `crnr classify --reject 0.05` "
+            "--reject has no effect on the existing predictions in out.csv; run `crnr classify --reject "
+            "0.05` "
             "first",
         ),
         (
@@ -198,7 +206,8 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
         (
             "audit gallery.h5 --pca 5",
             2,
-            "--pca cannot be changed for an existing gallery; leave it out, or audit the folder that the gallery "
+            "--pca cannot be changed for an existing gallery; leave it out, or audit the folder that the "
+            "gallery "
             "was built from",
         ),
     ],
@@ -224,7 +233,8 @@ def test_folder_above_the_right_one_is_noted(crnr: Runner) -> None:
     outcome = crnr("build", "data")
     assert outcome.exit == 0
     assert outcome.err.splitlines()[0] == (
-        "note: data has 2 classes (test, train), but no images directly in a class folder; if the folders in it "
+        "note: data has 2 classes (test, train), but no images directly in a class folder; if the folders "
+        "in it "
         f"({', '.join(classes)}) are the classes, run `crnr build data/train`"
     )
 

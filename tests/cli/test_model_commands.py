@@ -51,7 +51,7 @@ def tiny(weights: Path, crnr: Runner) -> Path:
 def test_list(crnr: Runner) -> None:
     outcome = crnr("model", "list", columns=80)
     assert outcome.exit == 0
-    assert outcome.err == f"models are in {crnr.here}/models; set CRNR_MODELS to use another folder\n"
+    assert outcome.err == f"networks are in {crnr.here}/models; set CRNR_MODELS to use another folder\n"
     head, *lines = outcome.out.splitlines()
     assert head.split() == ["name", "features", "pixels", "MB", "licence", "preset", "here"]
     assert "…" not in outcome.out
@@ -129,7 +129,7 @@ def test_get(crnr: Runner, weights: Path) -> None:
     place = f"{crnr.here}/models/{TINY}.onnx"
     use = f"use it with --extractor {TINY}\n"
     assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: {HEAD} features per image; {use}")
-    assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: was here already; {use}")
+    assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: already installed; {use}")
     assert crnr("model", "get", TINY, "--quiet") == Outcome(0, f"{place}\n", "")
     outcome = crnr("model", "get", TINY, "--json", "--quiet")
     assert (outcome.exit, outcome.err) == (0, "")
@@ -145,13 +145,13 @@ def test_get(crnr: Runner, weights: Path) -> None:
         (
             ["clip-b32"],
             2,
-            "clip-b32: crnr opens no network connection and cannot build this model itself",
+            "clip-b32: crnr does not download networks and cannot build this one itself",
         ),
         ([TINY, "--from", "none.pth"], 1, "none.pth: no such file; give the weights file with --weights"),
         ([TINY, "--from", "text.txt"], 1, f"text.txt: not the weights of {TINY}: SHA-256 is "),
         ([TINY, "--from", "cut.pth"], 1, f"cut.pth: not the weights of {TINY}: SHA-256 is "),
         ([TINY, "--from", "."], 1, ".: no such file; give the weights file with --weights"),
-        (["dinov2-base", "--from", "text.txt"], 2, "dinov2-base: crnr opens no network connection"),
+        (["dinov2-base", "--from", "text.txt"], 2, "dinov2-base: crnr does not download networks"),
     ],
 )
 def test_get_is_refused(crnr: Runner, weights: Path, arguments: list[str], exit: int, message: str) -> None:
@@ -244,7 +244,7 @@ def test_check_of_what_is_no_model(crnr: Runner) -> None:
         assert out == ""
         assert message.startswith(f"{name}: ")
     assert refused(crnr, "none.onnx")[1].startswith("none.onnx: no such file")
-    assert refused(crnr, "none")[1].startswith("none: no such file, and no known model")
+    assert refused(crnr, "none")[1].startswith("none: no such file, and no known network")
     assert refused(crnr, ".")[1].startswith(".: ")
     assert refused(crnr, "resnet50")[1].startswith("resnet50: not installed; get it with: mkdir -p ")
 

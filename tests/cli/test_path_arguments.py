@@ -174,7 +174,7 @@ def check_refusal(here: Path, argument: tuple[str, str], given: str) -> None:
     assert {path: path.lstat().st_mtime_ns for path in here.iterdir()} == before
     if outcome.exit == 3:  # an input among others that cannot be used has its row
         assert argument == ("classify", "sources")
-        assert "failed in all: 1 " in outcome.err
+        assert "failed: " in outcome.err
         return
     assert outcome.exit in (1, 2), outcome
     assert outcome.out == ""

@@ -33,7 +33,7 @@ def test_sorting_and_undoing(crnr: Runner, how: str, done: str) -> None:
     make()
     words = f"sorted: 3 files {done} into 1 folder\n{UNDO}"
     assert crnr("sort", "out.csv", "sorted", "--how", how) == Outcome(0, "", words)
-    again = Outcome(0, "", "sorted: nothing to do, 3 are already there\n")
+    again = Outcome(0, "", "sorted: no files to place, 3 are already there\n")
     assert crnr("sort", "out.csv", "sorted", "--how", how) == again
     assert {path.name for path in Path("sorted/cat").iterdir()} == {"0.png", "0 (2).png", "1.png"}
     undone = "3 files moved back\n" if how == "move" else "3 files removed\n"
@@ -53,7 +53,7 @@ def test_a_dry_run_prints_a_csv(crnr: Runner) -> None:
         {"path": "q/1/0.png", "target": "", "result": "left out", "reason": "there is no such file"},
         {"path": "q/0/1.png", "target": "sorted/cat-1.png", "result": "copy", "reason": ""},
     ]
-    assert outcome.err == ("failed: q/1/0.png: there is no such file\nsorted: 2 files would be copied\n")
+    assert outcome.err == ("left out: q/1/0.png: there is no such file\nsorted: 2 files would be copied\n")
     assert crnr.files() == {"q", "out.csv"}
 
 
@@ -61,7 +61,7 @@ def test_files_that_are_gone_are_reported(crnr: Runner) -> None:
     make()
     Path("q/1/0.png").unlink()
     outcome = crnr("sort", "out.csv", "sorted")
-    left_out = "failed: q/1/0.png: there is no such file\n"
+    left_out = "left out: q/1/0.png: there is no such file\n"
     assert outcome == Outcome(3, "", f"{left_out}sorted: 2 files copied into 1 folder\n{UNDO}")
     assert crnr("sort", "out.csv", "sorted", "--allow-skipped", "-q") == Outcome(0, "", "")
     strict = crnr("sort", "out.csv", "sorted", "--strict")
@@ -93,8 +93,8 @@ def test_what_cannot_be_undone_is_reported(crnr: Runner) -> None:
     assert outcome == Outcome(
         3,
         "",
-        "failed: sorted/cat/1.png: has changed since it was sorted\n2 files removed\n"
-        "sorted/.crnr-sort-1.jsonl for the rest\n",
+        "left out: sorted/cat/1.png: has changed since it was sorted\n2 files removed\n"
+        "kept sorted/.crnr-sort-1.jsonl for the rest\n",
     )
 
 
@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_made(crnr: Runner, folder: str) -> None:
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err in (
         "error: file: is not a folder; choose another one\n",
-        "error: missing/sorted: the folder missing; create it first\n",
+        "error: missing/sorted: the folder missing does not exist; create it first\n",
     )
 
 

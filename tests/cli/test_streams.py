@@ -22,7 +22,7 @@ def built(crnr: Runner) -> None:
 
 @pytest.mark.usefixtures("built")
 @pytest.mark.parametrize(
-    ("command", "what"), [("classify", "list of files"), ("evaluate", "predictions CSV")]
+    ("command", "what"), [("classify", "list of files"), ("evaluate", "predictions file")]
 )
 def test_a_list_from_closed_stdin(crnr: Runner, command: str, what: str) -> None:
     outcome = crnr.process(command, "-", preexec_fn=lambda: os.close(0))

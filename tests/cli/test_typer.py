@@ -86,7 +86,7 @@ def test_build_classify_and_evaluate(crnr: Runner, images: Path, other_typer: di
         (
             "build x --power 0",
             2,
-            "--power: '0' is not a number above 0 and at most 100 (see `crnr build --help`)",
+            "--power must be above 0 and at most 100, not 0 (see `crnr build --help`)",
         ),
         (
             "build x --dtype int8",

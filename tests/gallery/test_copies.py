@@ -30,7 +30,7 @@ def test_copies_are_found_as_by_comparing_all_with_all(n: int, copies: int, d: i
 
 
 NOTE = (
-    "note: {} of {} test samples are in the gallery too, such as {}, so the scores are too high; "
+    "note: {} of {} queries are in the gallery too, such as {}, so the scores are too high; "
     "test with queries that are not in the gallery\n"
 )
 

@@ -123,7 +123,7 @@ def test_a_gallery_cut_short_is_refused(path: Path) -> None:
         ({"classes": [b"", b"b", b"c"]}, "not names in ascending order"),
         ({"classes": [b"a", b"b", b"unknown"]}, "not names in ascending order"),
         ({"classes": [b"c", b"b", b"a"]}, "not names in ascending order"),
-        ({"recipe": {"n_inputs": 8}}, "for 8 queries"),
+        ({"recipe": {"n_inputs": 8}}, "for 8 features"),
         ({"recipe": {"kind": "pictures", "width": -1, "height": -7}}, "invalid image size -1x-7"),
         ({"recipe": {"kind": "pictures", "width": 0, "height": 0}}, "invalid image size 0x0"),
         ({"recipe": {"kind": "pictures", "width": 5, "height": 5}}, "different sizes"),

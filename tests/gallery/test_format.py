@@ -189,7 +189,7 @@ def test_vectors_of_whole_numbers_are_refused(crnr: Runner) -> None:
         del file["samples/vectors"]
         file["samples/vectors"] = np.ones(shape, dtype=np.int32)
     rehash(Path("gallery.h5"))
-    with pytest.raises(GalleryError, match=r"not a consistent gallery \(its vectors are of type int32\)"):
+    with pytest.raises(GalleryError, match=r"not a consistent gallery \(the vectors are of type int32\)"):
         load_gallery(Path("gallery.h5"))
 
 

@@ -59,8 +59,8 @@ def labels(crnr: Runner, gallery: str, *options: str) -> list[str]:
 def test_build_and_info_say_how_much_the_index_finds(tables: Runner, kind: str) -> None:
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 12, "--index", kind)
     assert (result.exit, result.out) == (0, "")
-    assert "dimension 16, crnr, index with " in result.err
-    assert re.search(r"index with [\d.]+% of the nearest examples and [\d.]+ % of the labels; ", result.err)
+    assert "vectors of length 16, method crnr, index with " in result.err
+    assert re.search(r"index with [\d.]+% of the nearest examples and [\d.]+% of the labels; ", result.err)
     shown = tables("info", "g.h5")
     assert f"neighbors 12, index {kind}\n" in re.sub(" +\n", "\n", shown.out)
     about = json.loads(tables("info", "g.h5", "--json").out)
@@ -195,14 +195,12 @@ def test_the_estimator_has_the_index_and_is_copied_and_saved(kind: str, tmp_path
 def test_an_index_without_neighbours_is_refused(tables: Runner) -> None:
     result = tables("build", "gallery.npz", "--index", "hnsw")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == (
-        "error: crnr: index hnsw finds nearest samples, so that it needs their number; "
-        "give it with --neighbors\n"
-    )
+    words = "--index hnsw needs --neighbors K, the number of nearest examples to use"
+    assert result.err == f"error: {words}\n"
     assert "gallery.h5" not in tables.files()
     result = tables("build", "gallery.npz", "--method", "nn", "--index", "hnsw")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: nn has no parameter index; it has none\n"
+    assert result.err == "error: --index does not apply to --method nn; it belongs to crnr, nrc, crc, src\n"
 
 
 def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,8 +218,8 @@ def test_labels_that_are_not_those_of_the_exact_search_are_noted() -> None:
     low, high = ({"index_measured": np.array([0.9, same])} for same in (0.953, 0.99))
     (note,) = fit.index_notes(low)
     assert note.text == (
-        "with the index, 95.3% of the labels agree with the exact search; `crnr tune` may find settings "
-        "that depend less on single samples, and --index exact is exact"
+        "with the index, 95.3% of the labels agree with the exact search; `crnr tune` may find better "
+        "settings, and --index exact makes no errors"
     )
     assert fit.index_notes(high) == fit.index_notes({}) == []
 
@@ -235,7 +233,8 @@ def test_shares_that_are_none_are_refused_without_an_index_too(tables: Runner, k
     result = tables("info", "damaged.h5")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
-        "error: damaged.h5: not a consistent gallery (the measured quality of the index is not given as shares); "
+        "error: damaged.h5: not a consistent gallery (the measured quality of the index is not given as "
+        "shares); "
         "build it again\n"
     )
 

@@ -82,9 +82,9 @@ def test_json_has_every_note_of_which_people_see_the_first(crnr: Runner) -> None
         (crnr.here / "gallery" / "ant" / f"broken {i:02}.png").write_bytes(b"")
     outcome = crnr("build", "gallery", "--json")
     record = json.loads(outcome.out)
-    assert len([note for note in record["notes"] if "its folder is empty" in note]) == 12
+    assert len([note for note in record["notes"] if "the folder is empty" in note]) == 12
     assert len(record["left_out"]) == 12
-    assert outcome.err.count("its folder is empty") == 10
+    assert outcome.err.count("the folder is empty") == 10
     assert outcome.err.count("failed: ") == 10
     assert outcome.err.count("... and 2 more\n") == 2
 

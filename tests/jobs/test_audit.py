@@ -125,7 +125,9 @@ def test_features_and_images_that_are_gone_are_reported(planted: Runner) -> None
         (
             ["gallery.h5", "--grey", "--pca", "3"],
             2,
-            "--grey, --pca: a gallery keeps its settings; leave out what it has",
+            "--grey, --pca cannot be changed for an existing gallery; leave them out, or audit the folder "
+            "that the "
+            "gallery was built from",
         ),
         (["gallery.h5", "--against", "nowhere"], 1, "nowhere: no such file or folder"),
     ],

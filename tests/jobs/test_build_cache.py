@@ -39,7 +39,7 @@ def test_the_gallery_is_the_same(here: Runner, how: tuple[str, ...]) -> None:
         cached = here("build", "photos", "-o", "cached.h5", "--cache", "cache.h5", *how)
         assert (cached.exit, cached.out) == (3, "")
         assert same("plain.h5", "cached.h5")
-        told = [line for line in cached.err.splitlines() if not line.startswith("note: replacing")]
+        told = [line for line in cached.err.splitlines() if not line.startswith("note: replaced")]
         assert sorted(told[:-1]) == sorted(plain.err.splitlines()[:-1])
     assert here("build", "cache.h5", "-o", "third.h5", "-q", *how[4 if how[:4] == NETWORK else 2 :]).exit == 3
 
@@ -86,7 +86,8 @@ def test_a_cache_of_another_extractor(here: Runner) -> None:
     outcome = here("build", "photos", "-o", "new.h5", "--extractor", "pixels", "--cache", "cache.h5")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err.startswith(
-        "error: cache.h5: its features come from another extractor than this gallery needs: 8 features of model.onnx, "
+        "error: cache.h5: its features come from another extractor than this gallery needs: 8 features of "
+        "model.onnx, "
     )
     assert outcome.err.endswith(
         " instead of pixels, 8x8, grey; name another file with --cache, or remove this one\n"

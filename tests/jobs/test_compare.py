@@ -278,15 +278,19 @@ def test_a_method_that_fails_on_the_data_leaves_the_others(
         (["--methods", "magic"], 2, "error: --methods: 'magic' is not one of crnr, nrc, "),
         (["--set", "crc.lam"], 2, "error: --set crc.lam: write METHOD.PARAM=VALUE, such as crc.lam=0.1"),
         (["--set", "magic.lam=1"], 2, "error: --set magic.lam=1: 'magic' is not one of crnr, nrc, "),
-        (["--set", "crc.mu=1"], 2, "error: crc has no parameter mu; it has lam"),
-        (["--set", "crnr.fit=1"], 2, "error: crnr has no parameter fit; it has mu, iterations, tol, "),
+        (
+            ["--set", "crc.mu=1"],
+            2,
+            "error: --set crc.mu: method crc has no parameter mu; its parameters are lam",
+        ),
+        (["--set", "crnr.fit=1"], 2, "error: --set crnr.fit: method crnr has no parameter fit; "),
         (["--set", "crnr.iterations=1e3"], 2, "error: crnr.iterations: '1e3' is not a whole number"),
         (["--set", "crc.lam=much"], 2, "error: crc.lam: 'much' is not a number"),
         (["--set", "crc.lam=-1"], 2, "error: crc: lam must be above 0, not -1"),
         (["--set", "crc.lam=1", "--methods", "nn"], 2, "error: a parameter is set for crc, which is not"),
         (["--holdout", "1.5"], 2, "error: --holdout: '1.5' is not a number above 0 and at most 1 (see "),
         (["--holdout", "0.001"], 2, "error: --holdout 0.001 leaves no sample to test with; "),
-        (["--csv", "/nowhere/x.csv"], 1, "error: /nowhere/x.csv: the folder /nowhere"),
+        (["--csv", "/nowhere/x.csv"], 1, "error: /nowhere/x.csv: the folder /nowhere does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -315,7 +319,7 @@ def test_other_dimensions_are_refused(crnr: Runner, data: tuple[Path, Path], tmp
     np.savez(tmp_path / "x.npz", features=np.eye(5), labels=list("abcda"))
     result = crnr("compare", data[0], "--test", tmp_path / "x.npz")
     assert (result.exit, result.out) == (1, "")
-    assert "5 features per sample, but the gallery was built from 12" in result.err
+    assert "5 features per query, but the gallery was built from 12" in result.err
 
 
 def test_classes_the_gallery_does_not_have_are_named(

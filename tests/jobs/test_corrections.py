@@ -163,7 +163,7 @@ def test_a_gallery_of_features_takes_no_images(crnr: Runner) -> None:
     assert crnr("build", "g.npz", "-q").exit == 0
     noise(1).save("a.png")
     corrections("a.png,ant,ant,")
-    words = "error: the gallery was built from features, but these are images\n"
+    words = "is an image, but gallery.h5 was built from features; give features, or a gallery"
     assert crnr("add", "gallery.h5", "--corrections", "c.csv") == Outcome(1, "", words)
 
 

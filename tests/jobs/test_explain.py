@@ -94,7 +94,7 @@ def test_the_drawing_is_written(crnr: Runner, gallery: str, tmp_path: Path, suff
     output = tmp_path / f"why.{suffix}"
     result = crnr("explain", QUERY, "-g", gallery, "--against", "nrc", "-o", output, "--json")
     assert result.exit == 0, result.err
-    assert result.err == f"{output}: written\n"
+    assert result.err == f"wrote {output}\n"
     if suffix == "png":
         with Image.open(output) as image:
             assert image.size[0] > image.size[1] > 800
@@ -125,9 +125,9 @@ def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path: Path) -> None:
         (
             "{features}",
             2,
-            "error: {features}: has 100 queries, but explain takes one, such as {features}#0\n",
+            "error: {features}: explain takes one row, such as {features}#0\n",
         ),
-        ("{features}#100", 2, "error: {features}: has no row 100: it has 100 rows, counted from 0\n"),
+        ("{features}#100", 2, "error: {features}: has no row 100; choose one from 0 to 99\n"),
         ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
     ],
 )

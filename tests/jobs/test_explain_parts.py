@@ -168,7 +168,7 @@ def test_a_blank_tile_speaks_for_no_class(built: Runner) -> None:
     assert (blank.label, blank.margin, blank.is_against) == (None, 0.0, False)
     assert blank.residuals.tolist() == [0, 0, 0]
     shown = built("explain", "blank.png", "-g", "crnr.h5").out
-    assert "\n3 of 4 parts speak for ant, 0 against it, 1 is undecided:\n" in shown
+    assert "\n3 of 4 tiles support ant, 0 contradict it, 1 is undecided:\n" in shown
     assert "   0.00\n" in shown
 
 

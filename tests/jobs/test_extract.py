@@ -183,7 +183,8 @@ def test_another_extractor_is_refused(photos: Runner) -> None:
     assert photos("build", "queries", "-q") == Outcome(0, "", "")
     assert photos("extract", "queries", "-o", "f.h5", "--extractor", "pixels", "-q") == Outcome(0, "", "")
     message = (
-        "error: f.h5: extracted in another way than the gallery's samples: pixels, 8x8, grey instead of "
+        "error: f.h5: its features come from another extractor than those of gallery.h5 (pixels, 8x8, grey "
+        "instead of "
         "gradients, 8x8, cells of 3, 8 directions); extract them again with the gallery's extractor\n"
     )
     for command in (
@@ -228,7 +229,7 @@ def test_files_of_different_kinds(photos: Runner) -> None:
     with h5py.File("f.h5") as file:
         np.savez("table.npz", features=file["features"][()], labels=file["labels"][()].astype(str))
     assert photos("build", "f.h5", "table.npz", "-q") == Outcome(
-        1, "", "error: f.h5: contains features, but table.npz was not; give one kind of files\n"
+        1, "", "error: f.h5: was extracted from images, but table.npz was not; give one kind of files\n"
     )
     for name, size in (("wide.h5", "8x9"), ("high.h5", "9x8")):
         how = ("--extractor", "pixels", "--size", size, "-q")
@@ -243,12 +244,15 @@ def test_files_of_different_kinds(photos: Runner) -> None:
     assert refused == Outcome(
         2,
         "",
-        "error: --extractor is for images, but these are features that were extracted from images "
-        "before; leave it out\n",
+        "error: --extractor only applies to images, but f.h5 was extracted from images before; leave the "
+        "option out\n",
     )
     assert photos("build", "table.npz", "-o", "table.h5", "-q") == Outcome(0, "", "")
     assert photos("classify", "f.h5", "-g", "table.h5") == Outcome(
-        1, "", "error: the gallery was built from features, but these are images\n"
+        1,
+        "",
+        "error: f.h5: was extracted from images, but table.h5 was built from features; give features, or a "
+        "gallery that was built from images\n",
     )
 
 
@@ -282,7 +286,7 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
     assert explained.exit == 0
     assert explained.out.splitlines()[1:] == of_image.out.splitlines()[1:]
     refused = photos("explain", "f.h5")
-    assert refused == Outcome(2, "", "error: f.h5: has 7 queries, but explain takes one, such as f.h5#0\n")
+    assert refused == Outcome(2, "", "error: f.h5: explain takes one row, such as f.h5#0\n")
 
 
 def test_a_folder_of_one_class_can_be_added(photos: Runner) -> None:

@@ -96,7 +96,7 @@ def test_features_without_labels(crnr: Runner) -> None:
     with h5py.File("f.h5") as file:
         assert "labels" not in file
     assert crnr("build", "f.h5") == Outcome(
-        1, "", "error: f.h5: no labels; choose the dataset that contains them with --labels-key\n"
+        1, "", "error: f.h5: no labels; choose the array that contains them with --labels-key\n"
     )
 
 
@@ -177,14 +177,16 @@ def test_update_of_another_file(photos: Runner) -> None:
     )
     assert photos("extract", "queries", "-o", "f.h5", "-q").exit == 0
     assert photos("extract", "table.npz", "-o", "f.h5", "--update") == Outcome(
-        1, "", "error: f.h5: contains features, but these are features\n"
+        1,
+        "",
+        "error: f.h5: was extracted from images, but the source contains features; write to another file\n",
     )
     assert photos("extract", "queries", "-o", "p.h5", "--extractor", "pixels", "-q").exit == 0
     refused = photos("extract", "p.h5", "-o", "f.h5", "--update")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
-        "error: f.h5: its features come from another extractor than chosen now: gradients, 8x8, cells of 3, 8 directions "
-        "instead of pixels, 8x8, grey; write to another file\n"
+        "error: f.h5: its features come from another extractor than chosen now: gradients, 8x8, cells of 3, "
+        "8 directions instead of pixels, 8x8, grey; write to another file\n"
     )
 
 

@@ -156,7 +156,7 @@ def test_names_that_cannot_be_made(weights: Path) -> None:
     message = refused(error=UsageError, name="tiny-light")
     assert message == f"NAME: 'tiny-light' is not one of {', '.join(MODELS)}; did you mean tiny-lite?"
     message = refused(error=UsageError, name="dinov2-small")
-    assert message.startswith("dinov2-small: crnr opens no network connection and cannot build this model")
+    assert message.startswith("dinov2-small: crnr does not download networks and cannot build this model")
     assert "get it with: hf download Xenova/dinov2-small onnx/model.onnx " in message
 
 
@@ -289,5 +289,5 @@ def test_two_at_once(crnr: Runner) -> None:
         assert (outcomes[1].exit, outcomes[1].out) == (1, "")
         assert "another crnr is writing it; wait" in outcomes[1].err
     outcome = crnr.process("model", "get", LITE0, env=environment(models))
-    assert "was here already" in outcome.err
+    assert "already installed" in outcome.err
     assert list(in_folder(models)) == [f"{LITE0}.onnx"]

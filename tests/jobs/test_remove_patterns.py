@@ -60,7 +60,7 @@ def test_marked_samples_are_never_patterns(built: Runner) -> None:
     before = (built.here / "gallery.h5").read_bytes()
     result = built("remove", "gallery.h5", "--from", "audit.csv")
     assert (result.exit, result.out) == (1, "")
-    assert result.err.startswith("error: gallery.h5: has no sample gallery/ham/*.png; there are ")
+    assert result.err.startswith("error: gallery.h5: has no example gallery/ham/*.png; there are ")
     assert (built.here / "gallery.h5").read_bytes() == before
 
 

@@ -85,7 +85,7 @@ def test_given_numbers_are_tried_and_build_takes_what_tune_prints(
     [
         ("many", "--neighbors 'many': give numbers separated by commas, such as 0,50"),
         ("5,", "--neighbors '5,': give numbers separated by commas, such as 0,50"),
-        ("-1", "crnr: neighbors must be a whole number from 0, for all samples, to 2000, not -1"),
+        ("-1", "method crnr: neighbors must be a whole number from 0 (all examples) to 2000, not -1"),
     ],
 )
 def test_senseless_numbers(crnr: Runner, moons: Path, given: str, message: str) -> None:

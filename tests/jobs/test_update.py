@@ -158,7 +158,10 @@ def test_another_kind_of_source_is_refused(crnr: Runner, command: list[str]) -> 
     before = Path("gallery.h5").read_bytes()
     outcome = crnr(*command, "rows.npz")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == "error: the gallery was built from images, but these are features\n"
+    assert outcome.err == (
+        "error: rows.npz: contains features, but gallery.h5 was built from images; give images, or a gallery "
+        "that was built from features\n"
+    )
     assert Path("gallery.h5").read_bytes() == before
     assert crnr.files() == {"gallery", "gallery.h5", "rows.npz"}
 
@@ -247,14 +250,14 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
         (
             ["--sample", "x"],
             1,
-            "gallery.h5: has no sample x; there are "
+            "gallery.h5: has no example x; there are "
             + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
             + ", ...",
         ),
         (
             ["--sample", "bee/3.png"],
             1,
-            "gallery.h5: has no sample bee/3.png; give the full name: gallery/bee/3.png",
+            "gallery.h5: has no example bee/3.png; give the full name: gallery/bee/3.png",
         ),
         (
             ["--class", "ant", "--class", "bee", "--class", "cow"],
@@ -347,7 +350,7 @@ def test_update_keeps_what_it_cannot_read(crnr: Runner, content: bytes) -> None:
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (3, "")
     assert outcome.err.startswith("failed: gallery/bee/1.png: ")
-    assert "note: 1 example kept as before, as the files cannot be read now\n" in outcome.err
+    assert "note: 1 example kept as before, because the files cannot be read now\n" in outcome.err
     assert "0 added, 0 changed, 0 removed, 12 unchanged\n" in outcome.err
     after = load_gallery(Path("gallery.h5"))
     assert after.names == before.names
@@ -371,7 +374,7 @@ def test_update_keeps_a_class_whose_folder_is_closed_for_a_moment(
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (3, "")
     assert "failed: gallery/bee: Permission denied\n" in outcome.err
-    assert "note: 4 examples kept as before, as the files cannot be read now\n" in outcome.err
+    assert "note: 4 examples kept as before, because the files cannot be read now\n" in outcome.err
     after = load_gallery(Path("gallery.h5"))
     assert (after.names, after.classes) == (before.names, before.classes)
     monkeypatch.undo()
@@ -536,8 +539,8 @@ def test_verify(crnr: Runner) -> None:
     assert outcome.err == (
         "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
         "error: gallery.h5: 1 of 12 examples has changed and 1 is missing in gallery; "
-        "if these are all its sources, `crnr build --update` with them brings it up to date, and removes "
-        "the missing samples\n"
+        "if the gallery has no other sources, update it with `crnr build --update`, which also removes the "
+        "missing examples\n"
     )
     assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
     outcome = crnr("verify", "gallery.h5", "--against", "gallery", "-q")

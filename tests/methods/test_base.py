@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from crnr_cli.errors import DataError, NotConverged, UsageError, describe_missing
+from crnr_cli.errors import CrnrError, DataError, NotConverged, UsageError, describe_missing
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fit_method, make_method, parse_parameter
 from crnr_cli.methods.base import residuals_in_batches, winners_after
 from crnr_cli.solvers.factors import factor_bytes
@@ -69,7 +69,7 @@ def test_limits_of_numbers(name: str, parameter: str) -> None:
     for value, words in refused.items():
         with pytest.raises(UsageError) as error:
             make_method(name, {parameter: value})
-        assert str(error.value) == f"{name}: {parameter} must be {words}"
+        assert str(error.value) == f"method {name}: {parameter} must be {words}"
     for value in [1e-300, 1e12, 0.25] + ([0.0] if rule == "0 or more" else []):
         assert asdict(make_method(name, {parameter: value}))[parameter] == value  # type: ignore[call-overload]
 
@@ -79,7 +79,7 @@ def test_limits_of_c(name: str) -> None:
     for value in (1e-12, 3.0, 1e12):
         assert asdict(make_method(name, {"c": value})) == {"c": value}  # type: ignore[call-overload]
     for value in (0.0, -1.0):
-        with pytest.raises(UsageError, match=rf"^{name}: c must be above 0, not {value:g}$"):
+        with pytest.raises(UsageError, match=rf"^method {name}: c must be above 0, not {value:g}$"):
             make_method(name, {"c": value})
     for value, words in ((0.9e-12, "at least 1e-12, not 9e-13"), (1.1e12, "at most 1e+12, not 1.1e+12")):
         with pytest.raises(UsageError) as error:
@@ -110,19 +110,21 @@ def test_a_factor_is_chosen_by_name_or_cost(factor: str) -> None:
 
 
 def test_words_for_what_does_not_exist() -> None:
-    with pytest.raises(UsageError, match=r"^crnr: factor must be auto or dense or low-rank, not 'sparse'$"):
+    with pytest.raises(
+        UsageError, match=r"^method crnr: factor must be auto or dense or low-rank, not 'sparse'$"
+    ):
         make_method("crnr", {"factor": "sparse"})
     with pytest.raises(UsageError, match=r"^method: 'knn' is not one of crnr, nrc, crc, nsc, src, croc, "):
         make_method("knn", {})
-    with pytest.raises(UsageError, match=r"^croc has no parameter mu; it has lam, weight$"):
+    with pytest.raises(UsageError, match=r"^--mu does not apply to --method croc; it belongs to crnr, nrc$"):
         make_method("croc", {"mu": 1.0})
-    with pytest.raises(UsageError, match=r"^nn has no parameter mu; it has none$"):
+    with pytest.raises(UsageError, match=r"^--mu does not apply to --method nn; it belongs to crnr, nrc$"):
         make_method("nn", {"mu": 1.0})
-    with pytest.raises(UsageError, match=r"^src\.lam: 'x' is not a number$"):
+    with pytest.raises(UsageError, match=r"^--set src\.lam: 'x' is not a number$"):
         parse_parameter("src", "lam", "x")
-    with pytest.raises(UsageError, match=r"^crnr\.iterations: '1\.5' is not a whole number$"):
+    with pytest.raises(UsageError, match=r"^--set crnr\.iterations: '1\.5' is not a whole number$"):
         parse_parameter("crnr", "iterations", "1.5")
-    with pytest.raises(UsageError, match=r"^nn has no parameter mu; it has none$"):
+    with pytest.raises(UsageError, match=r"^--set nn.mu: method nn has no parameter mu; it has none$"):
         parse_parameter("nn", "mu", "x")
 
 
@@ -243,7 +245,7 @@ def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.Monke
     monkeypatch.setattr(memory, "require_memory", lambda *arguments: asked.append(arguments))
     fit_method(make_method("crc", {}), samples)
     expected = make_method("crc", {}).fit_bytes(samples)
-    words = ("fitting crc to 19 examples of dimension 24", "use --neighbors, --pca or fewer examples")
+    words = ("fitting method crc to 19 examples with vectors of length 24", "use --neighbors, --pca or fewer examples")
     assert asked == [(expected, *words)]
 
 
@@ -253,7 +255,7 @@ def test_a_matrix_without_an_inverse_is_reported_with_the_parameters() -> None:
     with pytest.raises(DataError) as error:
         fit_method(make_method("procrc", {"lam": 1e-300, "gamma": 0.0}), samples)
     assert str(error.value) == (
-        "procrc cannot be fitted to these examples with lam 1e-300, gamma 0.0: "
+        "method procrc cannot be fitted to these examples with lam 1e-300, gamma 0.0: "
         "the matrix to invert is singular; choose less extreme parameters"
     )
 
@@ -279,7 +281,7 @@ def test_src_reports_how_many_queries_did_not_converge() -> None:
     with pytest.warns(NotConverged) as warned:
         method.residuals(samples, method.fit(samples), queries)
     (warning,) = (each.message for each in warned)
-    advice = "src stopped after 1 iteration; build with a higher --iterations or --tol"
+    advice = "method src stopped after 1 iteration; build with a higher --iterations or --tol"
     assert (warning.count, warning.advice) == (len(queries), advice)
     assert Path(warned[0].filename).name == "base.py"
 
@@ -289,7 +291,7 @@ def test_src_reports_how_many_queries_did_not_converge() -> None:
 def test_training_needs_scikit_learn(name: str) -> None:
     samples, _, _ = problem()
     words = describe_missing("baselines", f"method {name}", "sklearn")
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(CrnrError) as error:
         make_method(name, {}).fit(samples)
     assert str(error.value) == make_method(name, {}).why_unavailable() == words
 
@@ -302,7 +304,7 @@ def test_training_that_does_not_converge_is_an_error_even_where_warnings_are_ign
     monkeypatch.setattr(METHODS["softmax"], "make_classifier", lambda _: few)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(DataError, match=r"^softmax did not converge at c = 100; choose a smaller --c$"):
+        with pytest.raises(DataError, match=r"^method softmax did not converge at c = 100; choose a smaller --c$"):
             make_method("softmax", {}).fit(samples)
 
 

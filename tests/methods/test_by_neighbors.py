@@ -132,7 +132,7 @@ def test_none_are_all_samples() -> None:
     assert isinstance(method, LocalMethod)
     with pytest.raises(ValueError, match="0 neighbors are all samples"):
         Neighbors(method=method, neighbors=0)
-    with pytest.raises(UsageError, match="crnr: index hnsw finds nearest samples"):
+    with pytest.raises(UsageError, match="--index hnsw needs --neighbors K"):
         make_method("crnr", {"index": "hnsw"})
 
 

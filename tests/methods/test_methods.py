@@ -249,7 +249,7 @@ def test_training_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         METHODS["softmax"], "make_classifier", lambda self: LogisticRegression(C=self.c, max_iter=1)
     )
-    with pytest.raises(DataError, match="softmax did not converge at c = 100; choose a smaller --c"):
+    with pytest.raises(DataError, match="method softmax did not converge at c = 100; choose a smaller --c"):
         make_method("softmax", {}).fit(samples)
 
 
@@ -270,7 +270,7 @@ def test_a_parameter_of_another_method_is_refused(crnr: Runner, tmp_path: Path) 
     source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
     result = crnr("build", source, "--method", "crc", "--gamma", "1", "-o", output)
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: crc has no parameter gamma; it has lam, neighbors, index\n"
+    assert result.err == "error: --gamma does not apply to --method crc; it belongs to procrc\n"
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ STATE = OrderedDict(
         pytest.param(b"Weights of a network\n" * 99, "opcode b'W' unknown", id="text"),
         pytest.param(bytes(9999), "opcode b'\\x00' unknown", id="zeros"),
         pytest.param(b"PK\3\4" + bytes(99), "no newline found", id="the newer format"),
-        pytest.param(pickled(STATE), "does not begin as such a file does", id="a pickle alone"),
+        pytest.param(pickled(STATE), "the beginning of the file is different", id="a pickle alone"),
         pytest.param(
             weights_bytes(STATE, system={**SYSTEM, "little_endian": False}), "byte order", id="big-endian"
         ),

@@ -287,7 +287,7 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
     ("options", "error"),
     [
         (["--parts", "2x2"], "--parts"),
-        (["--levels", 1], "--levels: '1' is not a number from 2 to 256"),
+        (["--levels", 1], "--levels must be from 2 to 256, not 1"),
         (["--size", 3000], "histogram: size must be at most 2048 pixels per side"),
         (["--cell", 3], "--cell"),
     ],

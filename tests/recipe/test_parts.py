@@ -147,7 +147,7 @@ def test_vectors_do_not_depend_on_the_batch(extractor: Extractor) -> None:
 
 def test_settings() -> None:
     assert Parts.of("4x12") == Parts(4, 12)
-    assert (Parts(4, 12).setting, Parts(4, 12).describe()) == ("4x12", "4x12 parts")
+    assert (Parts(4, 12).setting, Parts(4, 12).describe()) == ("4x12", "4x12 tiles")
     assert (Parts.parse("0"), Parts.parse("2x3")) == (None, "2x3")
     for text in ("", "4", "x", "0x4", "4x0", "-1x4", "4x4x4", "4 x 4", "04x4", "1000x1", "٣x٣", "4x٣"):
         with pytest.raises(UsageError, match=r"write the rows and columns of tiles, such as 4x4"):

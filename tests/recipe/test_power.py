@@ -70,7 +70,7 @@ def test_build_stores_the_power_and_classify_applies_it(crnr: Runner, tmp_path: 
     assert (refused.exit, refused.out) == (2, "")
     assert (
         refused.err
-        == "error: --power: '0' is not a number above 0 and at most 100 (see `crnr build --help`)\n"
+        == "error: --power must be above 0 and at most 100, not 0 (see `crnr build --help`)\n"
     )
 
 

@@ -127,7 +127,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_any_work(crnr: Runner, 
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
     result = crnr("evaluate", path, "--html", tmp_path / "no" / "r.html")
     assert (result.exit, result.out) == (1, "")
-    assert "there is no directory" in result.err
+    assert "does not exist; create it first" in result.err
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +271,7 @@ def test_of_very_many_classes_the_most_confused_are_shown(crnr: Runner, browser:
     browser.find_element("css selector", ".pairs button").click()
     detail = browser.find_element("id", "detail").text
     assert "person 1400 labelled as person 3" in detail
-    assert "4 of 5 queries of this class (80.0 %)" in detail
+    assert "4 of 5 queries of this class (80.0%)" in detail
     assert "1400/3.png" in detail
     assert no_complaint(browser)
 

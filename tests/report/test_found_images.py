@@ -118,9 +118,9 @@ def test_explain_finds_the_gallery_images_from_any_folder(crnr: Runner) -> None:
     assert inside("build", "gallery", "-q").exit == 0
     query = crnr.here / "c" / "gallery" / "ant" / "0.png"
     alone = inside("explain", query, "-o", "here.html")
-    assert (alone.exit, alone.err) == (0, "here.html: written\n")
+    assert (alone.exit, alone.err) == (0, "wrote here.html\n")
     there = crnr("explain", query, "-g", "c/gallery.h5", "-o", "there.html")
-    assert (there.exit, there.err) == (0, "there.html: written\n")
+    assert (there.exit, there.err) == (0, "twrote here.html\n")
     count = (crnr.here / "c" / "here.html").read_text().count("data:image/png")
     assert Path("there.html").read_text().count("data:image/png") == count == 8
 
@@ -136,9 +136,9 @@ def test_explain_reports_gallery_images_that_are_missing_or_changed(crnr: Runner
     )
     for name in ("w.html", "w.png"):
         result = crnr("explain", "query.png", "-o", name)
-        assert (result.exit, result.err) == (0, f"{words}{name}: written\n")
+        assert (result.exit, result.err) == (0, f"{words}wrote {name}\n")
     result = crnr("explain", "query.png", "-o", "w.html", "--images-from", "moved")
-    assert (result.exit, result.err) == (0, "w.html: written\n")
+    assert (result.exit, result.err) == (0, "wrote w.html\n")
     # Another image of the same name is not the sample.
     shutil.copytree("moved", "gallery")
     noise(3).save("gallery/ant/0.png")
@@ -151,7 +151,7 @@ def test_explain_shows_the_nearest_sample_of_nn(crnr: Runner) -> None:
     assert crnr("build", "gallery", "-q").exit == 0
     shutil.copy("gallery/bee/2.png", "query.png")
     result = crnr("explain", "query.png", "--against", "nn", "-o", "w.html")
-    assert "bee: residual 0.0000, nearest sample gallery/bee/2.png with cosine 1.0000;" in result.out
+    assert "bee: residual 0.0000, nearest example gallery/bee/2.png with cosine 1.0000;" in result.out
     page = Path("w.html").read_text()
     assert re.search(r"<dt>cosine</dt><dd>1.0000</dd><dd class=\"path\">gallery/bee/2.png</dd>", page)
     record = json.loads(crnr("explain", "query.png", "--against", "nn", "--json").out)

@@ -151,7 +151,7 @@ def test_the_drawing_has_the_margins_of_every_method(built: Runner, monkeypatch:
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 def test_the_drawing_is_written(built: Runner, suffix: str) -> None:
     result = built("explain", "query.png", "-g", "g.h5", "-o", f"w.{suffix}")
-    assert (result.exit, result.err) == (0, f"w.{suffix}: written\n")
+    assert (result.exit, result.err) == (0, f"wrote w.{suffix}\n")
     written = (built.here / f"w.{suffix}").read_bytes()
     assert written.startswith({"svg": b"<?xml", "pdf": b"%PDF"}[suffix])
     assert suffix == "pdf" or b"<!-- 3 of 4 parts for ant -->" in written
@@ -159,7 +159,7 @@ def test_the_drawing_is_written(built: Runner, suffix: str) -> None:
 
 def test_the_page_has_the_image_in_words_too(built: Runner) -> None:
     result = built("explain", "query.png", "-g", "g.h5", "--against", "nn", "-o", "w.html")
-    assert (result.exit, result.err) == (0, "w.html: written\n")
+    assert (result.exit, result.err) == (0, "wrote w.html\n")
     page = (built.here / "w.html").read_text()
     sections = re.findall(r"<h2 [^>]*>Part by part, (\w+)</h2>(.*?)</section>", page, re.DOTALL)
     assert [method for method, _ in sections] == ["crnr", "nn"]
@@ -173,7 +173,7 @@ def test_the_page_has_the_image_in_words_too(built: Runner) -> None:
             (f"row {part['row']}, column {part['column']}", part["label"], f"{part['margin']:+.3f}")
             for part in parts
         ]
-    assert "Both are means over the parts." in page
+    assert "Both are means over the tiles." in page
 
 
 def test_without_parts_a_page_says_nothing_about_them(built: Runner) -> None:

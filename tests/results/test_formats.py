@@ -220,7 +220,7 @@ def test_parquet_of_other_programs(crnr: Runner) -> None:
     assert cut.err.startswith("error: cut.parquet: not a readable Parquet file (")
     assert crnr("evaluate", "gone.parquet").exit == 1
     assert crnr("evaluate", "gone.jsonl") == Outcome(
-        1, "", "error: gone.jsonl: cannot read it (No such file or directory)\n"
+        1, "", "error: gone.jsonl: no such file\n"
     )
 
 

@@ -108,7 +108,7 @@ def test_columns_can_have_other_names(here: Runner, name: str) -> None:
     rows = [("id", "species", "file")]
     rows += [(str(i), p.name[:3], str(p)) for i, p in enumerate(sorted(Path("flat_gallery").iterdir()))]
     write_table(here.here / name, rows)
-    only = "only id, species, file; name the right one with"
+    only = "only id, species, file; choose the right one with"
     wrong = here("build", "flat_gallery", "--labels", name)
     assert wrong == Outcome(1, "", f"error: {name}: no column path, {only} --path-column\n")
     half = here("build", "flat_gallery", "--labels", name, "--path-column", "file")
@@ -145,7 +145,7 @@ def test_options_of_a_table_need_one(here: Runner) -> None:
     make_features(Path("f.npz"))
     outcome = here("build", "f.npz", "--labels", "labels.csv")
     assert outcome.exit == 2
-    assert "--labels is for images, but these are features" in outcome.err
+    assert "--labels applies to images, but" in outcome.err
 
 
 def test_a_label_that_is_no_class_is_the_truth_all_the_same(here: Runner) -> None:

@@ -65,14 +65,18 @@ def test_rows_without_paths_are_named_by_file_and_row(tmp_path: Path) -> None:
     [
         pytest.param(
             {"x": np.ones(2)},
-            r"no dataset features; found x \(2,\), none of which is a table",
+            r"no array called 'features'; found 'x' \(2\), but no table of numbers",
             id="other name",
         ),
         pytest.param({"features": np.eye(2) * 1j}, "must be a table of numbers", id="complex"),
-        pytest.param({"features": np.array([[{}]])}, "must be a table of numbers", id="pickled objects"),
-        pytest.param({"features": np.ones(4)}, r"but are float64 of shape \(4,\)", id="not a table"),
+        pytest.param({"features": np.array([[{}]])}, "contains Python objects", id="pickled objects"),
         pytest.param(
-            {"features": np.eye(2), "labels": [1, 2, 3]}, "2 rows of features but 3 labels", id="counts"
+            {"features": np.ones(4)}, r"but 'features' is float64 of shape \(4,\)", id="not a table"
+        ),
+        pytest.param(
+            {"features": np.eye(2), "labels": [1, 2, 3]},
+            "'features' has 2 rows but 'labels' has 3",
+            id="counts",
         ),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_table_of_pandas(tmp_path: Path, label: str) -> None:
 def test_the_numbers_of_the_rows_are_left_out(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.csv", frame(label=LABELS).to_csv())
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
-    assert file.notes == (f"{tmp_path}/x.csv: its first column is left out, because it numbers the rows",)
+    assert file.notes == (f"{tmp_path}/x.csv: the first column is left out, because it numbers the rows",)
 
 
 @pytest.mark.parametrize("label", [{}, {"label": LABELS}], ids=["without labels", "with labels"])
@@ -117,15 +117,15 @@ BAD = {
     "u,v\n1,2\n3\n": "x.csv, line 3: 1 column, but there are 2 before; is the file complete?",
     "u,v\n1,2\n3,4,5\n": "x.csv, line 3: 3 columns, but there are 2 before",
     "u,v\n1\n": "x.csv, line 2: 1 column, but there are 2 before",
-    "1,2\n3,x4\n": "x.csv, line 2, column 2: 'x4' is not a number; if the column has the labels",
+    "1,2\n3,x4\n": "x.csv, line 2, column 2: 'x4' is not a number; if the column contains the labels",
     "u,v\n1,2\n3,1_0\n": r"x.csv, line 3, column 2 \(v\): '1_0' is not a number",
     f"u,v\n1,2\n3,{'z' * 99}\n": rf"column 2 \(v\): '{'z' * 30}...' is not a number",
-    "u,label,class\n1,a,b\n": "x.csv: the columns label and class could each be the labels; name one with",
-    "u,s,t\n1,a,b\n": "x.csv: the columns s and t could each be the labels; choose one that contains them with --labels-key",
+    "u,label,class\n1,a,b\n": "x.csv: the columns label and class could each be the labels; choose one with",
+    "u,s,t\n1,a,b\n": "x.csv: the columns s and t could each be the labels; choose one with",
     "u,label\n1,\n": "x.csv, line 2: the label is empty",
     "u,label,label\n1,a,b\n": "the columns label and label could each be the labels",
     "path,label\na.png,ant\n": "x.csv: has no columns of numbers; a table with the labels",
-    "path,truth,label,residual\na,b,c,0.5\n": "x.csv: has predictions, as `crnr classify` writes them",
+    "path,truth,label,residual\na,b,c,0.5\n": "x.csv: contains predictions of `crnr classify`",
     "u;v\n1;2\n": "x.csv: the columns are separated by semicolons; save the file with commas",
     "1\t2\n1\t2\n": "x.csv: the columns are separated by tabs; save the file with commas",
     'u,v\n1,"2\n3,4\n': "x.csv, line 3: not readable as CSV",
@@ -249,4 +249,4 @@ def test_a_csv_beside_images_is_not_one_of_features(crnr: Runner) -> None:
     ]
     np.save("notes.npy", np.eye(2))
     mixed = crnr("classify", "gallery/ant/0.png", "notes.npy", "-q")
-    assert mixed == Outcome(2, "", "error: give images or feature files, not both at once\n")
+    assert mixed == Outcome(2, "", "is not; give images or feature files, not both\n")

@@ -74,7 +74,9 @@ def test_two_files_of_labels_need_to_be_chosen_from(tmp_path: Path) -> None:
 def test_labels_of_another_count_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", VALUES)
     np.save(tmp_path / "labels.npy", LABELS[:5])
-    with pytest.raises(DataError, match="6 rows of features but 5 labels"):
+    with pytest.raises(
+        DataError, match=r"6 rows, but 5 labels in .*; choose the right file with --labels-key"
+    ):
         opened(tmp_path / "x.npy")
 
 

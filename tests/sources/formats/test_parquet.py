@@ -103,7 +103,8 @@ def test_lists_leave_other_columns_alone(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.parquet", table)
     assert (file.read_rows(0, 2).tolist(), file.labels) == (lists, ["a", "b"])
     assert file.notes[0].endswith(
-        "the features are emb (2 x 2), the labels are label; choose others with --features-key and --labels-key"
+        "using the features 'emb' (2 x 2) and the labels 'label'; choose others with --features-key and "
+        "--labels-key"
     )
     table["more"] = [[1.0], [2.0]]
     chosen = opened(tmp_path / "x.parquet", table, Keys("emb", "id"))
