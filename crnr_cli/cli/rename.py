@@ -41,7 +41,7 @@ def rename(
     from crnr_cli.jobs.update import rename as run
 
     if not new:
-        context.fail("NEW: the name of a class must not be empty")
+        context.fail("the new name of the class must not be empty")
     with shown_progress(output.quiet) as progress:
         report = run(gallery, old, new, merge=merge, progress=progress)
     show_report(gallery, report, output)

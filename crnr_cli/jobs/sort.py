@@ -273,7 +273,7 @@ def _nothing_found_error(table: Path, files: Sequence[_File]) -> DataError:
     first = files[0]
     return DataError(
         f"{table}: none of the files can be sorted; {first.row.path}: {first.found.reason}; paths are "
-        "relative to the current folder, so run it where `crnr classify` ran"
+        "relative to the current folder, so run the command where `crnr classify` ran"
     )
 
 

@@ -90,6 +90,7 @@ def add(
                     f"{path}; name the class of its images with --class NAME"
                 )
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
+        refuse_mismatch(source, gallery.recipe, path)
         read = _read_changed_samples(known, old, spellings, gallery, source, reading, progress)
         new = read
         if corrections:
@@ -328,7 +329,6 @@ def _read_changed_samples(
 
     Names and classes are spelled as the gallery spells them; the spellings of new names are learnt.
     """
-    refuse_mismatch(source, gallery.recipe)
     classes = Spellings(gallery.classes)
     suspects = source.filter(_may_have_changed(known, old.table, spellings, classes, reading.label))
     if not len(suspects):

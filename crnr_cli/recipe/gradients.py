@@ -60,9 +60,13 @@ class Gradients(Extractor):
         if self.cell < 1:
             raise UsageError(f"gradients: cell must be 1 pixel or more, not {self.cell}")
         if not 2 <= self.bins <= _LARGEST_BINS or self.bins % 2:
-            raise UsageError(f"gradients: bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}")
+            raise UsageError(
+                f"gradients: bins must be an even number from 2 to {_LARGEST_BINS}, not {self.bins}"
+            )
         if self.block_norm not in BLOCK_NORMS:
-            raise UsageError(f"gradients: block_norm must be {' or '.join(BLOCK_NORMS)}, not {self.block_norm}")
+            raise UsageError(
+                f"gradients: block_norm must be {' or '.join(BLOCK_NORMS)}, not {self.block_norm}"
+            )
 
     @classmethod
     def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:

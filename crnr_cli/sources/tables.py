@@ -48,7 +48,7 @@ class FeatureFile:
         reader = reader_of(path)
         found = choose_arrays(path, reader, keys)
         arrays, values = found.arrays, found.values
-        require_room(path, len(values), _BYTES_PER_NAME, "samples")
+        require_room(path, len(values), _BYTES_PER_NAME, "rows")
         stored = with_slashes(str(path))
         names = [f"{stored}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):

@@ -272,7 +272,8 @@ def test_more_names_than_a_matrix_can_hold(crnr: Runner, tmp_path: Path) -> None
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
         "error: out.csv: truth and label have 20002 different names, and --confusion takes at most "
-        "20000; check that they are names of classes, or use --json, which lists the cells that are not zero\n"
+        "20000; check that they are names of classes, or use --json, which lists the cells that are not "
+        "zero\n"
     )
     assert crnr.files() == {"out.csv"}
 

@@ -204,7 +204,8 @@ def test_nothing_to_do(case: Case) -> None:
         "build flat",
         exit=1,
         err=[
-            f"error: {flat}: contains images but no class folders; put the images into one folder per class, or "
+            f"error: {flat}: contains images but no class folders; put the images into one folder per "
+            "class, or "
             "give their labels with --labels"
         ],
     )

@@ -83,7 +83,8 @@ def test_too_large_for_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
         ),
         (
             10_000,
-            "fitting method crnr to 12 examples with vectors of length 128 needs 34.8 kB of memory, but 10.0 kB are free; "
+            "fitting method crnr to 12 examples with vectors of length 128 needs 34.8 kB of memory, but "
+            "10.0 kB are free; "
             "use --neighbors, --pca or fewer examples",
         ),
     ):

@@ -42,7 +42,7 @@ def test_a_pattern_of_samples_is_one_of_each_folder(known: list[str], pattern: s
     if expected:
         assert select_names(PATH, "sample", [pattern], known)[0] == expected
     else:
-        with pytest.raises(DataError, match=r"gallery\.h5: (has no sample|no sample matches)"):
+        with pytest.raises(DataError, match=r"gallery\.h5: (has no sample|no example matches)"):
             select_names(PATH, "sample", [pattern], known)
 
 
@@ -81,5 +81,7 @@ def test_a_name_that_looks_like_a_pattern_is_a_name() -> None:
 
 
 def test_a_pattern_that_ends_too_early_says_so() -> None:
-    with pytest.raises(DataError, match=r"no sample matches a/\*; \* ends at a slash, and a/\*\* matches 2$"):
+    with pytest.raises(
+        DataError, match=r"no example matches a/\*; \* ends at a slash, and a/\*\* matches 2$"
+    ):
         select_names(PATH, "sample", ["a/*"], ["a/b/1.png", "a/c/2.png", "d.png"])

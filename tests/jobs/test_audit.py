@@ -93,7 +93,7 @@ def test_too_many_suspects_miss_the_gate(planted: Runner) -> None:
     assert planted("audit", "images", "-q", "--max-suspects", str(count)).exit == 0
     outcome = planted("audit", "images", "-q", "--max-suspects", "0")
     what = "1 label looks" if count == 1 else f"{count} labels look"
-    assert (outcome.exit, outcome.err) == (4, f"{what} wrong, and at most 0 may\n")
+    assert (outcome.exit, outcome.err) == (4, f"{what} wrong, but at most 0 may\n")
     assert "labels that look wrong" in outcome.out
 
 

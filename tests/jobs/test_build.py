@@ -68,7 +68,7 @@ def test_notes_on_how_samples_are_read_come_before_they_are_read(tmp_path: Path)
     seen = Recorder()
     reading = Reading(on_notes=seen.on_notes)
     report = build([str(tmp_path / "gallery")], tmp_path / "g.h5", BuildOptions(reading), seen.progress)
-    assert seen.notes == ["size", "weak vectors"]
+    assert seen.notes == ["size"]
     assert seen.notes_after == 0
     assert seen.of("reading")[-1] == (12, 12)
     assert [note.kind for note in report.notes] == seen.notes  # for JSON

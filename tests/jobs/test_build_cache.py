@@ -135,6 +135,6 @@ def test_a_stopped_build_keeps_what_it_extracted(here: Runner) -> None:
     assert not Path("gallery.h5").exists()
     assert not Path("cache.h5").exists()
     report = build(["photos"], Path("gallery.h5"), options)
-    assert "cache.h5: continuing after 5 of 12 queries" in [note.text for note in report.notes]
+    assert "cache.h5: continuing after 5 of 12 rows" in [note.text for note in report.notes]
     assert here("build", "photos", "-o", "plain.h5", "-q") == Outcome(0, "", "")
     assert same("gallery.h5", "plain.h5")

@@ -207,7 +207,7 @@ def test_table(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--methods", "nn, crnr", "--draws", 2, "--holdout", 0.25, columns=80)
     assert (result.exit, result.err) == (0, "")
     assert "best" in result.out
-    for word in ("method", "accuracy", "95 %", "macro F1", "build s", "ms per query", "crnr", "nn"):
+    for word in ("method", "accuracy", "95%", "macro F1", "build s", "ms per query", "crnr", "nn"):
         assert word in result.out
     assert max(map(len, result.out.splitlines())) <= 80
 

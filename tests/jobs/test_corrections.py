@@ -163,7 +163,10 @@ def test_a_gallery_of_features_takes_no_images(crnr: Runner) -> None:
     assert crnr("build", "g.npz", "-q").exit == 0
     noise(1).save("a.png")
     corrections("a.png,ant,ant,")
-    words = "is an image, but gallery.h5 was built from features; give features, or a gallery"
+    words = (
+        "error: a.png: is an image, but gallery.h5 was built from features; give features, or a gallery that "
+        "was built from images\n"
+    )
     assert crnr("add", "gallery.h5", "--corrections", "c.csv") == Outcome(1, "", words)
 
 
@@ -176,7 +179,7 @@ def test_reviewed_answers_are_scored_by_what_the_person_said(ready: Runner) -> N
     outcome = ready("evaluate", "out.csv", "--corrections", "c.csv", "--json")
     assert (outcome.exit, outcome.err) == (
         0,
-        "note: 3 of 6 answers is that of c.csv; 3 have none\n",
+        "note: 3 of 6 answers scored against c.csv; 3 have no true class\n",
     )
     record = json.loads(outcome.out)
     assert {key: record[key] for key in ("n", "correct", "without_truth", "reviewed")} == {
@@ -201,7 +204,7 @@ def test_answers_that_were_not_reviewed_keep_their_truth(ready: Runner) -> None:
 def test_corrections_of_other_answers_are_refused(ready: Runner) -> None:
     corrections("elsewhere/bee9.png,bee,cow,")
     words = (
-        "error: c.csv: has none of the 6 rows, such as q/ant10.png; its paths are relative to the current "
-        "folder, so run it where `crnr classify` ran\n"
+        "error: c.csv: has none of the 6 rows, such as q/ant10.png; paths are relative to the current "
+        "folder, so run the command where `crnr classify` ran\n"
     )
     assert ready("evaluate", "out.csv", "--corrections", "c.csv") == Outcome(1, "", words)

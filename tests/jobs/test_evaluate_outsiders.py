@@ -207,7 +207,7 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
     [
         (
             ("out.csv", "--outsiders", "else"),
-            "else: none of the 1 row is of a file there; paths are relative to the current folder, so run it "
+            "else: contains no file of the 1 row; paths are relative to the current folder, so run it "
             "where `crnr classify` ran",
         ),
         (
@@ -233,7 +233,7 @@ def test_what_cannot_be_outsiders(ready: Runner, sources: tuple[str, ...], messa
     result = ready("evaluate", *sources)
     if message is None:  # q#2 is another folder than q
         message = (
-            "q: none of the 1 row is of a file there; paths are relative to the current folder, so run it "
+            "q: contains no file of the 1 row; paths are relative to the current folder, so run it "
             "where `crnr classify` ran"
         )
     assert (result.exit, result.out, result.err) == (1, "", f"error: {message}\n")

@@ -79,7 +79,7 @@ def test_the_answers_are_those_of_the_images(photos: Runner, extractor: str) -> 
     Path("model.onnx").unlink()
     for how, (_, _, n) in QUERIES.items():
         outcome = photos("classify", f"{how}.h5", "-o", "features.csv")
-        assert outcome == Outcome(0, "", f"{n} of {n} inputs labelled: features.csv\n")
+        assert outcome == Outcome(0, "", f"labelled {n} of {n} queries: features.csv\n")
         assert same("features.csv", f"{how}.csv"), how
         Path("features.csv").unlink()
     assert "ant" in Path("a folder.csv").read_text().splitlines()[1]
@@ -171,7 +171,7 @@ def test_strict(photos: Runner) -> None:
     # What was extracted is kept: without --strict, nothing is decoded again.
     done = photos("extract", "photos", "-o", "f.h5")
     assert (done.exit, done.out) == (3, "")
-    assert "note: f.h5: continuing after 17 of 17 queries\n" in done.err
+    assert "note: f.h5: continuing after 17 of 17 rows\n" in done.err
     assert photos("extract", "photos", "-o", "clean.h5", "-q").exit == 3
     assert same("f.h5", "clean.h5")
 
@@ -221,7 +221,7 @@ def test_another_network_of_the_same_name_is_refused(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", *network).exit == 0
     refused = photos("classify", "f.h5")
     assert (refused.exit, refused.out) == (1, "")
-    assert ", but with another model or other settings; extract it again" in refused.err
+    assert ", but with another model or other settings); extract them again" in refused.err
 
 
 def test_files_of_different_kinds(photos: Runner) -> None:

@@ -105,7 +105,7 @@ def test_killed_in_a_batch(photos: Runner) -> None:
         file.write(b"half a batch")
     done = photos(*command)
     assert done.exit == 3
-    assert "note: f.h5: continuing after 17 of 17 queries\n" in done.err
+    assert "note: f.h5: continuing after 17 of 17 rows\n" in done.err
     assert (
         photos(
             "extract",
@@ -140,7 +140,7 @@ def test_a_signal(photos: Runner, stop: str, monkeypatch: pytest.MonkeyPatch) ->
     stopped = photos("extract", "photos", "-o", "f.h5", "-q")
     assert stopped == Outcome(128 + number, "", f"{words}; the same command continues from there\n")
     done = photos("extract", "photos", "-o", "f.h5")
-    assert "note: f.h5: continuing after 10 of 17 queries\n" in done.err
+    assert "note: f.h5: continuing after 10 of 17 rows\n" in done.err
     assert done.exit == 3
 
 
@@ -227,4 +227,4 @@ def test_a_full_disk(photos: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert not Path("f.h5").exists()
     done = photos("extract", "photos", "-o", "f.h5")
-    assert "note: f.h5: continuing after 17 of 17 queries\n" in done.err
+    assert "note: f.h5: continuing after 17 of 17 rows\n" in done.err

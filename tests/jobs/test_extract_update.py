@@ -26,7 +26,7 @@ def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> No
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
     assert (outcome.exit, outcome.out) == (0, "")
     note, counts, summary = outcome.err.splitlines()
-    assert note == "note: no longer in the source, but kept in f.h5: 1 example"
+    assert note == "note: no longer in the source, but kept in f.h5: 1 row"
     assert counts == "1 added, 1 changed, 5 unchanged"
     assert summary.startswith("f.h5: 7 examples, 3 classes, 8 features of model.onnx, 8x8, rgb, ")
     assert decoded == ["queries/ant/10.png", "queries/bee/new.png"]

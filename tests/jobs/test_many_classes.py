@@ -13,7 +13,7 @@ from crnr_cli import Gallery
 from helpers.runner import Outcome, Runner
 
 NOTE = (
-    "note: of 1001 classes, the 5 best of each input are written; --top sets how many, and --top 0 writes "
+    "note: of 1001 classes, the 5 best of each query are written; choose how many with --top, or "
     "the residuals of all\n"
 )
 LABELLED = "labelled 8 of 8 queries: out.csv\n"
@@ -76,7 +76,7 @@ def test_info_shows_the_smallest_of_many_classes(crnr: Runner) -> None:
     assert (shown.exit, shown.err) == (0, "")
     title, header, *rows = shown.out.splitlines()[-52:]
     assert title.strip() == "the 50 of 1001 classes with the fewest examples; --json lists all"
-    assert header.split() == ["class", "samples"]
+    assert header.split() == ["class", "examples"]
     single = [f"c{i}" for i in range(984, 1001)]  # all others have two samples; the first by name fill up
     doubles = sorted(f"c{i}" for i in range(984))[:33]
     by_number = sorted([*single, *doubles], key=lambda name: int(name[1:]))

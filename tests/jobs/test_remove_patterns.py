@@ -70,7 +70,7 @@ def test_marked_samples_are_never_patterns(built: Runner) -> None:
         (("--class", "x*"), "no class matches x*; there are ham, spam, spinach"),
         (
             ("--sample", "gallery/*"),
-            "no sample matches gallery/*; * ends at a slash, and gallery/** matches 9",
+            "no example matches gallery/*; * ends at a slash, and gallery/** matches 9",
         ),
         (("--class", "*"), "no examples would remain; delete the file instead"),
     ],

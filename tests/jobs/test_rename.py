@@ -115,7 +115,7 @@ def test_merging_is_building_from_one_folder(built: Runner) -> None:
             1,
             "class 'Unknown': this name is reserved for rejected queries; rename the class",
         ),
-        (("bee", ""), 2, "NEW: the name of a class must not be empty (see `crnr rename --help`)"),
+        (("bee", ""), 2, "the new name of the class must not be empty (see `crnr rename --help`)"),
         (("bee", "bee", "--merge"), 2, "the class is called bee already; give another name"),
     ],
 )

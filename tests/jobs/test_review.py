@@ -21,7 +21,7 @@ NO_IMAGES = (
     "note: 4 of 4 images are not shown: 5.png was not found; run the command in the folder where classify "
     "ran, or give their folder with --images-from\n"
 )
-WRITTEN = "review.html; open it in a browser, review the answers, and save corrections.csv from there\n"
+WRITTEN = "wrote review.html; open it in a browser, review the answers, and save corrections.csv from there\n"
 
 
 def data_of(page: Path) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_images_of_answers_and_of_the_gallery_are_on_the_page(ready: Runner) -> 
 
 
 def test_a_page_can_be_limited_to_the_most_doubtful_answers(ready: Runner) -> None:
-    note = "note: 2 of 6 answers are on the page, the most doubtful ones; --limit shows more\n"
+    note = "note: 2 of 6 answers are on the page, the most doubtful first; --limit shows more\n"
     assert ready("review", "out.csv", "--limit", "2") == Outcome(0, "", note + WRITTEN)
     page = Path("review.html")
     assert ready("review", "out.csv", "-o", "all.html", "-q") == Outcome(0, "", "")
@@ -135,7 +135,7 @@ def test_the_result_as_json(ready: Runner) -> None:
         "page": "review.html",
         "answers": 5,
         "total": 6,
-        "notes": ["5 of 6 answers are on the page, the most doubtful ones; --limit shows more"],
+        "notes": ["5 of 6 answers are on the page, the most doubtful first; --limit shows more"],
     }
 
 

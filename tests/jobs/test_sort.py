@@ -394,7 +394,7 @@ def test_a_file_elsewhere_has_to_be_meant(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("../private/key", str(tmp_path / "private" / "key"), "link.png"):
         Path("out.csv").write_text(f"path,truth,label\n{name},,cat\n")
         with pytest.raises(
-            DataError, match=re.escape("is neither below the current folder nor below that of out.csv")
+            DataError, match=re.escape("is neither below the current folder nor below the folder of out.csv")
         ):
             run("copy")
         assert not Path("sorted").exists()
@@ -422,7 +422,7 @@ def test_undo_puts_nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ),
         (",,cat\n", "out.csv: row 1 has no path"),
         ("", "out.csv: has no rows"),
-        ("gone.png,,cat\n", "none of its files can be sorted; gone.png: there is no such file; paths are"),
+        ("gone.png,,cat\n", "none of the files can be sorted; gone.png: there is no such file; paths are"),
     ],
 )
 def test_a_csv_that_cannot_be_sorted(rows: str, message: str) -> None:
@@ -471,7 +471,7 @@ def test_a_dry_run_says_what_the_run_does() -> None:
 def test_what_is_not_a_list(content: bytes) -> None:
     LIST.parent.mkdir()
     LIST.write_bytes(content)
-    with pytest.raises(DataError, match=re.escape("not a list that `crnr sort` wrote")):
+    with pytest.raises(DataError, match=re.escape("not an undo file of `crnr sort`")):
         unsort(LIST)
 
 
@@ -504,7 +504,7 @@ def test_a_list_cannot_lead_out_of_its_folder(target: str) -> None:
     entry = [str(Path("new").absolute()), target, target, 1, 1]
     LIST.write_text(f"{json.dumps(header)}\n{json.dumps(entry)}\n")
     Path("victim").write_text("mine")
-    with pytest.raises(DataError, match=re.escape("not a list that `crnr sort` wrote")):
+    with pytest.raises(DataError, match=re.escape("not an undo file of `crnr sort`")):
         unsort(LIST)
     assert Path("victim").read_text() == "mine"
 

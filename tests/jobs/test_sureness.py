@@ -112,7 +112,7 @@ def test_both_reasons_to_reject(crnr: Runner, files: dict[str, Path]) -> None:
         for one, other in zip(*alone, strict=True)
     ]
     assert "separation below " in both.err
-    assert "; or probability below 0.6 (calibrated on 100 examples" in both.err
+    assert "; or probability below 0.6)" in both.err
 
 
 def parts(text: str) -> list[str]:
@@ -154,7 +154,7 @@ def test_a_level_for_which_the_gallery_is_too_small(crnr: Runner, files: dict[st
     assert too_few.exit == 0
     assert too_few.err == (
         "note: --sets 0.995 excludes no label: too few examples could be held out of the gallery (100 "
-        "samples) for so high a level; choose a lower one, or add examples\nlabelled 100 of 100 queries\n"
+        "examples) for so high a level; choose a lower one, or add examples\nlabelled 100 of 100 queries\n"
     )
     assert {len(parts(row["set"])) for row in rows(too_few.out)} == {len(CLASSES)}
 
@@ -228,7 +228,7 @@ def test_a_gallery_that_cannot_be_calibrated(crnr: Runner) -> None:
 def test_levels_are_shares(crnr: Runner, files: dict[str, Path], option: str) -> None:
     result = crnr("classify", files["queries"], option, "95")
     assert (result.exit, result.out) == (2, "")
-    assert "'95' is not a number from 0 to 1" in result.err
+    assert "must be from 0 to 1, not 95; did you mean 0.95?" in result.err
 
 
 def test_evaluate_measures_both_from_the_csv_and_from_queries(crnr: Runner, files: dict[str, Path]) -> None:
@@ -250,7 +250,7 @@ def test_evaluate_measures_both_from_the_csv_and_from_queries(crnr: Runner, file
     assert (
         f"{record['reliability']['error']:.4f}  (95% {low:.4f} to {high:.4f})  mean probability " in shown.out
     )
-    assert f"{record['sets']['covered']} of 100 contain the truth; " in shown.out
+    assert f"{record['sets']['covered']} of 100 contain the true class; " in shown.out
     assert crnr("evaluate", "out.csv", "--html", "out.html", "-q").exit == 0
     assert Path("out.html").read_text().count("<circle") == len(record["reliability"]["bins"]) == 5
 

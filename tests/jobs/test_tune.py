@@ -214,7 +214,7 @@ def test_an_image_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path:
         (
             "abcd",
             "every class has only one example, apart from copies: "
-            "tune holds samples out, so that it needs two per class",
+            "tune holds examples out, so it needs two per class",
         ),
         ("aaaa", "only one class: there is nothing to tune; add examples of other classes"),
     ],
@@ -260,7 +260,8 @@ def test_what_does_not_fit_in_memory_is_refused(
     result = crnr("tune", heavy_tails)
     assert (result.exit, result.out) == (1, "")
     assert re.fullmatch(
-        r"error: tuning on 60 examples of 40 numbers needs [\d.]+ MB of memory, but 20\.0 kB are free; "
+        r"error: tuning on 60 examples with 40 features each needs [\d.]+ MB of memory, but 20\.0 kB are "
+        r"free; "
         r"use a smaller --size or fewer examples\n",
         result.err,
     )

@@ -141,7 +141,7 @@ def test_add_keeps_the_axes_of_pca_and_says_so(crnr: Runner) -> None:
     axes = axes_of(load_gallery(Path("gallery.h5")))
     outcome = crnr("add", "gallery.h5", "b.npz")
     assert outcome.exit == 0
-    assert "note: 3 principal components: still fitted to the old samples; " in outcome.err
+    assert "note: 3 principal components: still fitted to the old examples; " in outcome.err
     gallery = load_gallery(Path("gallery.h5"))
     np.testing.assert_array_equal(axes_of(gallery), axes)
     with np.load("b.npz") as new:
@@ -445,7 +445,7 @@ def test_samples_that_are_in_the_gallery_twice_are_reported(crnr: Runner) -> Non
     outcome = crnr("add", "gallery.h5", str(crnr.here / "gallery"))
     assert outcome.exit == 0
     assert (
-        f"note: 12 of 12 added samples are now in the gallery twice: {crnr.here}/gallery/ant/0.png is the "
+        f"note: 12 of 12 added examples are now in the gallery twice: {crnr.here}/gallery/ant/0.png is the "
         "same as gallery/ant/0.png; `crnr remove --sample` removes one\n"
     ) in outcome.err
 

@@ -95,7 +95,7 @@ def test_limits_of_iterations(name: str) -> None:
         with pytest.raises(UsageError) as error:
             make_method(name, {"iterations": count})
         rule = f"iterations must be a whole number from 1 to 1000000, not {count}"
-        assert str(error.value) == f"{name}: {rule}"
+        assert str(error.value) == f"method {name}: {rule}"
 
 
 @pytest.mark.parametrize("factor", ["auto", "dense", "low-rank"])
@@ -245,7 +245,10 @@ def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.Monke
     monkeypatch.setattr(memory, "require_memory", lambda *arguments: asked.append(arguments))
     fit_method(make_method("crc", {}), samples)
     expected = make_method("crc", {}).fit_bytes(samples)
-    words = ("fitting method crc to 19 examples with vectors of length 24", "use --neighbors, --pca or fewer examples")
+    words = (
+        "fitting method crc to 19 examples with vectors of length 24",
+        "use --neighbors, --pca or fewer examples",
+    )
     assert asked == [(expected, *words)]
 
 
@@ -304,7 +307,9 @@ def test_training_that_does_not_converge_is_an_error_even_where_warnings_are_ign
     monkeypatch.setattr(METHODS["softmax"], "make_classifier", lambda _: few)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(DataError, match=r"^method softmax did not converge at c = 100; choose a smaller --c$"):
+        with pytest.raises(
+            DataError, match=r"^method softmax did not converge at c = 100; choose a smaller --c$"
+        ):
             make_method("softmax", {}).fit(samples)
 
 

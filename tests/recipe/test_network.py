@@ -359,7 +359,10 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
     ("said", "words"),
     [
         (["--size", "9"], "--size: m.onnx only takes images of 8x8; leave the option out"),
-        (["--pool", "avg"], "--pool: the output features of m.onnx is already a vector of 192; leave the option out"),
+        (
+            ["--pool", "avg"],
+            "--pool: the output features of m.onnx is already a vector of 192; leave the option out",
+        ),
         (["--crop", "2"], "--crop must be from 0 to 1, not 2"),
         (["--mean", "1,2"], "--mean: '1,2' is neither a number nor three numbers separated by commas"),
         (["--std", "0"], "extractor: std must not be 0"),
@@ -410,7 +413,10 @@ def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: 
     hint = "note: if these are photographs, a network is far better than gradients ("
     assert hint in crnr("build", "photos").err
     assert hint not in crnr("build", "gallery").err
-    assert "note: if these are photographs, pixels work poorly" in crnr("build", "photos", "--extractor", "pixels").err
+    assert (
+        "note: if these are photographs, pixels work poorly"
+        in crnr("build", "photos", "--extractor", "pixels").err
+    )
 
 
 def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> None:

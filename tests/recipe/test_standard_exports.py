@@ -222,8 +222,7 @@ def test_the_layout_of_an_input_without_names_is_that_of_its_family(tmp_path: Pa
     unnamed: Shape = [None, None, None, None]
     model = flat_model(tmp_path / "m.onnx", unnamed)
     assert error_of(model, preset="raw", size=(8, 8)) == (
-        f"{model}: the order of the input axes, ? x ? x ? x ?, is not clear; choose --layout nchw or "
-        "nhwc"
+        f"{model}: the order of the input axes, ? x ? x ? x ?, is not clear; choose --layout nchw or nhwc"
     )
     found = explained(model, preset="siglip")
     assert (found.require_network().layout, found.require_network().size) == ("nchw", (224, 224))

@@ -79,7 +79,7 @@ def test_a_csv_cannot_make_a_page_show_images_from_elsewhere(crnr: Runner, work:
     assert result.exit == 0
     assert result.err == (
         f"note: 1 of 1 images of mistakes is not shown: {name} is outside of the current folder and "
-        "that of the CSV; give their folder with --images-from to show it\n"
+        "the folder of the CSV; give their folder with --images-from to show it\n"
     )
     assert "data:image/" not in (work / "r.html").read_text()
     assert inside("evaluate", "out.csv", "--html", "r.html", "--images-from", "../private").err == ""

@@ -126,7 +126,7 @@ def test_columns_can_have_other_names(here: Runner, name: str) -> None:
         ("path,label\n,1\n", "line 2: the path is empty"),
         ('path,label\n"a.png,1\n', "not readable as CSV (unexpected end of data)"),
         ("path,label\na\0b.png,1\n", "line 2: "),
-        ("path,label\n", "has a label for none of the 12 files; --root names the folder"),
+        ("path,label\n", "has a label for none of the 12 files; use --root to give the folder"),
     ],
 )
 def test_a_table_that_cannot_be_used(here: Runner, content: str, message: str) -> None:

@@ -39,7 +39,7 @@ class Origins:
     @classmethod
     def read(cls, path: Path, arrays: Mapping[str, Any], recipe: Mapping[str, Any], count: int) -> Origins:
         """Of an untrusted file with so many rows of features."""
-        require_room(path, count, _BYTES_PER_ROW, "samples")
+        require_room(path, count, _BYTES_PER_ROW, "rows")
         found: dict[str, Any] = {}
         for name in DATASETS:
             if name in arrays:

@@ -71,7 +71,7 @@ def test_the_only_column_of_text_has_the_labels(tmp_path: Path, header: bool) ->
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.labels == LABELS
     name = "species" if header else "4"
-    assert file.notes == (f"{tmp_path}/x.csv: column {name} as labels, because it is not numeric",)
+    assert file.notes == (f"{tmp_path}/x.csv: using column {name} as labels, because it is not numeric",)
 
 
 def test_whole_numbers_are_the_same_labels_as_elsewhere(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         opened(tmp_path / "x.csv", "1,2\n" + "3," + "4" * 98 + "\n")
     set_free_bytes(1000, monkeypatch.setattr)
     with pytest.raises(
-        DataError, match=r"its numbers needs .* of memory, but 1.0 kB are free; divide the file"
+        DataError, match=r"reading the numbers needs .* of memory, but 1.0 kB are free; divide the file"
     ):
         opened(tmp_path / "x.csv", "1,2\n" * 500)
 
@@ -231,7 +231,7 @@ def test_the_whole_way(crnr: Runner) -> None:
     refused = crnr("classify", "out.csv", "-o", "again.csv")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith(
-        "error: out.csv: has predictions, as `crnr classify` writes them, and no features"
+        "error: out.csv: contains predictions of `crnr classify` writes them, and no features"
     )
     assert not Path("again.csv").exists()
 
@@ -249,4 +249,9 @@ def test_a_csv_beside_images_is_not_one_of_features(crnr: Runner) -> None:
     ]
     np.save("notes.npy", np.eye(2))
     mixed = crnr("classify", "gallery/ant/0.png", "notes.npy", "-q")
-    assert mixed == Outcome(2, "", "is not; give images or feature files, not both\n")
+    assert mixed == Outcome(
+        2,
+        "",
+        "error: notes.npy is a feature file, but gallery/ant/0.png is not; give images or feature files, "
+        "not both\n",
+    )

@@ -96,7 +96,8 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "an unknown extractor": (
         lambda f: f["recipe"].attrs.update(extractor=gradients(name="magic")),
-        "the description of the extractor cannot be used (this version of crnr does not know the extractor magic",
+        "the description of the extractor cannot be used (this version of crnr does not know the extractor "
+        "magic",
     ),
     "a huge extractor": (
         lambda f: f["recipe"].attrs.update(extractor=gradients(size=[10**9, 10**9])),

@@ -116,7 +116,9 @@ def test_samples_says_which_where_nothing_else_does(
 ) -> None:
     path = tmp_path / "square.mat"
     save(path, {"features": VALUES[:3], "labels": np.array([1.0, 2, 3])})
-    with pytest.raises(DataError, match=r"3 rows and 3 columns with 3 labels; .* --samples rows\|columns$"):
+    with pytest.raises(
+        DataError, match=r"3 rows and 3 columns with 3 labels; .* --samples-axis rows or columns$"
+    ):
         FeatureFile.open(path, Keys())
     np.testing.assert_array_equal(FeatureFile.open(path, Keys(samples=axis)).read_rows(0, 3), expected)
 
@@ -125,7 +127,9 @@ def test_samples_says_which_where_nothing_else_does(
 def test_without_labels_samples_must_be_said(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES.T})
-    with pytest.raises(DataError, match=r"3 rows and 4 columns and no labels; .* --samples rows\|columns$"):
+    with pytest.raises(
+        DataError, match=r"3 rows and 4 columns and no labels; .* --samples-axis rows or columns$"
+    ):
         FeatureFile.open(path, Keys())
     file = FeatureFile.open(path, Keys(samples="columns"))
     assert file.labels is None
@@ -155,7 +159,10 @@ def test_labels_of_another_number(tmp_path: Path, save: Save) -> None:
 def test_an_unknown_name_lists_the_others_in_matlabs_shape(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"F": VALUES, "who": np.array([LABELS], float)})
-    with pytest.raises(DataError, match=r"no dataset G; found F \(4, 3\), who \(1, 4\); .* --features-key$"):
+    with pytest.raises(
+        DataError,
+        match=r"no array called 'G'; choose with --features-key, found: 'F' \(4, 3\), 'who' \(1, 4\)$",
+    ):
         FeatureFile.open(path, Keys("G"))
 
 
@@ -167,7 +174,7 @@ def test_the_only_pair_is_taken_whatever_it_is_called(tmp_path: Path, save: Save
     np.testing.assert_array_equal(rows(file), VALUES)
     assert file.labels == [str(label) for label in LABELS]
     assert file.notes == (
-        f"{path}: using the features F (4 x 3), the labels are who; "
+        f"{path}: using the features 'F' (4 x 3) and the labels 'who'; "
         "choose others with --features-key and --labels-key",
     )
 
@@ -529,9 +536,9 @@ def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool
         ),
         (
             np.ones((3, 5)),
-            "and have no or several ones for some examples; save one number or text per sample",
+            "and have no or several ones for some examples; save one number or text per example",
         ),
-        (np.full((3, 5), 2.0), "nor a single 1 per example; save one number or text per sample"),
+        (np.full((3, 5), 2.0), "nor a single 1 per example; save one number or text per example"),
     ],
     ids=["permutation", "several", "numbers"],
 )

@@ -67,7 +67,9 @@ def test_two_files_of_labels_need_to_be_chosen_from(tmp_path: Path) -> None:
     for key in ("x-labels", "x-labels.npy"):
         assert opened(tmp_path / "x.npy", Keys(labels=key)).labels == LABELS[::-1].tolist()
     for key in ("../x", "nothing", "a\0b", ""):
-        with pytest.raises(DataError, match=r"no dataset .*; found features \(6, 4\); .* --labels-key$"):
+        with pytest.raises(
+            DataError, match=r"no array called .*; choose with --labels-key, found: 'features' \(6, 4\)$"
+        ):
             opened(tmp_path / "x.npy", Keys(labels=key))
 
 
@@ -97,8 +99,8 @@ def written(values: object, *, allow_pickle: bool = False) -> bytes:
         (written(VALUES).replace(b"(6, 4)", b"(-6, 4)"), "does not hold what it declares"),
         (written(np.array([[{}]]), allow_pickle=True), "features must be a table of numbers"),
         (written(np.zeros((2, 2), [("a", "f8")])), "features must be a table of numbers"),
-        (written(np.arange(4.0)), r"but are float64 of shape \(4,\)"),
-        (written(np.zeros((4, 0))), r"but are float64 of shape \(4, 0\)"),
+        (written(np.arange(4.0)), r"is float64 of shape \(4,\)"),
+        (written(np.zeros((4, 0))), r"is float64 of shape \(4, 0\)"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -111,7 +113,7 @@ def test_pickled_labels_are_refused_unread(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", VALUES)
     np.save(tmp_path / "labels.npy", LABELS.astype(object), allow_pickle=True)
     with pytest.raises(
-        DataError, match=r"labels.npy: contains Python objects, which are never loaded; .*astype"
+        DataError, match=r"labels.npy: contains Python objects, which crnr never loads; .*astype"
     ):
         opened(tmp_path / "x.npy")
 

@@ -66,7 +66,7 @@ def test_what_pandas_writes(tmp_path: Path) -> None:
     file = FeatureFile.open(tmp_path / "x.parquet", Keys())
     np.testing.assert_array_equal(file.read_rows(0, 6), VALUES[:6])
     assert (file.labels, file.names[:2]) == (LABELS[:6], ["0.png", "1.png"])
-    assert file.notes == (f"{tmp_path}/x.parquet: its last column is left out, because it numbers the rows",)
+    assert file.notes == (f"{tmp_path}/x.parquet: the last column is left out, because it numbers the rows",)
 
 
 def test_numbers_of_several_types_and_missing_ones(tmp_path: Path) -> None:
@@ -124,14 +124,17 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no list": ({"e": [[1.0, 2.0], None]}, "x.parquet: row 1 of e does not have 2 numbers"),
     "empty lists": (
         {"e": pa.array([[], []], pa.list_(pa.float32()))},
-        r"found e \(2, 0\), none of which is a table",
+        r"found 'e' \(2 x 0\), but no table of numbers",
     ),
     "text": ({"u": [1.0], "a": ["x"], "b": ["y"]}, "the columns a and b could each be the labels"),
     "time": (
         {"u": [1.0], "t": pa.array([0], pa.timestamp("s"))},
         r"column t is of type timestamp\[ms\], and not",
     ),
-    "predictions": ({"truth": ["a"], "label": ["b"], "margin": [0.5]}, "has predictions, as `crnr classify`"),
+    "predictions": (
+        {"truth": ["a"], "label": ["b"], "margin": [0.5]},
+        "contains predictions of `crnr classify`",
+    ),
     "no numbers": ({"path": ["a"], "label": ["b"]}, "has no columns of numbers"),
     "no label": ({"u": [1.0, 2.0], "label": ["a", None]}, "row 1 has no value in the column label"),
     "structs": (
@@ -176,7 +179,7 @@ def test_a_small_file_of_very_many_rows_takes_little_memory(
     assert (tmp_path / "x.parquet").stat().st_size < 20_000
     before = pa.total_allocated_bytes()
     set_free_bytes(10_000_000, monkeypatch.setattr)
-    with pytest.raises(DataError, match=r"a list of 3000000 examples needs .*; divide the file"):
+    with pytest.raises(DataError, match=r"a list of 3000000 rows needs .*; divide the file"):
         FeatureFile.open(tmp_path / "x.parquet", Keys())
     numbers = parquet.ParquetNumbers(
         parquet.ParquetFile(tmp_path / "x.parquet"),
@@ -212,10 +215,10 @@ def test_the_whole_way(crnr: Runner) -> None:
     scored = [crnr("evaluate", name, "--json") for name in ("x.parquet", "out.parquet")]
     assert [(one.exit, '"accuracy": 1.0' in one.out) for one in scored] == [(0, True), (0, True)]
     refused = crnr("build", "out.parquet", "-o", "g.h5")
-    assert (refused.exit, "has predictions" in refused.err) == (1, True)
+    assert (refused.exit, "contains predictions" in refused.err) == (1, True)
     listed = crnr("info", "x.parquet")
     assert (listed.exit, listed.err) == (0, "")
-    assert "15, along the first axis of features" in listed.out
+    assert "15, along the first axis of 'features'" in listed.out
 
 
 def test_a_missing_package_is_named_with_its_extra(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
