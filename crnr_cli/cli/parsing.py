@@ -74,7 +74,7 @@ class Number(Value):
         if not math.isfinite(number):
             return f"must be {self.description}, not {text!r}"
         near = ""
-        if self.at_most == 1 and 1 < number <= 100 and self._is_within(number / 100):
+        if self.at_most == 1 and 2 <= number <= 100 and self._is_within(number / 100):
             near = f"; did you mean {number / 100:g}?"
         if number > self.at_most and self._is_unbounded:
             return f"must be at most {self.at_most:g}, not {text}"

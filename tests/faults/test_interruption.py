@@ -70,7 +70,7 @@ def test_killed(case: Case) -> None:
         exit=0,
         err=[
             "note: features.h5: continuing after 15 of 15 rows",
-            "features.h5: 15 examples, 3 classes, 6 features",
+            "features.h5: 15 rows, 3 classes, 6 features",
         ],
     )
     assert Path("features.h5").read_bytes() == Path("clean.h5").read_bytes()

@@ -116,7 +116,7 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
         result = crnr("evaluate", "out.csv", "--json", *gates)
     if not any(row[0] for row in rows):
         assert (result.exit, result.out) == (1, "")
-        assert "no row has a true class" in result.err
+        assert "no query has a true class" in result.err
         return
     counts, record = expected(rows), json.loads(result.out)
     assert record["n"] == counts["n"]
@@ -128,7 +128,7 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
         "macro F1": (f1_over_all(rows), f1),
     }
     if insiders := int(counts["insiders"]):  # type: ignore[call-overload]
-        values["coverage"] = int(counts["answered"]) / insiders, coverage  # type: ignore[call-overload]
+        values["answer rate"] = int(counts["answered"]) / insiders, coverage  # type: ignore[call-overload]
     else:
         assert f"answer rate n/a is below {coverage:g}" in result.err
     for name, (value, minimum) in values.items():

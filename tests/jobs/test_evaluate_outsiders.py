@@ -148,7 +148,7 @@ def test_what_people_see(crnr: Runner) -> None:
     result = crnr("evaluate", "out.csv", "--outsiders", "o", "--html", "report.html", "-q", columns=100)
     assert (result.exit, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
-    assert "coverage 0.6667 2 of 3 queries got an answer" in lines
+    assert "answer rate 0.6667 2 of 3 queries got an answer" in lines
     assert "outsiders rejected 0.6667 (95% 0.2077 to 0.9385) 2 of 3 outsiders" in lines
     assert "accuracy of answers 0.6667 (95% 0.2077 to 0.9385) 2 of 3 correct, outsiders included" in lines
     area = roc_auc_score([1, 1, 1, 0, 0, 0], [0.9, 0.8, 0.2, 0.5, 0.1, 0.1])
@@ -207,7 +207,8 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
     [
         (
             ("out.csv", "--outsiders", "else"),
-            "else: contains no file of the 1 row; paths are relative to the current folder, so run it "
+            "else: contains no file of the 1 row; paths are relative to the current folder, so run the "
+            "command "
             "where `crnr classify` ran",
         ),
         (
@@ -233,7 +234,7 @@ def test_what_cannot_be_outsiders(ready: Runner, sources: tuple[str, ...], messa
     result = ready("evaluate", *sources)
     if message is None:  # q#2 is another folder than q
         message = (
-            "q: contains no file of the 1 row; paths are relative to the current folder, so run it "
+            "q: contains no file of the 1 row; paths are relative to the current folder, so run the command "
             "where `crnr classify` ran"
         )
     assert (result.exit, result.out, result.err) == (1, "", f"error: {message}\n")

@@ -106,7 +106,7 @@ def test_nn_by_the_plain_formula(built: Runner) -> None:
     assert answer["nearest"]["name"] == f"gallery/ant/{cosines.argmax()}.png"
     assert answer["nearest"]["weight"] == pytest.approx(cosines.max(), rel=1e-7)
     shown = built("explain", "ant/mixed.png", "-g", "nn.h5").out
-    assert f"nearest sample {answer['nearest']['name']} with mean cosine {cosines.max():.4f};" in shown
+    assert f"nearest example {answer['nearest']['name']} with mean cosine {cosines.max():.4f};" in shown
 
 
 @pytest.mark.parametrize("method", ["crnr", "crc", "nn"])

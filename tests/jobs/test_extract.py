@@ -133,9 +133,7 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
     random = np.random.default_rng(0)
     labels = np.array(["ant", "bee", "cow"] * 4)
     np.savez("table.npz", features=random.random((12, 5)), labels=labels)
-    assert crnr("extract", "table.npz", "-o", "f.h5").err.startswith(
-        "f.h5: 12 examples, 3 classes, 5 features;"
-    )
+    assert crnr("extract", "table.npz", "-o", "f.h5").err.startswith("f.h5: 12 rows, 3 classes, 5 features;")
     with h5py.File("f.h5") as file:
         assert file["features"].dtype == np.float64
     assert crnr("build", "table.npz", "-o", "one.h5", "-q") == Outcome(0, "", "")

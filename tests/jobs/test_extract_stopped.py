@@ -56,7 +56,7 @@ def test_a_stopped_run_continues_by_itself(photos: Runner, update: bool) -> None
         assert Path("f.h5").exists() == update
         notes.clear()
         extract(["photos"], Path("f.h5"), options)
-        assert f"f.h5: continuing after {3 * batches} of {n} inputs" in notes
+        assert f"f.h5: continuing after {3 * batches} of {n} rows" in notes
         assert same("f.h5", "clean.h5")
         assert not list(photos.here.glob("*.crnr-*"))
         Path("f.h5").unlink()

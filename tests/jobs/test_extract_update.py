@@ -28,7 +28,7 @@ def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> No
     note, counts, summary = outcome.err.splitlines()
     assert note == "note: no longer in the source, but kept in f.h5: 1 row"
     assert counts == "1 added, 1 changed, 5 unchanged"
-    assert summary.startswith("f.h5: 7 examples, 3 classes, 8 features of model.onnx, 8x8, rgb, ")
+    assert summary.startswith("f.h5: 7 rows, 3 classes, 8 features of model.onnx, 8x8, rgb, ")
     assert decoded == ["queries/ant/10.png", "queries/bee/new.png"]
     after = values("f.h5")
     assert after.keys() == {*before, "queries/bee/new.png"}
@@ -50,7 +50,7 @@ def test_update_follows_the_folders(photos: Runner, decoded: list[str]) -> None:
     assert photos("extract", "queries/ant", "-o", "f.h5", "--grey", "--size", "8", "-q") == Outcome(0, "", "")
     decoded.clear()
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
-    assert outcome.err.startswith("4 added, 0 changed, 2 unchanged\nf.h5: 6 examples, 3 classes, ")
+    assert outcome.err.startswith("4 added, 0 changed, 2 unchanged\nf.h5: 6 rows, 3 classes, ")
     assert not [name for name in decoded if name.startswith("queries/ant")]
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
     assert photos("build", "queries", "-o", "clean.h5", "--grey", "--size", "8", "-q") == Outcome(0, "", "")

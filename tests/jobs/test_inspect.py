@@ -72,8 +72,8 @@ def test_the_table(crnr: Runner) -> None:
         ["label", "7", "int64", "labels", "labels"],
         ["more", *["2", "x"] * 4, "2", "float64", "-", "-"],
         [],
-        ["samples", "7,", "along", "the", "last", "axis", "of", "x"],
-        ["numbers", "per", "sample", "12"],
+        ["examples", "7,", "along", "the", "last", "axis", "of", "'x'"],
+        ["features", "per", "example", "12"],
         ["classes", "3"],
     ]
     assert max(map(len, shown.out.splitlines())) <= 80

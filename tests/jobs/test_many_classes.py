@@ -13,7 +13,7 @@ from crnr_cli import Gallery
 from helpers.runner import Outcome, Runner
 
 NOTE = (
-    "note: of 1001 classes, the 5 best of each query are written; choose how many with --top, or "
+    "note: of 1001 classes, the 5 best of each query are written; choose how many with --top, or --top 0 for "
     "the residuals of all\n"
 )
 LABELLED = "labelled 8 of 8 queries: out.csv\n"

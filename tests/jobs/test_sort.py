@@ -265,8 +265,7 @@ def test_undo_leaves_what_was_changed() -> None:
     assert report.undone == 1
     assert dict(report.left_out) == {
         "sorted/cat/1.png": "has changed since it was sorted",
-        "sorted/cat/1 (2).png": f"there is no {Path('q/b/1.png').absolute()} any more, so that this may be "
-        "the last copy",
+        "sorted/cat/1 (2).png": f"{Path('q/b/1.png').absolute()} is gone, so this may be the last copy",
     }
     assert LIST.exists()
 

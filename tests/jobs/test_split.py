@@ -163,7 +163,7 @@ def test_labels_of_a_table(crnr: Runner) -> None:
     Path("labels.csv").write_text("\n".join(lines) + "\n")
     result = crnr("split", "all", "--labels", "labels.csv", "--gallery", "g", "--queries", "q", "--json")
     assert result.exit == 3
-    assert result.err.startswith("failed: all/y/3.png: has no label in labels.csv\n")
+    assert result.err.startswith("left out: all/y/3.png: has no label in labels.csv\n")
     record = json.loads(result.out)
     assert record["classes"] == {
         "%2E./../etc".replace("/", "%2F"): {"gallery": 3, "queries": 1},
@@ -267,7 +267,9 @@ def test_sources_that_cannot_be_split() -> None:
         run()
     Path("all/1.png").rename("all/1.txt")
     Path("all/1.txt").write_text("text")
-    with pytest.raises(DataError, match=r"^none of the 1 file is an image$"):
+    with pytest.raises(
+        DataError, match=r"^none of the 1 file is an image; give a folder with one folder of images"
+    ):
         run()
     assert not Path("g").exists()
 
@@ -324,7 +326,7 @@ def test_what_people_see(crnr: Runner) -> None:
     assert planned.err == f"{notes}11 files would be copied\n"
     done = crnr(*arguments)
     assert (done.exit, done.out) == (0, "")
-    ending = "to find near duplicates on both sides: crnr audit g --against q\n"
+    ending = "to find near duplicates on both sides: crnr audit g --queries q\n"
     assert done.err == f"{notes}11 files copied\n{ending}"
     targets = {row["path"]: row["target"] for row in rows(planned.out)}
     assert {Path(path).read_bytes() for path in targets} == {

@@ -204,7 +204,7 @@ def test_an_image_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path:
     command = ["tune", str(tmp_path / "g"), "--budget", "0", "-o", str(tmp_path / "g.h5")]
     result = crnr(*command)
     assert result.exit == 3
-    assert f"left out: {tmp_path}/g/ant/empty.png: the file is empty\n" in result.err
+    assert f"failed: {tmp_path}/g/ant/empty.png: the file is empty\n" in result.err
     assert crnr(*command, "--allow-skipped").exit == 0
 
 

@@ -84,7 +84,7 @@ def test_limits_of_c(name: str) -> None:
     for value, words in ((0.9e-12, "at least 1e-12, not 9e-13"), (1.1e12, "at most 1e+12, not 1.1e+12")):
         with pytest.raises(UsageError) as error:
             make_method(name, {"c": value})
-        assert str(error.value) == f"{name}: c must be {words}"
+        assert str(error.value) == f"method {name}: c must be {words}"
 
 
 @pytest.mark.parametrize("name", ["crnr", "nrc", "src"])

@@ -127,7 +127,7 @@ def test_unknown_names(models: Path) -> None:
         with pytest.raises(DataError) as caught:
             find_model(Path(name))
         message = str(caught.value)
-        assert message.startswith(f"{Path(name)}: no such file, and no known network; --extractor takes")
+        assert message.startswith(f"{Path(name)}: no such file, and no known network; give gradients")
         assert "`crnr model list`" in message
 
 

@@ -285,7 +285,7 @@ def test_an_export_that_takes_text_too_is_refused(crnr: Runner, photos: Path) ->
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
         "error: model.onnx: takes 3 inputs (input_ids, pixel_values, attention_mask), not one image; use "
-        "the part of it for images, which exports name vision_model.onnx\n"
+        "the part for images, which exports name vision_model.onnx\n"
     )
 
 

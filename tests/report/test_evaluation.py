@@ -201,7 +201,7 @@ def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser: Any, digits
     ActionChains(browser).move_to_element_with_offset(grid, *away).perform()
     tip = browser.find_element("id", "tip")
     assert tip.is_displayed()
-    assert tip.text == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0 %)"
+    assert tip.text == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0%)"
     ActionChains(browser).click().perform()
     detail = browser.find_element("id", "detail")
     assert f"{truth} labelled as {label}" in detail.text
@@ -214,7 +214,7 @@ def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser: Any, digits
     browser.execute_script("arguments[0].blur(); arguments[0].focus()", grid)
     grid.send_keys("n")
     spoken = browser.execute_script("return document.getElementById('spoken').textContent")
-    assert spoken == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0 %)"
+    assert spoken == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0%)"
     grid.send_keys(Keys.ENTER)
     assert f"{truth} labelled as {label}" in detail.text
     grid.send_keys(Keys.HOME)

@@ -120,7 +120,7 @@ def test_explain_finds_the_gallery_images_from_any_folder(crnr: Runner) -> None:
     alone = inside("explain", query, "-o", "here.html")
     assert (alone.exit, alone.err) == (0, "wrote here.html\n")
     there = crnr("explain", query, "-g", "c/gallery.h5", "-o", "there.html")
-    assert (there.exit, there.err) == (0, "twrote here.html\n")
+    assert (there.exit, there.err) == (0, "wrote there.html\n")
     count = (crnr.here / "c" / "here.html").read_text().count("data:image/png")
     assert Path("there.html").read_text().count("data:image/png") == count == 8
 
